@@ -24,6 +24,12 @@ def widen(points: isl.Set, positions: tuple[int, ...]) -> isl.Set:
     return points
 
 
+def of_each(points: isl.Set, touched: isl.Set) -> isl.Set:
+    """Touches that are in `points` by all dimensions but the last ones, which `points` does not have."""
+    total = points.dim(SET)
+    return touched.intersect(points.insert_dims(SET, total, touched.dim(SET) - total))
+
+
 def inner_first(points: isl.Set, np: int, nt: int, np_parent: int, nt_parent: int) -> isl.Set:
     """Touches at the first time, over all children of one parent instance, within the parent's stamp."""
     between = tuple(range(np_parent, np))

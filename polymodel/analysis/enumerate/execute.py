@@ -130,6 +130,7 @@ class _Execution:
             _depth(locator),
             "inferred" in kinds,
             None if "inferred" in kinds else next((p for p in points(einsum) if p not in done), None),
+            0 if "inferred" in kinds else _afresh(locator, operations),
         )
 
     def spatial(self, locator: Locator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
@@ -264,6 +265,18 @@ def _depth(locator: Locator) -> tuple[int, int]:
     spatial = sum(1 for s in locator.above if isinstance(s.node, Loop) and s.node.spatial)
     stamped = sum(1 for s in locator.above if isinstance(s.node, Loop | Split))
     return stamped - spatial, spatial
+
+
+def _afresh(locator: Locator, operations: list[Operation]) -> int:
+    """How many time coordinates there are down to the innermost loop that repeats, in several iterations."""
+    found = position = 0
+    for step in locator.path:
+        if not isinstance(step.node, Loop | Split) or (isinstance(step.node, Loop) and step.node.spatial):
+            continue
+        if locator.ties.get(step.id) == "repeated" and len({o.time[position] for o in operations}) > 1:
+            found = position + 1
+        position += 1
+    return found
 
 
 def _bound_to(locator: Locator, stamp: Stamp, candidates: list[Point]) -> list[Point]:

@@ -210,9 +210,9 @@ class Simulation:
             (self.open if kind == "open" else self.close)(subject, detail)
 
     def restarts(self, walk: EinsumWalk) -> Iterable[tuple[tuple[float, ...], str, object, object]]:
-        """Before each stamp at which a repeated Einsum executes, its results start afresh."""
-        depth = walk.decided[0]
-        if depth and not walk.inferred and walk.einsum.access_of(self.tensor).output:
+        """Before each execution of a repeated Einsum its results start afresh."""
+        depth = walk.afresh
+        if depth and walk.einsum.access_of(self.tensor).output:
             for stamp, group in groupby(walk.operations, key=lambda o: o.time[:depth]):
                 yield (*stamp, -inf, -1), "restart", walk.einsum.name, list(group)
 
@@ -256,6 +256,9 @@ class Simulation:
                     if use.written:
                         assert buffet.writer is not None
                         outputs.append((buffet.writer, p, x))
+                        if buffet.n_time < self.walks[buffet.writer].afresh:
+                            # All executions of this visit are still to come: an earlier one left the value.
+                            self.valued[buffet.parent.node][p[: buffet.parent.n_place]].discard(x)
                     else:
                         inputs.append((use.einsums[0], p, x))
             sums = self.partial_sums(buffet, buffet.parent, outputs)

@@ -56,7 +56,9 @@ class EinsumWalk:
     splits) and how many spatial loops stand above it. `decided`: how many of each stand down to the
     innermost loop that binds no variable of the Einsum; what executes is decided per stamp of these,
     (0, 0) if every loop binds one. `inferred`: only what consumers below that loop need executes.
-    `lacking`: a point that never executes, of an Einsum that is to execute all over again.
+    `lacking`: a point that never executes, of an Einsum that is to execute all over again. `afresh`: how many
+    time coordinates there are down to the innermost loop of several iterations that executes it all over
+    again; each value of these starts its results afresh. 0 if there is no such loop.
     """
 
     einsum: Einsum
@@ -67,6 +69,7 @@ class EinsumWalk:
     decided: tuple[int, int] = (0, 0)
     inferred: bool = False
     lacking: tuple[int, ...] | None = None
+    afresh: int = 0
 
 
 def number(tile: int | str | None, what: str) -> int:

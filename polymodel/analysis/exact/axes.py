@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import ties
-from polymodel.schedule.touch import View
+from polymodel.polyhedra import needs
+from polymodel.schedule.touch import Part, View
 
 
 def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
@@ -43,26 +43,44 @@ def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[i
 
 def result_view(layout: Layout, einsum: str, tensor: str) -> View:
     """How compute touches an output, with the loops in whose iterations its elements are made afresh."""
-    nodes = layout.chain(einsum, tensor)
-    return replace(layout.full[einsum, tensor], versions=_versions(layout, einsum, tensor, nodes))
+    home = layout.chain(einsum, tensor)[0]
+    return replace(layout.full[einsum, tensor], versions=_versions(layout, einsum, home))
 
 
-def _versions(layout: Layout, einsum: str, tensor: str, nodes: tuple[Node, ...]) -> tuple[int, ...]:
-    """Temporal loops (node ids) in whose iterations results are made afresh, all of them.
+def _versions(layout: Layout, einsum: str, home: Node) -> tuple[int, ...]:
+    """Temporal loops (node ids) in each iteration of which inferred results are made afresh, all of them.
 
     Counting an element of each iteration as an element of its own, nothing is carried or read between them.
     What is inferred is made once while the outermost storage holds it.
     """
     tree = layout.problem.tree
     tied = ties(layout.problem.cascade, tree, einsum)
-    inferred = "inferred" in tied.values()
-    free = [i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial]
-    found = tuple(i for i in free if not inferred or i < nodes[0].id)
-    for node in nodes[1:]:
-        if found and not inferred and (node.id < max(found) or node.policy_carries):
-            raise Refused(
-                f"{einsum} is executed again in each iteration of a loop, from one to the next of which "
-                f"{node.component} (node {node.id}) keeps {tensor}",
-                "use reuse: refill for this node, below that loop",
-            )
-    return found
+    if "inferred" not in tied.values():
+        return ()
+    return tuple(
+        i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial and i < home.id
+    )
+
+
+def repeating_loops(layout: Layout, einsum: str) -> tuple[int, ...]:
+    """Temporal loops (node ids) of several iterations, each of which executes the Einsum again.
+
+    Storage may keep results from one iteration to the next. Partial sums are never read between them.
+    """
+    tree = layout.problem.tree
+    tied = ties(layout.problem.cascade, tree, einsum)
+    if "inferred" in tied.values():
+        return ()
+    view = next(v for (e, _), v in layout.full.items() if e == einsum)
+    return tuple(
+        i
+        for i, loop in tree.loops(einsum)
+        if tied[i] == "repeated" and not loop.spatial and _iterates(view.parts, i)
+    )
+
+
+def _iterates(parts: tuple[Part, ...], node: int) -> bool:
+    """True if the counter of a loop takes several values."""
+    part = next(p for p in parts if node in p.loops)
+    low, high = needs.extent(part.text, part.loops.index(node))
+    return high > low

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result_view, shared_axes
+from polymodel.analysis.exact.axes import (
+    broadcast_axes,
+    output_carries,
+    repeating_loops,
+    result_view,
+    shared_axes,
+)
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
@@ -90,29 +96,32 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
     view = result_view(layout, einsum, tensor)
-    versions = view.versions
+    versions, again = view.versions, repeating_loops(layout, einsum)
     levels = []
     for position, node in enumerate(nodes):
-        charge = nodes[position - 1].loops if position else 0
         now = node.touch_of((einsum,), versions)
         levels.append(
             Level(
                 now,
                 node.touch_of(node.users, versions) if position else now,
                 carries[position] if position else frozenset(),
-                charge,
+                nodes[position - 1].loops if position else 0,
                 layout.problem.hierarchy[node.component].read_first,
                 node,
+                executions=node.touch_of((einsum,), again) if again else None,
+                again=again,
+                spans=position > 0 and node.id < max(again, default=0),
             )
         )
     full = touch((view,), layout.blocks[tensor])
-    access = layout.problem.cascade[einsum].access_of(tensor)
-    levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=frozenset(access.variables)))
+    each = touch((replace(view, versions=again),), layout.blocks[tensor]) if again else None
+    indexing = frozenset(layout.problem.cascade[einsum].access_of(tensor).variables)
+    levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=indexing, executions=each))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     try:
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
-        if not any(stays(level) for level in levels):
+        if not any(stays(level.apart) for level in levels if not level.spans):
             return RefilledChain(tuple(levels), shared, broadcast)
         if not listable(tuple(levels), view):
             raise

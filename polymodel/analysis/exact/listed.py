@@ -1,12 +1,13 @@
 """Partial sums of small problems, run by run: for carried outputs whose reduction no product describes.
 
 One row per operation of the producer, and of the consumers that keep what it wrote alive, in arrays; runs,
-drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations.
+drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations. A run may go on
+over several executions of the producer; a partial sum is read in the execution that made it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -26,13 +27,16 @@ Moves = tuple[Ints, Ints, Ints]
 class Runs:
     """One row per run: its instance, element, start and end; `written` in it at all.
 
-    `read`: its start finds a partial sum at the parent; `filled`: and this instance receives it.
+    `first`, `last`: the executions in which it starts and ends. `read`: its start finds a partial
+    sum at the parent; `filled`: and this instance receives it.
     """
 
     places: Ints
     element: Ints
     start: Ints
     end: Ints
+    first: Ints
+    last: Ints
     written: Bools
     filled: Bools
     read: Bools
@@ -116,6 +120,16 @@ class ListedChain:
             tables.append(np.hstack([ops.elements(ops.view.access), _columns(made, ops.count)]))
         return rank(np.concatenate(tables))
 
+    @cached_property
+    def _executions(self) -> Ints:
+        """Which execution of the producer each operation belongs to; consumers' operations to none."""
+        producer = self._operations[0]
+        again = self.levels[0].again
+        loops = [node for node, _, _ in producer.view.loops]
+        numbers = rank(_columns([producer.counters[loops.index(node)] for node in again], producer.count))
+        rest = sum(ops.count for ops in self._operations[1:])
+        return np.concatenate([numbers, np.full(rest, -1, dtype=np.int64)])
+
     def _axes(self, axes: tuple[int, ...], which: list[int]) -> Ints:
         """Stamp coordinates of the operations of some Einsums."""
         tables = []
@@ -171,18 +185,30 @@ class ListedChain:
         where, start, end = places[order][first], v[first], v[last]
         produced = order < self._operations[0].count  # the producer's rows stand first
         written = np.bincount(ids, weights=produced) > 0
+        executions = self._executions[rows][order]
+        begun, done = executions[first], executions[last]
+        none = np.zeros(len(start), dtype=bool)
+        found = Runs(where, x[first], start, end, begun, done, written, none, none)
         if parent is None:
-            none = np.zeros(len(start), dtype=bool)
-            return Runs(where, x[first], start, end, written, none, none), mine
-        owner = owners[order][first]
-        ended = np.full(len(parent.element), np.iinfo(np.int64).max)
-        np.minimum.at(ended, owner[written], end[written])
-        read = written & (parent.filled[owner] | (ended[owner] < start))
-        if self.levels[level - 1].read_first:
-            read = written
+            return found, mine
+        read = written
+        if not self.levels[level - 1].read_first:
+            read = written & self._holding(level, found, owners[order][first], parent)
         filled = read.copy()
         filled[read] = self._receives(level, where[read], x[first][read], start[read])
-        return Runs(where, x[first], start, end, written, filled, read), mine
+        return replace(found, filled=filled, read=read), mine
+
+    def _holding(self, level: int, runs: Runs, owner: Ints, parent: Runs) -> Bools:
+        """Whether the parent's run (`owner`) has a value of the execution in which each run starts."""
+        if self.levels[level].spans:  # its visits begin before the executions within them
+            return np.zeros(len(owner), dtype=bool)
+        count = 1 + max(int(self._executions.max(initial=0)), 0)
+        ended = np.full(len(parent.element) * count, np.iinfo(np.int64).max)
+        np.minimum.at(ended, (owner * count + runs.last)[runs.written], runs.end[runs.written])
+        made = ended[owner * count + np.maximum(runs.first, 0)] < runs.start
+        if self.levels[level - 1].spans:
+            return np.asarray(made, dtype=bool)
+        return np.asarray(made | (parent.filled[owner] & (parent.first[owner] == runs.first)), dtype=bool)
 
     @staticmethod
     def _carried(here: Level, stamp: Ints) -> Bools:

@@ -114,7 +114,7 @@ def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums |
             rows = sums.moves(child, filled=True)
             yield Listed(einsum, tensor, ends, shared, level.now, rows, False)
         else:
-            yield Sums(einsum, tensor, ends, shared, level.now, child, sums)
+            yield Sums(einsum, tensor, ends, shared, level.asked, child, sums)
 
 
 def _receivers(

@@ -8,11 +8,18 @@ one child event (the first) that finds nothing to read, hence
     reads(parent) = events(child) - runs(parent) + filled runs(parent)
 
 and, along the chain, filled runs = runs minus first touches. docs/semantics.md, Links.
+
+Where loops execute the producer again, storage may keep an element over several executions, but each starts
+its results afresh. There the rule holds for the part of a run that lies in one execution (`Level.apart`), and
+what the run before it left is nothing to read. What a part is that goes on from the execution before, is
+nobody's start: it is the first event of its execution at every level, so it counts among those that find
+nothing. Drains and first reads (`read_first`) follow whole runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +40,13 @@ from polymodel.schedule.touch import Factor, Touch
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an output's chain; `held` is what the node's visits are made of."""
+    """One level of an output's chain; `held` is what the node's visits are made of.
+
+    Of an Einsum that loops (`again`, node ids) execute again: `executions` is `now` with the counters of
+    these loops as further ranks, so that results of different executions are different elements; `spans`: a
+    visit may hold the results of several executions, so it begins before all of them, and there is nothing
+    yet to be filled.
+    """
 
     now: Touch
     held: Touch
@@ -42,6 +55,21 @@ class Level:
     read_first: bool = False
     node: Node | None = None
     indexing: frozenset[str] = frozenset()
+    executions: Touch | None = None
+    again: tuple[int, ...] = ()
+    spans: bool = False
+
+    @property
+    def apart(self) -> Level:
+        """The level with results of different executions as different elements."""
+        if self.executions is None:
+            return self
+        return replace(self, now=self.executions, held=self.executions, executions=None)
+
+    @property
+    def asked(self) -> Touch:
+        """The elements that may be filled: of each execution its own, unless visits span several."""
+        return self.now if self.spans else self.apart.now
 
     def factor(self, block: int) -> Factor | None:
         return next((f for f in self.now.factors if f.block == block), None)
@@ -80,6 +108,17 @@ def examine(
     levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
     """Check that the counting rules above cover the chain; refuse by name if not."""
+    found = _examine(tuple(level.apart for level in levels), shared, broadcast, tensor)
+    # First reads follow whole runs, also where sums do not.
+    both = levels[-1].executions is not None and any(level.read_first for level in levels)
+    if both and _examine(levels, shared, broadcast, tensor) != found:
+        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+    return found
+
+
+def _examine(
+    levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
+) -> Reduction:
     last = levels[-1].now
     blocks = []
     uneven = False
@@ -169,18 +208,22 @@ class Chain:
     levels: tuple[Level, ...]
     reduction: Reduction
 
+    @cached_property
+    def sums(self) -> tuple[Level, ...]:
+        """The levels as partial sums see them: each execution makes elements of its own."""
+        return tuple(level.apart for level in self.levels)
+
     def spatial(self, level: int) -> tuple[int, ...]:
         return self.levels[level].now.spatial
 
     def runs(self, level: int) -> tuple[Product, ...]:
         """Runs per instance of the level itself (each drains once)."""
-        here = self.levels[level]
-        return moved(here.now, here.held, here.carries, len(here.now.axes), frozenset())
+        return _runs(self.levels[level])
 
-    def distinct(self) -> tuple[Product, ...]:
-        """Different elements per instance of the backing node."""
+    def distinct(self, level: int) -> tuple[Product, ...]:
+        """Different elements per instance of a level whose runs do not end before they are complete."""
         parts: list[tuple[tuple[int, ...], Array]] = []
-        for f in self.levels[0].now.factors:
+        for f in self.sums[level].now.factors:
             shape = shape_of(f)
             times = tuple(range(shape.np, shape.np + shape.nt))
             parts.append((f.spatial, tally(shape, len(f.spatial), times)))
@@ -188,62 +231,88 @@ class Chain:
 
     def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
-        here = self.levels[level]
+        return self._events(self.levels[level], forward)
+
+    def _events(self, here: Level, forward: bool = False) -> tuple[Product, ...]:
         return moved(here.now, here.held, here.carries, here.charge, self.reduction.shared, forward=forward)
 
     def firsts(self, level: int) -> tuple[Product, ...]:
         """Elements per instance that is active at the element's first stamp."""
-        return (
-            Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in self.levels[level].now.factors)),
-        )
+        factors = self.sums[level].now.factors
+        return (Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in factors)),)
+
+    def complete(self, level: int) -> bool:
+        """Whether each element is made within one run of the level, which was not filled."""
+        return level == 0 or self.levels[level].spans
 
     def filled(self, level: int) -> tuple[Product, ...]:
         """Filled runs per instance of the level; the writes that fills make there."""
         if level == 0:
             return ()
-        if self.reduction.first_touch_formula:
-            if self.levels[level - 1].read_first:
+        if self.levels[level - 1].read_first:
+            if self.reduction.first_touch_formula:
                 return self.runs(level)
-            return self.runs(level) + _negative(self.firsts(level))
-        found: list[Product] = []
-        start = max((k for k in range(1, level + 1) if self.levels[k - 1].read_first), default=1)
-        for k in range(start, level + 1):
-            found += self._lifted(k, level, united=True)
-            if not self.levels[k - 1].read_first:
-                found += _negative(self._lifted(k - 1, level, united=False))
+            return tuple(self._lifted(self.levels, level, level, united=True))
+        if self.levels[level].spans:
+            return ()
+        if self.reduction.first_touch_formula:
+            return _runs(self.sums[level]) + _negative(self.firsts(level))
+        found = self._lifted(self.sums, level, level, united=True)
+        found += _negative(self._lifted(self.sums, level - 1, level, united=False))
+        if not self.complete(level - 1):
+            found += self._reaching(level - 1, level)
         return tuple(found)
+
+    def _reaching(self, level: int, target: int) -> list[Product]:
+        """Filled runs of `level` per receiving instance of `target`."""
+        if self.levels[level - 1].read_first:
+            return self._lifted(self.levels, level, target, united=True)
+        found = self._lifted(self.sums, level, target, united=True)
+        found += _negative(self._lifted(self.sums, level - 1, target, united=False))
+        return found if self.complete(level - 1) else found + self._reaching(level - 1, target)
 
     def reads(self, level: int) -> tuple[Product, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
-        events = self.events(level)
         if self.levels[level - 1].read_first:
-            return events
-        before = self.distinct() if level == 1 else self.runs(level - 1)
-        return events + _negative(before) + self.filled(level - 1)
+            return self.events(level)
+        if self.levels[level].spans:
+            return ()
+        events = self._events(self.sums[level])
+        if self.complete(level - 1):
+            return events + _negative(self.distinct(level - 1))
+        return events + _negative(_runs(self.sums[level - 1])) + self.filled(level - 1)
 
-    def _lifted(self, level: int, target: int, *, united: bool) -> list[Product]:
+    def _lifted(self, levels: tuple[Level, ...], level: int, target: int, *, united: bool) -> list[Product]:
         """Runs of `level` (`united`: child events of its parent) per receiving instance of `target`."""
-        here, goal = self.levels[level], self.levels[target]
+        here, goal = levels[level], levels[target]
         choices: list[int | None] = [None]
-        if level:
+        if not self.complete(level) or united:
             choices += [a for a in sorted(here.carries) if modes(here.held.factors, a) is not None]
         found = []
         for axis in choices:
             parts: list[tuple[tuple[int, ...], Array]] = []
             for f in goal.now.factors:
-                parts.append((f.spatial, self._part(level, target, f, axis, united)))
+                parts.append((f.spatial, self._part(levels, level, target, f, axis, united)))
             found.append(Product(1 if axis is None else -1, tuple(parts)))
         return found
 
-    def _part(self, level: int, target: int, goal: Factor, axis: int | None, united: bool) -> Array:
-        here = self.levels[level]
+    def _part(
+        self,
+        levels: tuple[Level, ...],
+        level: int,
+        target: int,
+        goal: Factor,
+        axis: int | None,
+        united: bool,
+    ) -> Array:
+        here = levels[level]
         f = here.factor(goal.block)
         if f is None:
             return self._spread(_ones(0), 0, level, target, goal, united)
         held = next(h for h in here.held.factors if h.block == f.block)
         mode = None if axis is None else transition_mode(held, axis)
         shape = shape_of(f)
-        if level == 0:
+        if self.complete(level) and not united:
             times = tuple(range(shape.np, shape.np + shape.nt))
             if goal.ranks:
                 return tally(shape_of(goal), len(goal.spatial), _times(goal))
@@ -270,6 +339,11 @@ class Chain:
             result = receivers * result.reshape(result.shape + (1,) * (receivers.ndim - result.ndim))
             keep = len(f.spatial)
         return result
+
+
+def _runs(here: Level) -> tuple[Product, ...]:
+    """Runs per instance of a level."""
+    return moved(here.now, here.held, here.carries, len(here.now.axes), frozenset())
 
 
 def _times(factor: Factor) -> tuple[int, ...]:

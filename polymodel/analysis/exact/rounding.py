@@ -228,12 +228,17 @@ class _Walk:
                 self.refuse(row)
             return by_size(chain.moves(child, filled=not at_parent), level.now.spatial, cut)
         if not at_parent:
-            terms = projected(chain.filled_terms(child), level.now.factors, cut)
-        else:
+            terms = projected(chain.filled_terms(child), level.asked.factors, cut)
+            return sized(terms, level.asked.factors, cut)
+        if chain.levels[child - 1].read_first:
             terms = moving_terms(level.now, level.held, level.carries, cut, False)
-            if not chain.levels[child - 1].read_first:
-                terms += _minus(projected(chain.empty(child), level.now.factors, cut))
-        return sized(terms, level.now.factors, cut)
+            return sized(terms, level.now.factors, cut)
+        if level.spans:
+            return ()
+        part = level.apart
+        terms = moving_terms(part.now, part.held, part.carries, cut, False)
+        terms += _minus(projected(chain.empty(child), part.now.factors, cut))
+        return sized(terms, part.now.factors, cut)
 
     def copied(self, einsum: str, tensor: str) -> None:
         """One transfer per stamp of the destination, at both ends."""

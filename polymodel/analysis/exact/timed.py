@@ -6,36 +6,15 @@ both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from polymodel.analysis.exact.listed import ListedChain
 from polymodel.analysis.exact.partials import Chain
-from polymodel.analysis.exact.tally import Product
-from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 
 
-@dataclass(frozen=True)
-class TimedChain(RefilledChain):
-    """Same questions as `partials.Chain`, for each value of the temporal counters of `per` outer loops."""
-
-    def runs(self, level: int) -> tuple[Product, ...]:
-        """Ends of runs per instance of the level itself."""
-        here = self.levels[level]
-        return moved(
-            here.now, here.held, here.carries, len(here.now.axes), frozenset(), forward=True, per=self.per
-        )
-
-    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
-        """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
-        here = self.levels[level]
-        return moved(
-            here.now, here.held, here.carries, here.charge, self.shared, forward=forward, per=self.per
-        )
-
-
-def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> TimedChain:
+def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> RefilledChain:
     """The chain with its counts by iteration; Refused where only totals are known."""
     remedy = f"use reuse: refill for {tensor}, or write Sequential"
     if isinstance(chain, ListedChain):
@@ -45,7 +24,7 @@ def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> 
             remedy,
         )
     if isinstance(chain, RefilledChain):
-        return TimedChain(chain.levels, chain.shared, chain.broadcast, per)
+        return replace(chain, per=per)
     if any(level.carries and level.now != level.held for level in chain.levels[1:]):
         raise Refused(
             f"consumers keep results of {tensor} alive in a node that drains them, which is not counted by "
@@ -58,4 +37,4 @@ def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> 
             "by iteration of a Pipeline",
             remedy,
         )
-    return TimedChain(chain.levels, chain.reduction.shared, chain.reduction.broadcast, per)
+    return RefilledChain(chain.levels, chain.reduction.shared, chain.reduction.broadcast, per)

@@ -2,9 +2,11 @@
 
 A residency of the parent that was not filled sees nothing to read at its first child events, and at
 no later ones. What was not filled is a signed sum of products of sets, one set per factor, so the
-recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions. The terms
-themselves also hold for levels that carry, where all instances that share a reduction run alike
-(`partials.examine`): only the closed counts do not know about carrying.
+recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions. It also holds
+for levels that carry, where all instances that share a reduction run alike (`partials.examine`).
+
+Where loops execute the producer again, the terms are about results of single executions (`Level.apart`), and
+the parts of runs that go on from one execution to the next start empty, as `partials` says.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.partials import Level
-from polymodel.analysis.exact.tally import Array, Product, leading, tally
-from polymodel.analysis.exact.transfers import modes
+from polymodel.analysis.exact.tally import Array, Product, leading
+from polymodel.analysis.exact.transfers import modes, moved
 from polymodel.polyhedra import counting, receive, sets, steps
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor
@@ -36,10 +38,9 @@ class Term:
 
 @dataclass(frozen=True)
 class RefilledChain:
-    """Same questions as `partials.Chain`; every level is refilled at each visit.
+    """Same questions as `partials.Chain`.
 
-    Of levels that carry only `starts` and the terms are right, element by element. `per`: counts are for each
-    value of the temporal counters of so many outer loops.
+    `per`: counts are for each value of the temporal counters of so many outer loops.
     """
 
     levels: tuple[Level, ...]
@@ -48,19 +49,28 @@ class RefilledChain:
     per: int = 0
 
     def runs(self, level: int) -> tuple[Product, ...]:
-        """Visits of elements per instance of the level."""
-        now = self.levels[level].now
-        return (Product(1, tuple((f.spatial, tally(shape_of(f), len(f.spatial))) for f in now.factors)),)
+        """Ends of runs per instance of the level itself."""
+        here = self.levels[level]
+        alone = frozenset[int]()
+        return moved(here.now, here.held, here.carries, len(here.now.axes), alone, forward=True, per=self.per)
 
     def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
-        """Distinct touches over shared instances, per instance of the parent, in either direction."""
-        return (self._united(level, self._touched(level), 1),)
+        """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
+        return self._events(self.levels[level], forward)
+
+    def _events(self, here: Level, forward: bool = False) -> tuple[Product, ...]:
+        return moved(
+            here.now, here.held, here.carries, here.charge, self.shared, forward=forward, per=self.per
+        )
 
     def reads(self, level: int) -> tuple[Product, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
-        found = list(self.events(level))
-        if not self.levels[level - 1].read_first:
-            found += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
+        if self.levels[level - 1].read_first:
+            return self.events(level)
+        if self.levels[level].spans:
+            return ()
+        found = list(self._events(self.levels[level].apart))
+        found += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
         return tuple(found)
 
     def filled(self, level: int) -> tuple[Product, ...]:
@@ -72,7 +82,7 @@ class RefilledChain:
         found = []
         for term in self.filled_terms(level):
             parts = []
-            for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
+            for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
                 keep = sum(1 for a in f.spatial if a < charge)
                 shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
                 parts.append(self._part(f, receive.drop(each, shared), keep, shared))
@@ -80,8 +90,8 @@ class RefilledChain:
         return tuple(found)
 
     def starts(self, level: int) -> list[Term]:
-        """Runs that begin: what is touched, less what was carried in."""
-        here = self.levels[level]
+        """Parts of runs that begin, in one execution each: what is touched, less what was carried in."""
+        here = self.levels[level].apart
         found = [Term(1, self._touched(level))]
         for axis in sorted(here.carries):
             seen = modes(here.held.factors, axis)
@@ -90,8 +100,20 @@ class RefilledChain:
                 found.append(Term(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
         return found
 
+    def begun(self, level: int) -> list[Term]:
+        """Whole runs that begin, among the elements that may be filled (`Level.asked`)."""
+        here, touched = self.levels[level], self._touched(level)
+        found = [Term(1, touched)]
+        for axis in sorted(here.carries):
+            seen = modes(here.held.factors, axis)
+            if seen is not None:
+                pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
+                stay = (_stay(f, h, mode) for f, h, mode in pairs)
+                found.append(Term(-1, tuple(map(receive.of_each, stay, touched))))
+        return found
+
     def _touched(self, level: int) -> Sets:
-        return tuple(sets.parsed(f.text) for f in self.levels[level].now.factors)
+        return tuple(sets.parsed(f.text) for f in self.levels[level].asked.factors)
 
     def _leading(self, level: int, f: Factor) -> tuple[int, int, int, int]:
         """Dimensions of one factor: (np, nt, np of the parent, nt of the parent)."""
@@ -105,14 +127,17 @@ class RefilledChain:
 
     def empty(self, level: int) -> list[Term]:
         """Child events of `level` that find nothing in the parent."""
-        factors = self.levels[level].now.factors
+        factors = self.levels[level].asked.factors
+        # The backing node's run never ends, and it starts with nothing; so does each execution in a visit
+        # that spans several.
+        whole = level == 1 or self.levels[level - 1].spans
         firsts = []
         for f, points in zip(factors, self._touched(level), strict=True):
             np, nt, np_parent, nt_parent = self._leading(level, f)
-            firsts.append(receive.inner_first(points, np, nt, np_parent, 0 if level == 1 else nt_parent))
-        if level == 1:  # the backing node's run never ends, and it starts with nothing
+            firsts.append(receive.inner_first(points, np, nt, np_parent, 0 if whole else nt_parent))
+        if whole:
             return [Term(1, tuple(firsts))]
-        above = {f.block: k for k, f in enumerate(self.levels[level - 1].now.factors)}
+        above = {f.block: k for k, f in enumerate(self.levels[level - 1].asked.factors)}
         found = []
         for term in self._unfilled_terms(level - 1):
             chosen = []
@@ -124,12 +149,16 @@ class RefilledChain:
         return found
 
     def filled_terms(self, level: int) -> list[Term]:
+        """Runs that a partial sum fills, as sets over the factors of `Level.asked`."""
+        first = self.levels[level - 1].read_first
+        if self.levels[level].spans and not first:
+            return []
         touched = self._touched(level)
         whole = self._receiving(level, touched)
-        found = self.starts(level)
+        found = self.begun(level) if first else self.starts(level)
         if any(a is not b for a, b in zip(whole, touched, strict=True)):
             found = [Term(t.sign, tuple(map(_both, whole, t.factors))) for t in found]
-        if not self.levels[level - 1].read_first:
+        if not first:
             for term in self.empty(level):
                 found.append(Term(-term.sign, tuple(map(_both, whole, term.factors))))
         return found
@@ -138,12 +167,15 @@ class RefilledChain:
         touched = self._touched(level)
         whole = self._receiving(level, touched)
         if all(a is b for a, b in zip(whole, touched, strict=True)):  # all that start are offered a value
-            return [] if self.levels[level - 1].read_first else self.empty(level)
+            if not self.levels[level - 1].read_first:
+                return self.empty(level)
+            if self.levels[level].executions is None:
+                return []
         return [*self.starts(level), *(Term(-t.sign, t.factors) for t in self.filled_terms(level))]
 
     def _receiving(self, level: int, points: Sets) -> Sets:
         found = []
-        for f, each in zip(self.levels[level].now.factors, points, strict=True):
+        for f, each in zip(self.levels[level].asked.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             between = [k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared]
             every = tuple(k for k in between if f.spatial[k] in self.broadcast)
@@ -153,7 +185,7 @@ class RefilledChain:
 
     def _united(self, level: int, points: Sets, sign: int) -> Product:
         parts = []
-        for f, each in zip(self.levels[level].now.factors, points, strict=True):
+        for f, each in zip(self.levels[level].asked.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
             parts.append(self._part(f, receive.drop(each, shared), keep, shared))
@@ -161,7 +193,7 @@ class RefilledChain:
 
     def _counted(self, level: int, term: Term) -> Product:
         parts = []
-        for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
+        for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
             parts.append(self._part(f, each, len(f.spatial)))
         return Product(term.sign, tuple(parts))
 
