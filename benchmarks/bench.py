@@ -34,7 +34,7 @@ from benchmarks.tiling import tiling
 from benchmarks.tiling_matmul import tiling_matmul
 from benchmarks.tpu_like import tpu_like
 from polymodel.analysis.engine import Problem
-from polymodel.sweep.values import Choice
+from polymodel.sweeps.values import Choice
 
 HERE = Path(__file__).resolve().parent
 CHAIN = "sweep a fused chain of three matmuls, 7 symbols"

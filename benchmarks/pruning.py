@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polymodel as pm
 from benchmarks.rows import Row
-from polymodel.sweep.values import Choice
+from polymodel.sweeps.values import Choice
 
 EXTENT = 32  # 528 chains of two tiles along each rank variable: 1.5e8 mappings
 EVERY = ["A", "B", "Z"]

@@ -20,7 +20,7 @@ from polymodel.cli import main
 from polymodel.sparse.files import read_tensor
 from polymodel.spec.source import Source
 from polymodel.spec.template import render
-from polymodel.sweep.values import numbers_of
+from polymodel.sweeps.values import numbers_of
 from tests.seeds import seeds
 from tests.sweep.small import matmul
 

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
-    from polymodel.evaluate import evaluate
+    from polymodel.api.evaluation import evaluate
     from polymodel.loading.reading import load_many
     from polymodel.report.compare import compare
 

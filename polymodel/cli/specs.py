@@ -42,6 +42,6 @@ def variables(texts: Sequence[str]) -> dict[str, object]:
 
 def evaluated(options: argparse.Namespace, engine: str) -> Report:
     """The report of the spec that the options name."""
-    from polymodel.evaluate import evaluate
+    from polymodel.api.evaluation import evaluate
 
     return evaluate(load_spec(options), engine=engine)

@@ -18,8 +18,8 @@ from polymodel.objectives import listed
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
-    from polymodel.sweep.result import Sweep
-    from polymodel.sweep.values import Choice
+    from polymodel.sweeps.result import Sweep
+    from polymodel.sweeps.values import Choice
 
 NAME, ABOUT = "sweep", "Evaluate every combination of symbols' values and keep the best."
 SHOWN = 40
@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
     stopped for want of memory or time."""
-    from polymodel.sweep.run import sweep
+    from polymodel.sweeps.run import sweep
 
     spec = load_spec(options)
     if options.top is not None and options.keep not in (None, "top"):
@@ -142,7 +142,7 @@ def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec:
 def _symbols(texts: Sequence[str]) -> dict[str, Choice]:
     """The texts by name, for `sweep` to read. SpecError for what is none; then those of all are told."""
     from polymodel.spec.faults import Faults
-    from polymodel.sweep.choices import FORMS, choices_of
+    from polymodel.sweeps.choices import FORMS, choices_of
 
     found: dict[str, Choice] = {}
     faults = Faults()
@@ -191,7 +191,7 @@ def _heading(found: Sweep, objective: str) -> str:
 
 def _save(found: Sweep, folder: Path) -> None:
     from polymodel.spec.output import write_text
-    from polymodel.sweep.stored import write_rows
+    from polymodel.sweeps.stored import write_rows
 
     with writing(folder):
         write_text(folder / "sweep.csv", found.frame.to_csv(index=False))

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _counted(options: argparse.Namespace, spec: Spec) -> str:
-    from polymodel.evaluate import traffic
+    from polymodel.api.on_data import traffic
     from polymodel.report.traffic import TrafficReport
     from polymodel.view.blocks import notes
     from polymodel.view.several import formatted_tables, sections_of

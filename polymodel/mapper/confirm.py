@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import InternalError, Refused, SpecError
-from polymodel.evaluate import evaluate_problem
 from polymodel.governor import until
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.mapper.budget import CUT

@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.api.evaluation import evaluate
 from polymodel.errors import writing
-from polymodel.evaluate import evaluate
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.mapper.confirm import Figures, compared, confirmed, fitting

@@ -24,8 +24,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.slopes.chain_tree import chain_tree

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.reuse import Reuse
 from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible

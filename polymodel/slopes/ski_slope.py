@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.engine import Problem
-from polymodel.evaluate import evaluate_problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse

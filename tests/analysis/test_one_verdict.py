@@ -11,7 +11,7 @@ import polymodel as pm
 from polymodel import cli
 from polymodel.analysis.enumerate import violation
 from polymodel.errors import SpecError
-from polymodel.sweep import pointwise
+from polymodel.sweeps import pointwise
 from tests.analysis.campaign import campaign
 from tests.analysis.verdicts import Found
 

@@ -307,8 +307,8 @@ def test_first_table_brings_pandas(spec: str) -> None:
 
 def test_facade_keeps_its_function_when_the_module_is_imported() -> None:
     script = (
-        "import polymodel.evaluate\nimport polymodel as pm\n"
-        "from polymodel.evaluate import evaluate\n"
+        "import polymodel.api.evaluation\nimport polymodel as pm\n"
+        "from polymodel.api.evaluation import evaluate\n"
         "assert pm.evaluate is evaluate\n"
         "assert set(pm.__all__) <= set(dir(pm))\n"
         "assert all(getattr(pm, name) is not None for name in pm.__all__)\n"

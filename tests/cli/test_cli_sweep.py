@@ -10,9 +10,9 @@ import pytest
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
 from polymodel.cli.sweep import UNFINISHED, Bar
-from polymodel.sweep import parallel
-from polymodel.sweep.choices import choice_of
-from polymodel.sweep.values import all_sizes, divisors, powers
+from polymodel.sweeps import parallel
+from polymodel.sweeps.choices import choice_of
+from polymodel.sweeps.values import all_sizes, divisors, powers
 from tests.cli.test_cli import SMALL
 
 Captured = pytest.CaptureFixture[str]

@@ -14,10 +14,10 @@ from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import LinkTraffic
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim, Hierarchy, Link, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable
-from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.workload.einsum import Cascade
 from tests.cost.cases import MAC, einsum, memory, multicast, with_component

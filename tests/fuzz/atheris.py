@@ -14,11 +14,11 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-untyped]  # it has no types
 
-WATCHED = ("polymodel.spec", "polymodel.sparse.files", "polymodel.sweep.expressions")
+WATCHED = ("polymodel.spec", "polymodel.sparse.files", "polymodel.sweeps.expressions")
 with atheris.instrument_imports(include=list(WATCHED)):
     for name in ("spec.affine_text", "spec.document", "spec.setexpr", "spec.template", "sparse.files"):
         import_module(f"polymodel.{name}")
-    import_module("polymodel.sweep.expressions")
+    import_module("polymodel.sweeps.expressions")
 
 from polymodel.errors import PolymodelError  # noqa: E402  # what is watched comes first
 from tests.fuzz.targets import TARGETS  # noqa: E402  # what is watched comes first

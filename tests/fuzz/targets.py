@@ -82,7 +82,7 @@ def _einsum(text: str, _: Path) -> None:
 def _where(text: str, _: Path) -> None:
     import numpy as np
 
-    from polymodel.sweep.expressions import constraint
+    from polymodel.sweeps.expressions import constraint
 
     constraint(text).holds({"TM": np.arange(1, 9), "TN": np.array([2**40, 3]).repeat(4), "TK": 7})
 
@@ -100,7 +100,7 @@ def _choice(random: Random) -> str:
 
 def _choices(text: str, _: Path) -> None:
     from polymodel.governor import bytes_of
-    from polymodel.sweep.choices import choice_of
+    from polymodel.sweeps.choices import choice_of
 
     for read in (lambda: choice_of("TM", text), lambda: bytes_of(text)):
         _tried(read)

@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
-from polymodel.evaluate import evaluate_problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.search import search
 from tests.mapper.brute import Front, Machine, figures, front, one_einsum, paths_of_one

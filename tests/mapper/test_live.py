@@ -8,7 +8,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
-from polymodel.evaluate import evaluate_problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapper.records import Limits, Request, Sizes
 from polymodel.mapper.search import search
 from tests.seeds import seeds

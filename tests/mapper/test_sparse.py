@@ -15,9 +15,9 @@ import yaml
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.cli import main
 from polymodel.errors import InternalError, Refused, SpecError
-from polymodel.evaluate import evaluate_problem
 from polymodel.mapper import run, sparse_objectives
 from polymodel.mapper.point import Point
 from polymodel.mapper.sparse_lower_bounds import Shares, least_shares

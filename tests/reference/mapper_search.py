@@ -12,8 +12,8 @@ from typing import Any
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import PolymodelError
-from polymodel.evaluate import evaluate_problem
 from polymodel.mapper.records import Candidate, Found, Limits, Request
 from polymodel.mapper.search import search
 from tests.reference.common import Outcome

@@ -13,7 +13,7 @@ import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper.front import Front
 from polymodel.report.search_page import MOST_ROWS, MOST_TREES, picked
-from polymodel.sweep.result import Sweep
+from polymodel.sweeps.result import Sweep
 from tests.report.test_report_page import checked
 
 MAPPING = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from polymodel.api.evaluation import evaluate
 from polymodel.errors import SpecError
-from polymodel.evaluate import evaluate
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload

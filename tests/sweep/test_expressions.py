@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.sweep.expressions import constraint, of_text
+from polymodel.sweeps.expressions import constraint, of_text
 from tests.sweep.small import matmul
 
 BIG = np.array([2**40, 3, 2**40 + 1])

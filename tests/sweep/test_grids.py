@@ -12,9 +12,9 @@ import pytest
 import polymodel as pm
 from benchmarks.bench import grids
 from polymodel.cost.figures import CostFigures
-from polymodel.sweep.grid import make_grid, roles
-from polymodel.sweep.metrics import Block, need
-from polymodel.sweep.scenario import Scenario, scenario
+from polymodel.sweeps.grid import make_grid, roles
+from polymodel.sweeps.metrics import Block, need
+from polymodel.sweeps.scenario import Scenario, scenario
 
 BENCH = grids()
 Figures = dict[str, Any]

@@ -16,7 +16,7 @@ import pytest
 import polymodel as pm
 from benchmarks.bench import grids
 from polymodel.loading import mapping_to_yaml
-from polymodel.sweep.values import Choice
+from polymodel.sweeps.values import Choice
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDE = 168

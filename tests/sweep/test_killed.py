@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.sweep import run as sweeping
-from polymodel.sweep import units
+from polymodel.sweeps import run as sweeping
+from polymodel.sweeps import units
 from tests.fuzz.forked import Parent
 from tests.fuzz.lines import SPEC
 from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul, same
@@ -21,7 +21,7 @@ THREE = (*OBJECTIVES, "energy")
 SMALL_UNITS = """
     import os, signal, sys
     import polymodel as pm
-    from polymodel.sweep import run, spill, units
+    from polymodel.sweeps import run, spill, units
     from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
     run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
     store = os.getcwd()

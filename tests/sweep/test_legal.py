@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
-from polymodel.sweep import legal, pointwise, run, units
+from polymodel.sweeps import legal, pointwise, run, units
 from tests.seeds import seeds
 from tests.sweep.small import same, written
 

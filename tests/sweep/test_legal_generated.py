@@ -12,10 +12,10 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
-from polymodel.sweep import run
-from polymodel.sweep.grid import make_grid, roles
-from polymodel.sweep.reasons import shared
-from polymodel.sweep.scenario import Scenario, scenario
+from polymodel.sweeps import run
+from polymodel.sweeps.grid import make_grid, roles
+from polymodel.sweeps.reasons import shared
+from polymodel.sweeps.scenario import Scenario, scenario
 from tests.seeds import seeds
 from tests.specs import Doc, Drawing, Stage, Workload, _lists, machine
 

@@ -18,8 +18,8 @@ import pytest
 import polymodel as pm
 from polymodel.spec.output import JOURNAL, clear_unfinished, record
 from polymodel.stores import lock
-from polymodel.sweep import run as sweeping
-from polymodel.sweep import units
+from polymodel.sweeps import run as sweeping
+from polymodel.sweeps import units
 from tests.seeds import seeds
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
@@ -35,7 +35,7 @@ with locked(Path(sys.argv[1])):
 SWEEP = """
 import sys
 import polymodel as pm
-from polymodel.sweep import run, units
+from polymodel.sweeps import run, units
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul
 run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
 print("begun", flush=True)

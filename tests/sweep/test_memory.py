@@ -11,9 +11,9 @@ import pytest
 
 import polymodel as pm
 from polymodel.spec.output import record
-from polymodel.sweep import run as sweeping
-from polymodel.sweep import units
-from polymodel.sweep.stored import StoredColumns, write_rows
+from polymodel.sweeps import run as sweeping
+from polymodel.sweeps import units
+from polymodel.sweeps.stored import StoredColumns, write_rows
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
 

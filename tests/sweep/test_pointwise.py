@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.sweep import units
+from polymodel.sweeps import units
 from tests.sweep.small import OBJECTIVES, live, matmul, same
 
 VALUES = {"TM": [1, 4, 7, 24, 25], "TN": [3, 20], "TK": [18, 5]}
@@ -38,7 +38,7 @@ def test_workers_and_store_find_the_same(tmp_path: Path, kept: dict[str, Any]) -
 def test_a_resumed_sweep_does_no_point_twice(
     tmp_path: Path, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polymodel.sweep import pointwise
+    from polymodel.sweeps import pointwise
 
     options: dict[str, Any] = {"objectives": OBJECTIVES, **kept}
     spec = live(matmul())

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
 from polymodel.analysis.symbolic.forms import Form
-from polymodel.sweep import kernel as kernels
-from polymodel.sweep import run as sweeping
-from polymodel.sweep.axes import Axis
-from polymodel.sweep.grid import make_grid, roles
-from polymodel.sweep.kernel import Kernel
-from polymodel.sweep.plan import Rows
-from polymodel.sweep.prune import columns, pruned
-from polymodel.sweep.scenario import scenario
+from polymodel.sweeps import kernel as kernels
+from polymodel.sweeps import run as sweeping
+from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.grid import make_grid, roles
+from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.plan import Rows
+from polymodel.sweeps.prune import columns, pruned
+from polymodel.sweeps.scenario import scenario
 
 Tree = dict[str, Any]
 

@@ -13,14 +13,14 @@ import pytest
 
 import polymodel as pm
 from polymodel.pareto import Archive
-from polymodel.sweep import kernel as kernels
-from polymodel.sweep import metrics
-from polymodel.sweep.blocks import hopeful
-from polymodel.sweep.grid import make_grid, roles
-from polymodel.sweep.metrics import Block, need
-from polymodel.sweep.objectives import objective
-from polymodel.sweep.scenario import Scenario, scenario
-from polymodel.sweep.scratch import Memory, Scratch
+from polymodel.sweeps import kernel as kernels
+from polymodel.sweeps import metrics
+from polymodel.sweeps.blocks import hopeful
+from polymodel.sweeps.grid import make_grid, roles
+from polymodel.sweeps.metrics import Block, need
+from polymodel.sweeps.objectives import objective
+from polymodel.sweeps.scenario import Scenario, scenario
+from polymodel.sweeps.scratch import Memory, Scratch
 from tests.sweep.test_sweep import opened
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -152,7 +152,7 @@ def test_many_points_at_once_are_what_each_is(name: str) -> None:
 
 
 def test_figures_that_disagree_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweep.sparse.found import SparseFigures
+    from polymodel.sweeps.sparse.found import SparseFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
     monkeypatch.setattr(SparseFigures, "latency", wrong)
@@ -226,7 +226,7 @@ def test_the_command_line_prints_sparse_columns(tmp_path: Path, capsys: pytest.C
 
 def test_what_no_sum_counts_is_evaluated_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before the block begins, so that all its points are looked at, with a note."""
-    from polymodel.sweep.sparse.factors import Holds
+    from polymodel.sweeps.sparse.factors import Holds
 
     def refuse(*_: object) -> None:
         raise Refused("not for many points at once")

@@ -21,13 +21,13 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Storag
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sweep.axes import Axis
-from polymodel.sweep.kernel import Kernel
-from polymodel.sweep.metrics import Block
-from polymodel.sweep.plan import Rows, costing
-from polymodel.sweep.sparse.columns import bound_problem
-from polymodel.sweep.sparse.found import SparseEvaluator, SparseFound
-from polymodel.sweep.sparse.plan import SparsePlan, sparse_plan
+from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.metrics import Block
+from polymodel.sweeps.plan import Rows, costing
+from polymodel.sweeps.sparse.columns import bound_problem
+from polymodel.sweeps.sparse.found import SparseEvaluator, SparseFound
+from polymodel.sweeps.sparse.plan import SparsePlan, sparse_plan
 from tests.sparse.actions.small import (
     RANKS,
     TENSORS,

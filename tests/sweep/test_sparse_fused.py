@@ -20,8 +20,8 @@ from polymodel.mapping.looptree import Loop, Node, Split
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sweep.axes import Axis, _fits
-from polymodel.sweep.sparse.columns import bound_problem
+from polymodel.sweeps.axes import Axis, _fits
+from polymodel.sweeps.sparse.columns import bound_problem
 from tests.fused import fused_problems
 from tests.separable import separable_problems
 from tests.sweep.test_sparse_blocks import actions, whole_block

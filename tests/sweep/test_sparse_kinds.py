@@ -195,7 +195,7 @@ def test_tile_sizes_are_not_pruned() -> None:
 
 
 def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweep.sparse.found import SparseFigures
+    from polymodel.sweeps.sparse.found import SparseFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
     monkeypatch.setattr(SparseFigures, "latency", wrong)
@@ -206,7 +206,7 @@ def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> N
 def test_architectures_that_differ_in_costs_share_their_sums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polymodel.sweep.sparse import plan
+    from polymodel.sweeps.sparse import plan
 
     made: list[Any] = []
     whole = plan.sparse_plan

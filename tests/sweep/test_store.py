@@ -12,8 +12,8 @@ import pytest
 
 import polymodel as pm
 from polymodel.stores.tables import read_table
-from polymodel.sweep import run as sweeping
-from polymodel.sweep import units
+from polymodel.sweeps import run as sweeping
+from polymodel.sweeps import units
 from tests.matmul import Actions, matmul
 from tests.seeds import seeds
 

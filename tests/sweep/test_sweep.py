@@ -14,12 +14,12 @@ import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
 from polymodel.pareto import Archive
-from polymodel.sweep.blocks import hopeful
-from polymodel.sweep.grid import make_grid, roles
-from polymodel.sweep.metrics import Block, need
-from polymodel.sweep.result import Sweep
-from polymodel.sweep.scenario import scenario
-from polymodel.sweep.scratch import Scratch
+from polymodel.sweeps.blocks import hopeful
+from polymodel.sweeps.grid import make_grid, roles
+from polymodel.sweeps.metrics import Block, need
+from polymodel.sweeps.result import Sweep
+from polymodel.sweeps.scenario import scenario
+from polymodel.sweeps.scratch import Scratch
 
 
 def opened(spec: pm.Spec, most: int = 4) -> tuple[pm.Spec, dict[str, list[int]]]:

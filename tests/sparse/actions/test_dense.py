@@ -8,9 +8,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import Hierarchy, SparseAction, SparseRules
 from polymodel.errors import Refused
-from polymodel.evaluate import evaluate_problem
 from polymodel.report.sparse import sparsify
 from tests.generators import problems
 

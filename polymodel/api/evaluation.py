@@ -1,0 +1,166 @@
+"""The whole pipeline of one mapping: a checked spec to a report. The only module that knows every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.analysis.engine import Engine, Problem
+from polymodel.analysis.result import Analysis
+from polymodel.cost.costs import costs
+from polymodel.errors import Diagnostic, NotSeparable, SpecError
+from polymodel.mapping.looptree import Loop, LoopTree
+from polymodel.mapping.resolve import unbound_symbols
+from polymodel.report.report import Report
+from polymodel.schedule.gate import require_legal
+from polymodel.spec.faults import not_a, not_a_spec
+from polymodel.spec.symbols import given_symbols
+
+if TYPE_CHECKING:
+
+    from polymodel.loading import Spec
+    from polymodel.report.closed import SymbolicReport
+
+ENGINES = ("auto", "exact", "enumerate", "symbolic")
+
+
+def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | None = None) -> Report:
+    """What the spec's workload costs on its architecture under its mapping.
+
+    `engine`: `symbolic` (closed forms), `exact`, `enumerate` (small cases only), or `auto`: symbolic where
+    it applies, else exact; the numbers are the same. `symbols` gives values to tile sizes and other
+    symbols. Raises SpecError for a wrong spec, Refused for what cannot be counted exactly.
+    """
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("evaluate", spec)
+    named = given_symbols(symbols)
+    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind refuses what is no number
+    if bound.mapping is None:
+        raise bound.no_mapping()
+    faults = bound.check()
+    if faults:
+        raise SpecError(faults)
+    problem = Problem(bound.workload, bound.arch, bound.mapping)
+    found = _counted(problem, _engine(engine), bound.template, bound.names)
+    return replace(found, folder=bound.data_folder, spec=bound)
+
+
+def closed_forms(
+    spec: Spec,
+    *,
+    tiles: bool = False,
+    ranks: bool = False,
+    assume: Literal["divides"] | None = None,
+    bound: bool = False,
+) -> SymbolicReport:
+    """Every count, energy and latency in closed form; tile sizes that are symbols stay symbols.
+
+    `tiles`: tile sizes that are numbers become symbols as well (1 excepted); `ranks`: so do the extents of
+    rank variables; `assume="divides"`: textbook forms, right where every tile divides its enclosing one.
+    `bound`: symbols that have a value in the spec are replaced by it. Raises SpecError for a wrong spec,
+    NotSeparable outside boxes whose ranks are sums of one or two rank variables.
+    """
+    from polymodel.loading import Spec as Loaded
+    from polymodel.report.closed import closed_forms as report_of
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("closed_forms", spec)
+    tree = spec.mapping if bound else spec.template
+    if tree is None:
+        raise spec.no_mapping()
+    problem = Problem(spec.workload, spec.arch, tree)
+    if spec.mapping is not None and not unbound_symbols(spec.mapping):
+        require_legal(replace(problem, tree=spec.mapping))
+    return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
+
+
+def evaluate_problem(
+    problem: Problem,
+    *,
+    engine: str = "auto",
+    template: LoopTree | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Report:
+    """The same for resolved objects: cascade, hierarchy and LoopTree.
+
+    `template`: the LoopTree before its symbols got values, for `Report.symbolic`. `names`: what the report
+    calls workload, architecture and mapping.
+    """
+    given: object = problem
+    if not isinstance(given, Problem):
+        remedy = "pass pm.Problem(cascade, hierarchy, tree), or call pm.evaluate(spec)"
+        raise not_a("problem", "evaluate_problem", given, remedy)
+    unbound = _unbound_symbols(problem)
+    if unbound:
+        raise SpecError(unbound)
+    chosen = _engine(engine)
+    require_legal(problem)
+    return _counted(problem, chosen, template, names)
+
+
+def _counted(
+    problem: Problem, chosen: Engine, template: LoopTree | None, names: Mapping[str, str] | None
+) -> Report:
+    """The report of a legal mapping."""
+    start = perf_counter()
+    live = any(c.allocation == "live" for c in problem.hierarchy.components)
+    analysis = chosen.analyse(problem, live=live)
+    found = costs(problem, analysis)
+    return Report(problem, analysis, found, chosen, perf_counter() - start, template, names or {})
+
+
+class Auto:
+    """Closed forms where they apply, else relations; both give the same numbers."""
+
+    name = "auto"
+
+    def __repr__(self) -> str:
+        return "engine auto: closed forms where they apply, else relations"
+
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
+        """Raises Refused where neither engine reaches."""
+        if not live:
+            try:
+                return _engine("symbolic").analyse(problem, reuse=reuse)
+            except NotSeparable:
+                pass
+        return _engine("exact").analyse(problem, reuse=reuse, live=live)
+
+
+def _engine(name: str) -> Engine:
+    # Imported when chosen: the engines do not share a line, and only one of them is needed.
+    if name == "auto":
+        return Auto()
+    if name == "exact":
+        from polymodel.analysis.exact import ENGINE as exact
+
+        return exact
+    if name == "enumerate":
+        from polymodel.analysis.enumerate import ENGINE as enumerating
+
+        return enumerating
+    if name == "symbolic":
+        from polymodel.analysis.symbolic import ENGINE as symbolic
+
+        return symbolic
+    raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES), "engine")])
+
+
+def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
+    names: dict[str, str] = {}
+    for _, node, _ in problem.tree.walk():
+        if isinstance(node, Loop):
+            for size in node.sizes:
+                if isinstance(size, str):
+                    names.setdefault(size, node.rank_variable)
+    return [
+        Diagnostic(
+            f"symbol {s} (tile shape of a loop over {v}) has no value",
+            f"bind it: spec.bind({s}=...), or leave it open: closed_forms(spec)",
+        )
+        for s, v in names.items()
+    ]

@@ -1,0 +1,107 @@
+"""TeAAL specs on data: what executing them gives and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.coerce import as_number, by_name, shown
+from polymodel.spec.faults import Faults, not_a_spec
+from polymodel.spec.symbols import given_symbols
+from polymodel.spec.teaal.records import TeaalSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from polymodel.loading import Spec
+    from polymodel.sparse.execute.records import Execution
+    from polymodel.sparse.tensor import SparseTensor
+    from polymodel.sparse.traffic.records import Traffic
+
+ENGINES = ("auto", "exact", "enumerate", "symbolic")
+
+
+def execute(
+    spec: Spec | TeaalSpec,
+    tensors: Mapping[str, SparseTensor | NDArray[Any]],
+    *,
+    rank_sizes: Mapping[str, int] | None = None,
+    symbols: Mapping[str, float] | None = None,
+    slices: Literal["own", "kept"] = "own",
+    values: bool = True,
+    keep_loops: bool = False,
+) -> Execution:
+    """Run the cascade of a TeAAL spec on data: results, effectual work, coordinate accesses, three times.
+
+    `tensors`: every input by name. See `polymodel.sparse.execute.run.run` for the options; a loaded spec
+    brings its own symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
+    """
+    from polymodel.sparse.execute.run import run
+
+    teaal, symbols = _teaal(spec, "execute", symbols)
+    sizes = by_name("rank_sizes", rank_sizes or {}, '{"J": 64}')
+    return run(
+        teaal,
+        tensors,
+        rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is no size
+        symbols=symbols,
+        slices=slices,
+        values=values,
+        keep_loops=keep_loops,
+    )
+
+
+def traffic(
+    spec: Spec | TeaalSpec,
+    tensors: Mapping[str, SparseTensor | NDArray[Any]],
+    *,
+    symbols: Mapping[str, float] | None = None,
+    replacement: Literal["lru"] | None = None,
+) -> Traffic:
+    """What a TeAAL spec with format, architecture and bindings moves on data, in bits, and how long it takes.
+
+    `tensors`: every input by name. See `polymodel.sparse.traffic.model.traffic`; a loaded spec brings its own
+    symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
+    name, for what is not covered.
+    """
+    from polymodel.sparse.given import given_tensor
+    from polymodel.sparse.traffic.model import traffic as moved
+
+    teaal, symbols = _teaal(spec, "traffic", symbols)
+    whole = {name: int(v) for name, v in (symbols or {}).items() if float(v).is_integer()}
+    by_name("tensors", tensors, '{"A": pm.read_tensor("a.mtx"), "B": ...}')
+    known, faults = {}, Faults()
+    for name, given in tensors.items():
+        with faults.noting():
+            known[name] = given_tensor(name, _ranks(teaal, name), given)
+    faults.raise_if_any()
+    return moved(teaal, known, symbols=whole, replacement=replacement)
+
+
+def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:
+    if tensor not in teaal.declaration:
+        known = ", ".join(teaal.inputs)
+        raise SpecError([Diagnostic(f"the spec declares no tensor {tensor}", f"inputs: {known}")])
+    return teaal.declaration[tensor]
+
+
+def _teaal(
+    spec: object, asked: str, symbols: Mapping[str, float] | None
+) -> tuple[TeaalSpec, Mapping[str, float] | None]:
+    """The TeAAL spec, and the values of its symbols with those that are given."""
+    from polymodel.loading import Spec as Loaded
+
+    numbers: dict[str, Any] = given_symbols(symbols)
+    wrong = [n for n, v in numbers.items() if as_number(v) is None]
+    faults = [Diagnostic(f"{shown(numbers[n])} is no number", "give one", f"symbols.{n}") for n in wrong]
+    if faults:
+        raise SpecError(faults)
+    if isinstance(spec, TeaalSpec):
+        return spec, numbers
+    if not isinstance(spec, Loaded):
+        raise not_a_spec(asked, spec)
+    if spec.teaal is None:
+        what = f"{asked} runs a TeAAL spec on data, and this spec is not one"
+        raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
+    return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **numbers}

@@ -1,5 +1,0 @@
-"""Sweeps: closed forms evaluated over whole grids of symbols, without a Python step per point."""
-
-from polymodel.sweep.values import all_sizes, divisors, powers
-
-__all__ = ["all_sizes", "divisors", "powers"]

@@ -1,0 +1,141 @@
+"""Axes: symbols that meet in the tile chains of a rank variable, or in a factor; legal combinations only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.symbolic.records import Chain, names_in, size_in
+from polymodel.errors import Refused
+from polymodel.sweeps.expressions import Constraint, names_of, of_text
+from polymodel.sweeps.grid import Grid, Ids, Uses
+from polymodel.sweeps.values import MAX_CHOICES
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`names`: its independent symbols; `columns`: each symbol's value (independent or following from
+    them) per choice; `ids`: share of the point number. `whole` choices came before any was left out,
+    `legal` had legal tiles, `size` satisfy the constraints as well, but for `pruned` ones that no
+    front needs (sweep.prune)."""
+
+    names: tuple[str, ...]
+    columns: Mapping[str, Any]
+    ids: Ids
+    whole: int
+    legal: int
+    pruned: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.ids)
+
+
+def make_axes(
+    grid: Grid,
+    tiles: Sequence[str],
+    chains: Sequence[Chain],
+    texts: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    where: Sequence[Constraint],
+    factors: Iterable[frozenset[str]] = (),
+) -> tuple[Axis, ...]:
+    """One axis per group of tile symbols that meet in a chain, an expression or a factor.
+
+    `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
+    symbols of the factors of counts that depend on more than one chain.
+    """
+    uses = Uses(grid, texts)
+    groups = [{n} for n in tiles]
+    meetings = [uses.of_all(names_in(c)) for c in chains]
+    meetings += [uses.of_all(names) for names in factors]
+    meetings += [uses.of(n) for n in texts]
+    for meeting in meetings:
+        touched = [g for g in groups if g & meeting]
+        if len(touched) > 1:
+            groups = [g for g in groups if not g & meeting] + [set().union(*touched)]
+    order = {n: i for i, n in enumerate(tiles)}
+    groups.sort(key=lambda g: min(order[n] for n in g))
+    return tuple(
+        _axis(grid, tuple(n for n in tiles if n in g), chains, texts, fixed, where, uses) for g in groups
+    )
+
+
+def _axis(
+    grid: Grid,
+    names: tuple[str, ...],
+    chains: Sequence[Chain],
+    texts: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    where: Sequence[Constraint],
+    uses: Uses,
+) -> Axis:
+    lengths = [len(grid.of(n)) for n in names]
+    total = math.prod(lengths)
+    if total > MAX_CHOICES:
+        raise Refused(
+            f"{', '.join(names)} have {total} combinations, which are counted together",
+            f"give them fewer values: at most {MAX_CHOICES} combinations",
+        )
+    digits = np.unravel_index(np.arange(total), lengths)
+    for n in names:
+        if any(abs(v) >= 2**62 for v in grid.of(n)):
+            raise Refused(f"symbol {n} takes values beyond 2^62", "sweep smaller sizes")
+    columns: dict[str, Any] = {n: np.asarray(grid.of(n))[d] for n, d in zip(names, digits, strict=True)}
+    ids = np.zeros(total, np.int64)
+    for n, d in zip(names, digits, strict=True):
+        ids += d * grid.strides[n]
+    mine = frozenset(names)
+    for name in following(texts):
+        if uses.of(name) and uses.of(name) <= mine:
+            columns[name] = of_text(texts[name], {**fixed, **columns})
+    legal = np.ones(total, bool)
+    known = {**fixed, **columns}
+    for chain in chains:
+        # Chains of numbers only count as well: what an inferred loop may take depends on loops above it.
+        if known.keys() >= set(names_in(chain)):
+            legal &= _fits(chain, known)
+    kept = legal.copy()
+    for c in where:
+        if uses.of_all(c.names) and uses.of_all(c.names) <= mine:
+            kept &= c.holds({**fixed, **columns})
+    columns = {n: _whole(np.broadcast_to(c, (total,))[kept]) for n, c in columns.items()}
+    return Axis(names, columns, ids[kept], total, int(legal.sum()))
+
+
+def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
+    """Each tile a whole number from 1 to the enclosing extent."""
+    sizes = [size_in(s, values, np.maximum) for s in chain]
+    good: Any = np.True_
+    for outer, tile in pairwise(sizes):
+        good = good & (tile >= 1) & (tile <= outer) & (np.floor(tile) == tile)
+    return good
+
+
+def _whole(column: Any) -> Any:
+    """int64 where every value is whole."""
+    if column.dtype.kind == "f" and np.all(np.floor(column) == column) and np.all(np.abs(column) < 2**53):
+        return column.astype(np.int64)
+    return column
+
+
+def following(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The names so that each stands behind those that it uses."""
+    found: dict[str, None] = {}
+
+    def visit(name: str, above: frozenset[str]) -> None:
+        if name in found or name in above:
+            return
+        for used in sorted(names_of(texts[name])):
+            if used in texts:
+                visit(used, above | {name})
+        found[name] = None
+
+    for name in texts:
+        visit(name, frozenset())
+    return tuple(found)

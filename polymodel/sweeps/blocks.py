@@ -1,0 +1,159 @@
+"""All points of one compiled block: costs a piece at a time, and what is worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.keeper import Keeper
+from polymodel.sweeps.metrics import Block
+from polymodel.sweeps.objectives import objective
+from polymodel.sweeps.reasons import TILES, WHERE
+from polymodel.sweeps.scenario import Scenario, Variant
+from polymodel.sweeps.scratch import Memory, Scratch
+from polymodel.sweeps.sparse.rows import is_sparse
+from polymodel.sweeps.units import Units
+
+Array = Any
+
+
+def run_block(
+    block: Scenario,
+    objectives: Sequence[str],
+    grid: Grid,
+    state: Keeper,
+    units: Units,
+    report: Callable[[], None],
+) -> None:
+    """Do this process's units of a block. Raises Outgrown."""
+    whole = prod(a.whole for a in block.axes)
+    legal = prod(a.legal for a in block.axes)
+    n = len(block.variants)
+    if units.mine(state):
+        state.refuse(TILES, (whole - legal) * n)
+        state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
+        state.done += (whole - block.legal) * n
+        for reason in block.unfit:
+            state.refuse(reason, whole)
+            state.done += whole
+    if not block.legal:
+        return
+    masks = _Masks(block, grid)
+    kernel = block.kernel
+    tall = max(1, units.sizes[1] // kernel.width)
+    lines = max(units.sizes[0], tall)
+    memory = Memory()
+    for begin in range(0, kernel.height, lines):
+        if not units.mine(state):
+            continue
+        end = min(begin + lines, kernel.height)
+        digits = kernel.left_digits(begin, end)
+        lefts = kernel.left(digits, end - begin)
+        ids = kernel.left_ids(digits, end - begin) + block.first
+        for cut, columns in _cuts(end - begin, tall, kernel.width):
+            placed = kernel.placed(tuple(d[cut] for d in digits), columns)
+            rows = Block(kernel.rows, lefts, cut, columns, memory, placed)
+            shape = (cut.stop - cut.start, columns.stop - columns.start)
+            counts: dict[str, int] = {}
+            broken = list(block.illegal.masks(placed)) if block.illegal is not None else []
+            for v in block.variants:
+                allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
+                numbers = ids[cut], kernel.right_ids[columns]
+                memory.variant(shape)
+                _one(v, rows, shape, (allowed, broken), objectives, state, numbers, counts)
+            # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
+            state.count(shape[0] * shape[1] * n, counts)
+        report()
+
+
+def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
+    for i in range(0, height, tall):
+        yield slice(i, min(i + tall, height)), slice(0, width)
+
+
+class _Masks:
+    """`where` constraints that several axes, or the architecture, take part in."""
+
+    def __init__(self, block: Scenario, grid: Grid) -> None:
+        self.block = block
+        self.where = block.crossing(grid)
+
+    def allowed(self, variant: Variant, digits: tuple[Array, ...], columns: slice) -> Array:
+        """True, or a mask that broadcasts to [left, right]."""
+        if not self.where:
+            return True
+        kernel = self.block.kernel
+        values: dict[str, Any] = {**self.block.fixed, **variant.given}
+        for axis, d in zip(kernel.axes, digits, strict=False):
+            values |= {n: c[d][:, None] for n, c in axis.columns.items()}
+        for axis, d in zip(kernel.axes[kernel.split :], kernel.right_digits, strict=True):
+            values |= {n: c[d[columns]][None, :] for n, c in axis.columns.items()}
+        found: Array = True
+        for c in self.where:
+            found = np.logical_and(found, c.holds(values))
+        return found
+
+
+def _one(
+    variant: Variant,
+    rows: Block,
+    shape: tuple[int, int],
+    no_mapping: tuple[Array, Sequence[tuple[str, Array]]],
+    objectives: Sequence[str],
+    state: Keeper,
+    ids: tuple[Array, Array],
+    counts: dict[str, int],
+) -> None:
+    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason.
+
+    `no_mapping`: what `where` allows, and which points keep each dependence.
+    """
+    allowed, broken = no_mapping
+    found, masks = variant.evaluator(rows), rows.memory.masks
+    values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
+    good, legal, left = allowed, allowed, shape[0] * shape[1]
+    limits = [(x.reason, x.illegal, f) for x, f in zip(variant.costing.limits, found.fits, strict=True)]
+    # What makes a mapping illegal comes before what does not fit.
+    reasons = [(WHERE, True, allowed), *(x for x in limits if x[1])]
+    reasons += [*((why, True, mask) for why, mask in broken), *(x for x in limits if not x[1])]
+    for reason, illegal, mask in reasons:
+        if mask is True:
+            continue
+        good = mask if good is True else masks.apply(np.logical_and, good, mask)
+        legal = good if illegal else legal
+        now = int(np.count_nonzero(np.broadcast_to(good, shape)))
+        counts[reason] = counts.get(reason, 0) + left - now
+        left = now
+    if state.keep == "all":
+        kept = np.flatnonzero(np.broadcast_to(legal, shape))
+        numbers = ids[0][kept // shape[1]] + ids[1][kept % shape[1]] + variant.share
+        state.everything(numbers)
+        if is_sparse(objectives):
+            found_there = zip(*(v.reshape(-1)[kept].tolist() for v in values), strict=True)
+            state.figures |= dict(zip(numbers.tolist(), found_there, strict=True))
+        return
+    if not left:
+        return
+    hope = hopeful(state.front.landmarks, values, masks) if state.keep == "front" else True
+    if state.keep == "top" and len(state.best) >= state.top:
+        hope = masks.convert(np.less_equal, values[0], state.best[-1])
+    chosen = np.flatnonzero(np.broadcast_to(masks.apply(np.logical_and, good, hope), shape))
+    if len(chosen):
+        i, j = chosen // shape[1], chosen % shape[1]
+        state.offer(np.stack([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)
+
+
+def hopeful(landmarks: Array, values: Sequence[Array], masks: Scratch) -> Array:
+    """False for points of the block that a landmark dominates: a cheap filter, in any shape."""
+    dominated: Array = False
+    for mark in landmarks.T:
+        least, more = True, False
+        for value, limit in zip(values, mark, strict=True):
+            least = masks.into(np.logical_and, least, masks.convert(np.greater_equal, value, limit))
+            more = masks.into(np.logical_or, more, masks.convert(np.greater, value, limit))
+        dominated = masks.into(np.logical_or, dominated, masks.into(np.logical_and, least, more))
+    return np.logical_not(dominated)

@@ -1,0 +1,87 @@
+"""Traffic or energy of kept points by level of the hierarchy, as a stacked picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.api.evaluation import evaluate
+from polymodel.architecture.hierarchy import link_name
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.objectives import objective_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from polymodel.sweeps.result import Sweep
+
+MOST = 1000  # points whose energy is looked up anew for one picture
+LEAKAGE = "leakage"
+
+
+def plot_levels(
+    sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None
+) -> Axes:
+    """One stack per kept feasible point, by the first objective; or, along one symbol, the best point
+    (first objective) at each of its values. SpecError for anything else."""
+    from polymodel.report.plots_sweep import level_axes
+
+    rows, order = sweep.frame[sweep.frame["feasible"]], sweep.objectives[0]
+    ticks, xlabel, along = None, f"point, by {order}", ""
+    if symbols:
+        rows, ticks = best_along(sweep, rows, symbols)
+        xlabel, along = symbols[0], f"{objective_of(order).extreme} {order} at each {symbols[0]}"
+    else:
+        rows = rows.sort_values(order, kind="stable", ascending=not objective_of(order).most)
+    parts = traffic(rows) if kind == "traffic" else energy(sweep, rows)
+    shown = ("accesses", "bit") if kind == "traffic" else ("energy", "J")
+    return level_axes(parts, shown, xlabel, along, ticks, ax)
+
+
+def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
+    """For each value of a symbol the row that is best in the first objective, and the values as text."""
+    known = [*sweep.grid.names, *(n for n, _ in sweep.grid.linked)]
+    if len(symbols) != 1 or symbols[0] not in known:
+        remedy = f"name one of {', '.join(known)}, or none for all kept points"
+        raise SpecError([Diagnostic("levels are drawn along one symbol", remedy)])
+    if sweep.keep != "all":
+        raise SpecError([Diagnostic("a picture along a symbol needs every point", "sweep with keep='all'")])
+    least = rows.loc[sweep.scores(rows, sweep.objectives[0]).groupby(rows[symbols[0]]).idxmin()]
+    return least, [f"{v:g}" for v in least[symbols[0]]]
+
+
+def traffic(rows: pd.DataFrame) -> pd.DataFrame:
+    """Bits read and written per component."""
+    names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
+    found = rows[[]].copy()
+    for part in dict.fromkeys(c.partition(":")[2] for c in names):
+        found[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
+    return found
+
+
+def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
+    """Joules per component and link, all leakage in a column of its own; as `evaluate` finds them."""
+    import pandas as pd
+
+    if len(rows) > MOST:
+        raise SpecError(
+            [
+                Diagnostic(
+                    f"{len(rows)} points are too many for a picture of energy", "draw it along one symbol"
+                )
+            ]
+        )
+    levels: dict[str, None] = {}
+    found: list[dict[str, float]] = []
+    for _, row in rows.iterrows():
+        report = evaluate(sweep.spec(row))
+        for c in report.problem.hierarchy.components:
+            levels |= dict.fromkeys([*(link_name(c.name, d.name) for d in c.spatial), c.name])
+        joules: dict[str, float] = {}
+        for item in report.costs.energy:
+            name = LEAKAGE if item.action == "leak" else item.component
+            joules[name] = joules.get(name, 0.0) + item.energy
+        found.append(joules)
+    spent = [n for n in (*levels, LEAKAGE) if any(j.get(n) for j in found)]
+    return pd.DataFrame([[j.get(n, 0.0) for n in spent] for j in found], index=rows.index, columns=spent)

@@ -1,0 +1,185 @@
+"""Costs of whole blocks of points, from the values of their rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from polymodel.errors import InternalError
+from polymodel.objectives import Figures
+from polymodel.sweeps.kernel import Row
+from polymodel.sweeps.plan import Costing, Limit, Line, Linear, Node, Phase, Present, Total
+from polymodel.sweeps.scratch import Memory, Scratch
+
+Array = Any
+MOST = 2**18  # multiplications in one matrix product
+
+
+class Block:
+    """Rows of one block of points, each computed once and on demand. `digits`: axis -> choices along it,
+    broadcast against [left, right]."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        lefts: Sequence[Array],
+        cut: slice,
+        columns: slice,
+        memory: Memory | None = None,
+        digits: Mapping[tuple[str, ...], Array] | None = None,
+    ) -> None:
+        self.rows, self.lefts, self.cut, self.columns = rows, lefts, cut, columns
+        self.digits = digits or {}
+        self.found: dict[int, Array] = {}
+        self.memory = memory or Memory()
+        self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
+
+    def row(self, index: int) -> Array:
+        """Values [left, right] of one row; [left, 1] if it depends on the left half alone."""
+        if index not in self.found:
+            row, left = self.rows[index], self.lefts[index][self.cut]
+            self.found[index] = left[:, :1] if row.flat else self._product(left, row.right[:, self.columns])
+        return self.found[index]
+
+    def _product(self, left: Array, right: Array) -> Array:
+        width, inner = right.shape[1], left.shape[1]
+        found = (
+            self.memory.rows.array() if left.dtype == np.float64 else np.empty((len(left), width), left.dtype)
+        )
+        if inner == 1:
+            return np.multiply(left, right, out=found)
+        # Larger products run in several threads, which wait for each other where other processes work too.
+        step = max(1, MOST // (inner * width))
+        for i in range(0, len(left), step):
+            np.matmul(left[i : i + step], right, out=found[i : i + step])
+        return found
+
+    def linear(self, linear: Linear) -> Array:
+        """Exact value of a row times its scale (its type was chosen with room for that)."""
+        index, scale = linear
+        if index < 0:
+            return scale
+        return (
+            self.row(index) if scale == 1 else self.memory.values.apply(np.multiply, self.row(index), scale)
+        )
+
+    def floats(self, index: int) -> Array:
+        value = self.row(index)
+        return value if value.dtype == np.float64 else value.astype(np.float64)
+
+
+class Found:
+    """Joules, seconds, and whether each limit is kept, broadcast against [left, right]; found on demand."""
+
+    def __init__(self, evaluator: Evaluator, block: Block) -> None:
+        self.evaluator, self.block = evaluator, block
+
+    @cached_property
+    def latency(self) -> Array:
+        return self.evaluator.latency(self.block)
+
+    @cached_property
+    def energy(self) -> Array:
+        joules = worked_out(self.evaluator.costing.energy, self.block)
+        leak, values = self.evaluator.costing.leak, self.block.memory.values
+        if not leak:
+            return joules
+        return values.into(np.add, joules, values.apply(np.multiply, self.latency, leak))
+
+    @property
+    def sparse(self) -> Figures:
+        """Figures on sparse data; `sparse.found` has them."""
+        raise InternalError("sparse figures are asked of a block that was made for dense data")
+
+    @cached_property
+    def fits(self) -> tuple[Array, ...]:
+        return tuple(fits(limit, self.block) for limit in self.evaluator.costing.limits)
+
+
+class Evaluator:
+    """One architecture's costs, prepared: what is constant is added up once."""
+
+    def __init__(self, costing: Costing) -> None:
+        self.costing = costing
+
+    def __call__(self, block: Block) -> Found:
+        return Found(self, block)
+
+    def latency(self, block: Block) -> Array:
+        """Seconds: Einsums one after the other."""
+        seconds: Array = 0.0
+        for node in self.costing.latency:
+            seconds = block.memory.values.into(np.add, seconds, worked_out(node, block))
+        return seconds
+
+
+def worked_out(node: Node, block: Block) -> Array:
+    """The values of a cost, in an array that nobody else has, or one number."""
+    values = block.memory.values
+    if isinstance(node, Line):
+        return _line(node, block)
+    if isinstance(node, Present):
+        return values.where(_present(node, block), worked_out(node.part, block))
+    found: Array = 0.0
+    for part in node.parts:
+        value = worked_out(part, block)
+        if isinstance(node, Total):
+            found = values.into(np.add, found, value)
+        else:
+            found = _larger(found, value, values)
+    return found
+
+
+def _present(node: Present, block: Block) -> Array:
+    index, scale = node.moved
+    return scale > 0 if index < 0 else block.memory.masks.convert(np.greater, block.row(index), 0)
+
+
+def _larger(a: Array, b: Array, values: Scratch) -> Array:
+    if np.ndim(a) == 0 and np.ndim(b) == 0:
+        return max(float(a), float(b))
+    return values.into(np.maximum, a, b)
+
+
+def _line(line: Line, block: Block) -> Array:
+    total: Array = None
+    values = block.memory.values
+    for index, weight in line.weights:
+        part = values.apply(np.multiply, block.floats(index), weight)
+        total = part if total is None else values.into(np.add, total, part)
+    if total is None:
+        return line.constant
+    return values.into(np.add, total, line.constant) if line.constant else total
+
+
+def need(phases: tuple[Phase, ...], block: Block) -> Array:
+    """The largest phase (bits, or instances), exact."""
+    most: Array = 0
+    values = block.memory.values
+    for phase in phases:
+        total = block.linear(phase.whole)
+        for linear, denominator, count in phase.rounded:
+            held = values.apply(np.multiply, block.linear(linear), -1)
+            held = values.into(np.floor_divide, held, denominator)
+            total = values.apply(np.add, total, values.into(np.multiply, held, -count))
+        whole = np.ndim(most) == 0 and np.ndim(total) == 0
+        most = max(most, total) if whole else values.apply(np.maximum, most, total)
+    return most
+
+
+def fits(limit: Limit, block: Block) -> Array:
+    """True where every phase is within what there is."""
+    if math.isinf(limit.have):
+        return True
+    have, masks = math.floor(limit.have), block.memory.masks
+    found: Array = True
+    for phase in limit.phases:
+        total = need((phase,), block)
+        good = masks.convert(np.less_equal, total, have)
+        block.memory.values.back(total)
+        found = good if found is True else masks.into(np.logical_and, found, good)
+    return found

@@ -1,0 +1,118 @@
+"""What a sweep may minimise, per block of points; the words are those of `polymodel.objectives`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from polymodel import objectives as vocabulary
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.loading import Spec
+from polymodel.spec import Memory, Toll
+from polymodel.spec.coerce import listed
+from polymodel.spec.faults import suggestion
+from polymodel.sweeps.metrics import Block, Found, need
+from polymodel.sweeps.plan import Costing
+from polymodel.sweeps.scratch import Scratch
+from polymodel.sweeps.values import wrong
+
+Array = Any
+
+
+def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
+    """The objectives that the names mean. SpecError if there are none, or for a name that means none."""
+    given = listed("objectives", names, "['energy', 'latency']")
+    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
+    memories = [n.name for n in nodes if isinstance(n, Memory)]
+    found, unknown = vocabulary.read_objectives(
+        given, memories, [n.name for n in nodes if isinstance(n, Toll)]
+    )
+    if unknown:
+        raise SpecError([_unknown(u) for u in unknown])
+    if not found:
+        raise wrong("a sweep needs an objective", "name energy or latency")
+    return found
+
+
+def _unknown(u: vocabulary.Unknown) -> Diagnostic:
+    remedy = suggestion(u.name, u.known, "objectives")
+    return Diagnostic(f"unknown objective {u.name}", remedy, f"objectives[{u.place}]")
+
+
+def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
+    """SpecError for an objective at a component that moves nothing under this mapping."""
+    moving = {c for costing in costings for c, _, _ in costing.accesses}
+    for name in names:
+        component = name.partition(":")[2]
+        if component and component not in moving:
+            what = f"objective {name}: {component} moves nothing under this mapping"
+            raise wrong(what, "these do: " + ", ".join(sorted(moving)))
+
+
+def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
+    """What is minimised of one objective over a block: `objectives.score` (float64, broadcast)."""
+    sparse = name.startswith(vocabulary.SPARSE)
+    figures = found.sparse if sparse else BlockFigures(found, block, costing)
+    value = vocabulary.value(name, figures)
+    return vocabulary.score(name, value.array if isinstance(value, Pooled) else value)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """An array of a block, or a number, whose sums and products are made in the block's memory."""
+
+    array: Array
+    memory: Scratch
+
+    def __add__(self, other: Pooled) -> Pooled:
+        return Pooled(self.memory.apply(np.add, self.array, other.array), self.memory)
+
+    def __mul__(self, other: Pooled) -> Pooled:
+        return Pooled(self.memory.apply(np.multiply, self.array, other.array), self.memory)
+
+
+class BlockFigures:
+    """`objectives.Figures` of one block of points on dense data."""
+
+    def __init__(self, found: Found, block: Block, costing: Costing) -> None:
+        self.found, self.block, self.costing = found, block, costing
+
+    def _pooled(self, array: Array) -> Pooled:
+        return Pooled(array, self.block.memory.values)
+
+    @property
+    def energy(self) -> Pooled:
+        return self._pooled(self.found.energy)
+
+    @property
+    def latency(self) -> Pooled:
+        return self._pooled(self.found.latency)
+
+    @property
+    def area(self) -> Pooled:
+        return self._pooled(self.costing.area)
+
+    @property
+    def utilisation(self) -> Pooled:
+        executed, places = (_float(self.block.linear(x)) for x in self.costing.slots)
+        with np.errstate(invalid="ignore"):
+            return self._pooled(np.where(places > 0, np.divide(executed, places), 0.0))
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Pooled:
+        total: Array = 0.0
+        for c, kind, linear in self.costing.accesses:
+            if (c, kind) == (component, way):
+                values = self.block.memory.values
+                total = values.apply(np.add, total, _float(self.block.linear(linear)))
+        return self._pooled(total)
+
+    def working_set(self, component: str) -> Pooled:
+        phases = [limit.phases for limit in self.costing.limits if limit.name == component]
+        return self._pooled(_float(need(phases[0], self.block)) if phases else 0.0)
+
+
+def _float(value: Array) -> Array:
+    return np.asarray(value).astype(np.float64, copy=False)

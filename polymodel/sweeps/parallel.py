@@ -1,0 +1,265 @@
+"""Shares of a sweep in several processes, and the folder in which their states are saved."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import Share, bytes_of, seconds_of
+from polymodel.loading import Spec
+from polymodel.processes import scratch, workers
+from polymodel.spec.coerce import by_name, listed, plainly, shown
+from polymodel.spec.faults import Faults, Locator
+from polymodel.spec.request_schema import SweepSection
+from polymodel.stores.folders import check_store, folder_of, marked, parts_of
+from polymodel.stores.tables import RELEASE
+from polymodel.sweeps.choices import choices_of
+from polymodel.sweeps.expressions import constraint
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.keeper import Keep
+from polymodel.sweeps.objectives import known_objectives
+from polymodel.sweeps.sparse.rows import is_sparse
+from polymodel.sweeps.units import Snapshot
+from polymodel.sweeps.values import Choice, wrong
+
+PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is swept and what is kept, after the spec's `sweep:` section has filled the gaps."""
+
+    symbols: Mapping[str, Choice]
+    where: tuple[str, ...]
+    objectives: tuple[str, ...]
+    keep: Keep
+    top: int
+    prune: bool | None = None
+    broken: tuple[str, ...] = ()  # symbols whose values are wrong, which was told
+
+    def prunes(self, points: int) -> bool:
+        """True if a block of so many points is pruned."""
+        wanted = points >= PRUNE_FROM if self.prune is None else self.prune
+        # Sparse objectives may fall where a dense count rises.
+        return wanted and self.keep == "front" and not is_sparse(self.objectives)
+
+
+def asked_for(
+    spec: Spec,
+    symbols: Mapping[str, Choice] | None,
+    where: Sequence[str] | None,
+    objectives: Sequence[str] | None,
+    keep: Keep | None,
+    top: int | None,
+    prune: bool | None,
+    faults: Faults,
+) -> Asked:
+    """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
+    plan = spec.raw_sweep or SweepSection()
+    (chosen, broken), limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
+    most: int | None = None
+    wanted: tuple[str, ...] = ()
+    with faults.noting():
+        most = _most(plan.top if top is None else top)
+    with faults.noting():
+        wanted = known_objectives(plan.objectives if objectives is None else objectives, spec)
+    return Asked(
+        chosen,
+        limits,
+        wanted,
+        plan.keep if keep is None else keep,
+        10 if most is None else most,
+        prune,
+        broken,
+    )
+
+
+def _symbols(
+    plan: SweepSection, symbols: Mapping[str, Choice] | None, faults: Faults
+) -> tuple[Mapping[str, Choice], tuple[str, ...]]:
+    """The symbols that are right, and the names of those whose values are not."""
+    given: object = symbols
+    chosen: Mapping[str, Choice] = {}
+    broken: tuple[str, ...] = ()
+    with faults.noting():
+        if given is not None and not isinstance(given, Mapping):
+            raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
+        if symbols is not None:
+            by_name("symbols", symbols, '{"TM": divisors("m")}')
+        every = plan.symbols if symbols is None else symbols
+        if not every:
+            raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
+        chosen = choices_of(every, faults)
+        broken = tuple(n for n in every if n not in chosen)
+    return chosen, broken
+
+
+def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> tuple[str, ...]:
+    limits: tuple[object, ...] = ()
+    with faults.noting():
+        limits = listed("where", plan.where if where is None else where, "['TM <= 64']")
+    for i, limit in enumerate(limits):
+        if not isinstance(limit, str):
+            what = f"{shown(limit)} is no comparison"
+            faults.note(Diagnostic(what, "write e.g. 'TM <= 64'", f"where[{i}]"))
+            continue
+        with faults.noting():
+            constraint(limit)
+    return tuple(limit for limit in limits if isinstance(limit, str))
+
+
+def _most(top: int | None) -> int | None:
+    most = plainly(top)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
+    return most
+
+
+def options(
+    eps: float,
+    workers: int,
+    asked: Asked,
+    resume: object,
+    memory: object,
+    time_limit: object,
+    progress: object,
+    store: object,
+) -> tuple[float, int]:
+    """`eps` and `workers` as plain numbers. Raises SpecError with every value that is out of range."""
+    faults = []
+    eps, workers = plainly((eps, workers))
+    if asked.keep not in ("front", "all", "top"):
+        faults.append(Diagnostic(f"keep={asked.keep!r} is not known", "front, top or all"))
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        faults.append(Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more"))
+    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
+        remedy = "use 0 for the exact front, 0.01 for one per cent"
+        faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
+    for name, flag in (("resume", resume), ("prune", asked.prune)):
+        if flag is not None and not isinstance(flag, bool):
+            remedy = "pass True or False"
+            faults.append(Diagnostic(f"{name}={shown(flag)} is neither True nor False", remedy))
+    faults += _faults(lambda: bytes_of(memory))
+    faults += _faults(lambda: seconds_of(time_limit, "time_limit"))
+    faults += _faults(lambda: check_store(store))
+    if progress is not None and not callable(progress):
+        remedy = "pass a function of points done, points in all and seconds"
+        faults.append(Diagnostic(f"progress={shown(progress)} is no function", remedy))
+    if faults:
+        raise SpecError(faults)
+    return eps, workers
+
+
+def _faults(check: Callable[[], object]) -> tuple[Diagnostic, ...]:
+    try:
+        check()
+    except SpecError as error:
+        return error.diagnostics
+    return ()
+
+
+def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> SpecError:
+    """The same faults; those of a symbol of the `sweep:` section with their place in it."""
+    found = []
+    for d in faults:
+        head, _, name = d.path.partition(".")
+        if head == "symbols" and not given:
+            d = replace(d, path=f"sweep.{d.path}", place=locator.place(("sweep", "symbols", name)))
+        found.append(d)
+    return SpecError(found)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything that one process needs: it does the units with `number % of == share`. `limits`: its time,
+    and its part of the memory."""
+
+    specs: tuple[Spec, ...]
+    asked: Asked
+    names: tuple[str, ...]
+    memory: str
+    share: int
+    of: int
+    sizes: tuple[int, int]
+    file: Path | None
+    signature: str
+    resume: bool
+    eps: float
+    limits: Share
+
+
+def together(
+    mine: Callable[[], None], work: Callable[[Order], Snapshot], others: Sequence[Order]
+) -> Iterator[Snapshot]:
+    """Run this process's share beside the others' in joblib's workers, and give theirs.
+
+    The workers are those of joblib's current backend: processes here, or a Dask cluster's within
+    `joblib.parallel_config("dask")`.
+    """
+    if not others:
+        mine()
+        return
+    from joblib import Parallel, delayed
+
+    # With one job, joblib would run it here, after this process's own share.
+    count = max(2, len(others))
+    parallel = Parallel(
+        n_jobs=count,
+        return_as="generator",
+        batch_size=1,
+        pre_dispatch="all",
+        temp_folder=scratch(),
+        **workers(),
+    )
+    running = parallel(delayed(work)(order) for order in others)
+    try:
+        mine()
+        yield from running
+    finally:
+        with warnings.catch_warnings():  # joblib advises on tasks that an interrupt cancels
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
+
+
+def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
+    """A fingerprint of everything that the found points depend on."""
+    parts: list[object] = [RELEASE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
+    parts += [tuple(names), rest]
+    for s in specs:
+        parts += [*parts_of(s)[:3], s.template, *parts_of(s)[3:]]
+    return marked(parts)
+
+
+def files(store: str | Path | None, workers: int) -> list[Path | None]:
+    """Where each process saves its state."""
+    if store is None:
+        return [None] * workers
+    place = folder_of(store)
+    return [place / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
+
+
+def orders_of(
+    specs: tuple[Spec, ...],
+    grid: Grid,
+    asked: Asked,
+    names: tuple[str, ...],
+    memory: str,
+    workers: int,
+    sizes: tuple[int, int],
+    store: str | Path | None,
+    resume: bool,
+    eps: float,
+    each: Share,
+) -> list[Order]:
+    """What each process does. Refused for more points than numbers of 62 bits."""
+    if grid.size * len(specs) >= 2**62:
+        raise Refused(f"{len(specs)} mappings of {grid.size} points each", "sweep fewer mappings at once")
+    rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
+    about = signature(specs, grid, names, rest)
+    return [
+        Order(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)
+        for i, place in enumerate(files(store, workers))
+    ]

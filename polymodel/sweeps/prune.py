@@ -1,0 +1,241 @@
+"""Choices of one axis that no point of a front needs, found before axes are combined.
+
+The rule is in docs/develop/rules.md, Sweeps.
+
+Every objective and every need is a sum, product or maximum, with weights that are not negative, of the
+rows' values; so it never falls where a row rises. A row is a sum over products of one factor per axis. With
+the other axes' factors taken out of each product, what is left of a row along one axis are a few columns
+whose weights, whatever is chosen along the other axes, are not negative. A choice that is nowhere below
+another one in any column is worse or equal in every point that it is part of. If moreover it has the higher
+number, or is worse for sure in an objective that adds up, it can go: the front stays the same, of points that
+tie the lowest number included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.symbolic.forms import Factor, Form
+from polymodel.objectives import objective_of, uses
+from polymodel.pareto import undominated
+from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.kernel import Kernel, Key
+from polymodel.sweeps.plan import Costing, Line, Linear, Node, Present, Rows
+from polymodel.sweeps.scenario import Scenario
+
+Array = Any
+MOST_RATIOS = 3  # terms beside the reference term whose ratios to it are used
+SMALL = 2**26  # ratios of numbers below are told apart by float64
+
+
+def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
+    """The block without choices that no front needs.
+
+    Axes that a constraint ties to others, or to the architecture, stay whole: what is better alone may
+    not be allowed there.
+    """
+    held = block.held(grid)
+    used = in_use([v.costing for v in block.variants], objectives)
+    if used is None:
+        return block
+    kernel = Kernel(block.axes, Rows(), block.fixed)
+    forms = {i: block.rows.forms[i] for i in sorted(used)}
+    sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
+    kept: dict[tuple[str, ...], Axis] = {}
+    illegal = block.illegal
+    for place, axis in enumerate(kernel.axes):
+        if axis.size > 1 and not held & set(axis.names):
+            found = {i: columns(kernel, [form], place) for i, form in forms.items()}
+            worse = [c for i in sure & found.keys() for c, counts in found[i] if counts]
+            every = [c for some in found.values() for c, _ in some]
+            # A choice replaces another one only where it is legal as well.
+            every += illegal.columns(axis.names) if illegal is not None else []
+            chosen = undominated([*every, before(worse, axis.ids)])
+            kept[axis.names] = _without(axis, chosen)
+            illegal = illegal.only(axis.names, chosen) if illegal is not None else None
+    return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes), illegal=illegal)
+
+
+def before(worse: Sequence[Array], ids: Array) -> Array:
+    """The choices numbered so that what is above another one in any of `worse`, and below it in none,
+    stands behind it; else by number."""
+    total = np.zeros(len(ids), np.int64)
+    for values in worse:
+        total += np.unique(values, return_inverse=True)[1]
+    number = np.empty(len(ids), np.int64)
+    number[np.lexsort((ids, total))] = np.arange(len(ids))
+    return number
+
+
+def _without(axis: Axis, chosen: Array) -> Axis:
+    values = {n: c[chosen] for n, c in axis.columns.items()}
+    left_out = axis.pruned + axis.size - len(chosen)
+    return replace(axis, columns=values, ids=axis.ids[chosen], pruned=left_out)
+
+
+def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] | None:
+    """Rows that objectives and limits look at; None if one of them could fall where a row rises."""
+    if any(objective_of(o).most for o in objectives):
+        return None
+    found: set[int] = set()
+    for costing in costings:
+        for weight, (index, scale) in _weighted(costing, objectives):
+            if weight < 0 or scale < 0:
+                return None
+            if index >= 0 and weight:
+                found.add(index)
+    return found
+
+
+def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
+    """Rows with which an objective grows whatever the other rows are."""
+    found = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
+    asked = _asked(objectives)
+    return found | {index for c, way, (index, _) in costing.accesses if (way, c) in asked}
+
+
+def _asked(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """The figures that the objectives are made of."""
+    return frozenset[tuple[str, str]]().union(*map(uses, objectives))
+
+
+def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[float, Linear]]:
+    asked = _asked(objectives)
+    joules = ("energy", "") in asked
+    if joules:
+        yield from _rows(costing.energy)
+        yield costing.leak, (-1, 1)
+    if ("latency", "") in asked or (joules and costing.leak):
+        for node in costing.latency:
+            yield from _rows(node)
+    for limit in costing.limits:
+        if not math.isinf(limit.have) or ("working_set", limit.name) in asked:
+            for phase in limit.phases:
+                yield 1.0, phase.whole
+                for linear, denominator, count in phase.rounded:
+                    yield float(denominator * count), linear
+    for component, way, linear in costing.accesses:
+        if (way, component) in asked:
+            yield 1.0, linear
+
+
+def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
+    """The rows that a cost is made of, with their weights."""
+    if isinstance(node, Line):
+        yield node.constant, (-1, 1)
+        yield from ((weight, (index, 1)) for index, weight in node.weights)
+    elif isinstance(node, Present):
+        yield 1.0, node.moved
+        yield from _rows(node.part)
+    else:
+        for part in node.parts:
+            yield from _rows(part)
+
+
+def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:
+    """What of the forms depends on one axis: each form is a sum of some of these columns, with weights
+    that depend on the other axes and are never negative. Second, whether the weight is never 0 either."""
+    return [c for form in forms for c in _of_form(kernel, form, place)]
+
+
+def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[tuple[Array, bool]]:
+    groups: dict[Key, dict[tuple[Factor, ...], int]] = {}
+    for atoms, coefficient in form.terms:
+        mine: list[Factor] = []
+        others: dict[int, list[Factor]] = {}
+        for a in atoms:
+            where, found = kernel.atom(a)
+            if where < 0:
+                coefficient *= found
+            elif where == place:
+                mine.append(a)
+            else:
+                others.setdefault(where, []).append(a)
+        key: Key = tuple((i, tuple(others[i])) for i in sorted(others))
+        group = groups.setdefault(key, {})
+        group[tuple(mine)] = group.get(tuple(mine), 0) + coefficient
+    made = {key: _sum([(c, kernel.factor(place, m) if m else 1) for m, c in group.items()])
+            for key, group in groups.items()}  # fmt: skip
+    varying = {k: v for k, v in made.items() if np.ndim(v) and np.any(v != v[0])}
+    yield from _cone(kernel, varying)
+
+
+def _sum(parts: Sequence[tuple[int, Array]]) -> Array:
+    """The sum of coefficient * array, in Python integers where int64 may not do."""
+    wide = sum(abs(c) * int(np.max(np.abs(v))) for c, v in parts) >= 2**62
+    total: Array = 0
+    for c, v in parts:
+        total = total + (np.asarray(v).astype(object) if wide and np.ndim(v) else v) * c
+    return total
+
+
+def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bool]]:
+    """Columns so that each sum of value * weight of its key is a sum of them with weights >= 0.
+
+    The weights are products of the other axes' factors. Alone, each is only known not to be negative;
+    but beside a weight that is never 0 it has a least and a largest ratio to it, and the columns at
+    these ends say more: of `(X - N) N' + N X'`, which grows with N, the two parts alone do not.
+    """
+    signs = {key: _signs(kernel, key) for key in varying}
+    steady = [k for k, (low, _) in signs.items() if low > 0]
+    if not steady or not 2 <= len(varying) <= MOST_RATIOS + 1:
+        for key, value in varying.items():
+            low, high = signs[key]
+            if high > 0:
+                yield value, low > 0
+            if low < 0:
+                yield -value, high < 0
+        return
+    reference = steady[-1]
+    others = [k for k in varying if k != reference]
+    ends = [_ratios(kernel, k, reference) for k in others]
+    for ratios in product(*ends):
+        scale = math.lcm(*(r.denominator for r in ratios))
+        parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
+        yield _sum([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
+
+
+def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:
+    """Bounds of a product of factors of several axes."""
+    low, high = 1, 1
+    for axis, atoms in key:
+        factor = kernel.factor(axis, tuple(atoms))
+        ends = [a * int(b) for a in (low, high) for b in (np.min(factor), np.max(factor))]
+        low, high = min(ends), max(ends)
+    return low, high
+
+
+def _ratios(kernel: Kernel, key: Key, reference: Key) -> tuple[Fraction, ...]:
+    """The least and the largest ratio of two products of factors, the second of them never 0."""
+    above, below = dict(key), dict(reference)
+    low, high = Fraction(1), Fraction(1)
+    for axis in sorted({*above, *below}):
+        ends = _ratio(
+            *(kernel.factor(axis, tuple(x[axis])) if axis in x else np.ones(1) for x in (above, below))
+        )
+        found = [a * b for a in (low, high) for b in ends]
+        low, high = min(found), max(found)
+    return (low,) if low == high else (low, high)
+
+
+def _ratio(above: Array, below: Array) -> tuple[Fraction, Fraction]:
+    """Bounds of a quotient over one axis; exact where float64 tells all quotients apart."""
+    quotient = np.asarray(above, float) / np.asarray(below, float)
+    ends = int(np.argmin(quotient)), int(np.argmax(quotient))
+    if max(np.max(np.abs(above)), np.max(below)) < SMALL:
+        size = len(quotient)
+        above, below = np.broadcast_to(above, size), np.broadcast_to(below, size)
+        low, high = (Fraction(int(above[i]), int(below[i])) for i in ends)
+        return low, high
+    unit = 2**20
+    margins = (1 - 2**-30, 1 + 2**-30)
+    spread = [[float(quotient[i]) * m * unit for m in margins] for i in ends]
+    return Fraction(math.floor(min(spread[0])), unit), Fraction(math.ceil(max(spread[1])), unit)

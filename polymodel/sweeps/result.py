@@ -1,0 +1,267 @@
+"""What a sweep returns: the kept points, and how to get from a row back to a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.integers import frame_column, in_order
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading.spec import kept_files
+from polymodel.objectives import canonical, objective_of, score, unit_of
+from polymodel.report.search_page import Finding, found_head, found_parts, search_title
+from polymodel.spec.coerce import as_number, shown
+from polymodel.spec.faults import suggestion
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.html_page import finding, outcomes, shown_rows
+from polymodel.sweeps.values import Number
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Code, Part, Section
+from polymodel.view.table import Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+INTERRUPTED = "interrupted after"
+HTML_ROWS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep(Answer):
+    """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
+    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
+    of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
+    sweep was interrupted or its front outgrew its memory; `eps`: what its front was thinned by."""
+
+    specs: tuple[Spec, ...]
+    grid: Grid
+    objectives: tuple[str, ...]
+    columns: Mapping[str, Any]
+    infeasible: Mapping[str, int]
+    points: int
+    evaluated: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+    keep: str = "front"
+    pruned: int = 0
+    complete: bool = True
+    before: int = 0
+    feasible: int = 0
+    eps: float = 0
+
+    @property
+    def rate(self) -> float:
+        """Evaluated points per second of this run."""
+        return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
+
+    @property
+    def interrupted(self) -> bool:
+        """True if it was broken off by Ctrl-C."""
+        return any(n.startswith(INTERRUPTED) for n in self.notes)
+
+    @declared(name="sweep", title="Kept points")
+    def rows(self) -> Table:
+        """One row per kept point."""
+        return self._rows()
+
+    @declared(title="What became of all points")
+    def outcomes(self) -> Table:
+        """Where each point of the grid has gone."""
+        return outcomes(self)
+
+    def _rows(self) -> Table:
+        columns = tuple(Column(n, self.unit(n), given=n in self.grid.names) for n in self.columns)
+        cells = [v.tolist() if hasattr(v, "tolist") else list(v) for v in self.columns.values()]
+        return Table("sweep", columns, tuple(zip(*cells, strict=True)), self.notes)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row per kept point: number, mapping, symbols, objectives, accesses and working sets.
+
+        `frame.attrs["units"]` has the unit of every column that has one: J, s, J s, bit.
+        """
+        import pandas as pd
+
+        found = pd.DataFrame({n: frame_column(v) for n, v in self.columns.items()})
+        found.attrs["units"] = {n: self.unit(n) for n in found.columns if self.unit(n)}
+        return found
+
+    @cached_property
+    def front(self) -> pd.DataFrame:
+        """The rows that no other feasible row dominates, by the first objective."""
+        import numpy as np
+
+        from polymodel.pareto import Archive
+
+        rows = self.frame[self.frame["feasible"]]
+        front = Archive(len(self.objectives))
+        if len(rows):
+            values = np.array([self.scores(rows, o).to_numpy() for o in self.objectives])
+            front.offer(values, rows.index.to_numpy())
+        return self.frame.loc[front.ids]
+
+    def best(self, objective: str = "") -> pd.Series[Any]:
+        """The feasible row that is best in an objective (default: the first). It prints unrounded."""
+        from polymodel.sweeps.row import Row
+
+        name = canonical(str(objective or self.objectives[0]))
+        if name not in self.frame.columns:
+            near = suggestion(name, self.objectives, "objectives")
+            raise SpecError([Diagnostic(f"the sweep has no objective {name}", near, "objective")])
+        rows = self.frame[self.frame["feasible"]]
+        if rows.empty:
+            reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
+            raise SpecError([Diagnostic("no point is feasible", reasons)])
+        row = Row(rows.iloc[int(self._ranked(rows, name).to_numpy().argmin())])
+        row.attrs["units"] = {n: self.unit(n) for n in self.frame.columns}
+        return row
+
+    def _ranked(self, rows: pd.DataFrame, column: str) -> pd.Series[Any]:
+        """A column as numbers of which the least is the best: an objective, or another one such as `TM`."""
+        return self.scores(rows, column) if unit_of(column) else rows[column].astype(float)
+
+    def sensitivity(self, objective: str = "") -> pd.DataFrame:
+        """The best of an objective over the kept feasible rows, for each value of each symbol.
+
+        Only a sweep with keep="all" has every point; otherwise SpecError.
+        """
+        if self.keep != "all":
+            raise SpecError([Diagnostic("sensitivity needs every point", "sweep with keep='all'")])
+        import pandas as pd
+
+        name = canonical(objective or self.objectives[0])
+        self.best(name)
+        rows = self.frame[self.frame["feasible"]]
+        ranked = self._ranked(rows, name)
+        parts = []
+        for symbol in (
+            n for n, values in zip(self.grid.names, self.grid.values, strict=True) if len(values) > 1
+        ):
+            best = ranked.groupby(rows[symbol]).idxmin()
+            values = rows.loc[best, name].to_numpy()
+            parts.append(pd.DataFrame({"symbol": symbol, "value": best.index, name: values}))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def unit(self, objective: str) -> str:
+        """The unit of an objective: J, s, J s, m^2, 1 or bit."""
+        return unit_of(canonical(objective))
+
+    def scores(self, rows: pd.DataFrame, objective: str) -> pd.Series[Any]:
+        """What the sweep minimises: an objective, or its reciprocal where the most is the best.
+
+        Only the order of the numbers means anything: those that float64 does not tell apart are ranks.
+        """
+        import pandas as pd
+
+        column = pd.Series(in_order(rows[objective]), index=rows.index)
+        found: pd.Series[Any] = score(objective, column)
+        return found
+
+    def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
+        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
+        by level, of the kept points or along one symbol (`plot("energy", "TM")`).
+
+        A heat map shows the best of the first objective, over all mappings, and levels along a symbol those
+        of the best point at each value; both need keep="all".
+        """
+        from polymodel.report.plots_sweep import front_axes, heat_axes
+
+        rows = self.frame[self.frame["feasible"]]
+        if rows.empty:
+            self.best()
+        if kind == "front":
+            if len(self.objectives) < 2:
+                raise SpecError([Diagnostic("a front needs two objectives", "sweep with two objectives")])
+            return front_axes(rows, self.front, self.objectives, [self.unit(o) for o in self.objectives], ax)
+        if kind == "heat":
+            known = [*self.grid.names, *(n for n, _ in self.grid.linked)]
+            if len(symbols) != 2 or not set(symbols) <= set(known):
+                remedy = f'plot("heat", X, Y) with two of {", ".join(known)}'
+                raise SpecError([Diagnostic("a heat map is drawn over two symbols", remedy)])
+            if self.keep != "all":
+                raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
+            objective = self.objectives[0]
+            best = objective_of(objective).extreme
+            return heat_axes(rows, *symbols, objective, self.unit(objective), ax, best)
+        if kind in ("traffic", "energy"):
+            from polymodel.sweeps.levels import plot_levels
+
+            return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
+        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the specs were read from is written over."""
+        return kept_files(*self.specs)
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return search_title("Sweep", self.specs[0])
+
+    def head(self, live: bool = True) -> list[Block]:
+        """What was asked and found, and how good it is."""
+        return found_head(self.finding)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """The kept points as a table that sorts (up to 3,000), plots, LoopTree and mapping YAML of the best,
+        where the other points went, and what it was made from."""
+        return found_parts(self.finding, plots, command)
+
+    @cached_property
+    def finding(self) -> Finding:
+        """What the page tells."""
+        return finding(self)
+
+    def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
+        """Values of all symbols of a row (or of a point number)."""
+        return self.grid.point(self._number(row) % self.grid.size)
+
+    def spec(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> Spec:
+        """The spec bound to a row's symbols: `evaluate` finds the row's numbers."""
+        number = self._number(row)
+        chosen = self.specs[number // self.grid.size]
+        return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
+
+    def _number(self, row: object) -> int:
+        """The point number of a row, or the number itself."""
+        keyed: Any = row if hasattr(row, "keys") else {}  # a table, or a row of pandas
+        given = keyed.get("point", row)
+        number, total = as_number(given), len(self.specs) * self.grid.size
+        if number is None or number != number // 1 or not 0 <= number < total:
+            remedy = "take a row: sweep.best(), sweep.frame.iloc[0], or its `point`"
+            what = f"there is no point {shown(given)}: they run from 0 to {total - 1}"
+            raise SpecError([Diagnostic(what, remedy, "row")])
+        return int(number)
+
+    def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
+        """The row's mapping as YAML that loads back, with the symbols of workload and architecture."""
+        spec = self.spec(row)
+        tree = spec.mapping
+        assert tree is not None
+        return mapping_to_yaml(tree, spec.used_symbols())
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The counts, and the first rows of the front, or of the best by the first objective."""
+        first, more = shown_rows(self, HTML_ROWS), len(self.frame) - HTML_ROWS
+        rest = f"... {more} more rows in .frame" if more > 0 else ""
+        rows = [Section("", first, more=rest)] if first.rows else []
+        return [Code(repr(self)), *rows]
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        kept = len(next(iter(self.columns.values()), ()))
+        lines = [
+            f"Sweep: {self.points} points, {self.evaluated} of them evaluated in {self.seconds:.3g} s "
+            f"({self.rate:.3g} points/s), {self.feasible} feasible, {kept} kept",
+            *(f"  infeasible: {n} ({reason})" for reason, n in self.infeasible.items()),
+            *([f"  pruned: {self.pruned} points, no better than one evaluated"] if self.pruned else []),
+            *(f"  note: {n}" for n in self.notes),
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""Columns of kept points, recomputed one by one with evaluate's own cost code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from polymodel.cost.context import Counts
+from polymodel.cost.figures import CostFigures
+from polymodel.cost.records import Costs
+from polymodel.objectives import OBJECTIVES, SPARSE, value
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.scenario import Scenario, Variant
+from polymodel.sweeps.sparse.rows import is_sparse, sparse_cells
+from polymodel.sweeps.values import Number
+
+Cells = dict[str, Any]
+Found = tuple[Scenario, Variant]
+
+
+def cells(counts: Counts, costs: Costs, objectives: Sequence[str]) -> Cells:
+    """Energy (J), latency (s), objectives, bits per component, feasibility and its reason."""
+    figures = CostFigures(counts, costs)
+    row: Cells = {"energy": figures.energy, "latency": figures.latency}
+    row |= {f"{way}:{component}": bits for (component, way), bits in figures.moved_bits.items()}
+    row["edp"] = row["energy"] * row["latency"]
+    row |= {f"working_set:{component}": bits for component, bits in figures.working_sets.items()}
+    row["feasible"] = not costs.violations
+    row["reason"] = "; ".join(str(v) for v in costs.violations)
+    return row | {name: value(name, figures) for name in objectives if not name.startswith(SPARSE)}
+
+
+def table(
+    grid: Grid, names: Sequence[str], rows: Iterable[tuple[int, Cells]], symbols: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Rows as columns: point, mapping, symbols, then every cell that any row has (0 where absent)."""
+    found = list(rows)
+    keys = dict.fromkeys(k for _, row in found for k in row)
+    points = [grid.point(number % grid.size) for number, _ in found]
+    columns: dict[str, list[Any]] = {
+        "point": [number for number, _ in found],
+        "mapping": [names[number // grid.size] for number, _ in found],
+    }
+    for name in symbols:
+        columns[name] = [p[name] for p in points]
+    for key in _ordered(keys):
+        columns[key] = [row.get(key, 0) for _, row in found]
+    return columns
+
+
+def _ordered(keys: Iterable[str]) -> list[str]:
+    words = [o.word for o in OBJECTIVES]
+    order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
+             "feasible", "reason")  # fmt: skip
+    return sorted(dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"]),
+                  key=lambda k: order.index(k.partition(":")[0]))  # fmt: skip
+
+
+def exact_cells(
+    where: Scenario, variant: Variant, point: Mapping[str, Number], objectives: Sequence[str]
+) -> Cells:
+    """A point of a compiled block by evaluate's own code."""
+    analysis, costs = where.exact(variant, point)
+    found = cells(Counts(variant.problem, analysis), costs, objectives)
+    if is_sparse(objectives):
+        from polymodel.sweeps.sparse.exact import sparse_report
+
+        found |= sparse_cells(sparse_report(where, variant, point, analysis, costs), objectives)
+    return found

@@ -1,0 +1,395 @@
+"""`sweep`: every point of a grid, its costs, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+from polymodel.architecture.hierarchy import uncut_text
+from polymodel.errors import Refused, SpecError, TimeUp
+from polymodel.governor import Share, bytes_of, limits, share, within
+from polymodel.loading import Spec, says_sparse
+from polymodel.pareto import Archive
+from polymodel.processes import at_work, terminable
+from polymodel.spec.faults import Faults, not_a_spec
+from polymodel.spec.output import clear_unfinished
+from polymodel.stores.lock import locked
+from polymodel.stores.tables import spare_others
+from polymodel.sweeps.asked import MappingLike, swept
+from polymodel.sweeps.blocks import run_block
+from polymodel.sweeps.grid import Grid, Roles, make_grid, roles
+from polymodel.sweeps.keeper import Keep, Keeper, Outgrown
+from polymodel.sweeps.kernel import BLOCK
+from polymodel.sweeps.objectives import check_objectives
+from polymodel.sweeps.parallel import (
+    Asked,
+    Order,
+    asked_for,
+    in_section,
+    options,
+    orders_of,
+    together,
+)
+from polymodel.sweeps.pointwise import evaluate_points, point_cells
+from polymodel.sweeps.prune import pruned
+from polymodel.sweeps.result import INTERRUPTED, Sweep
+from polymodel.sweeps.rows import Cells, Found, exact_cells, table
+from polymodel.sweeps.scenario import scenario
+from polymodel.sweeps.sparse.rows import agree, is_sparse
+from polymodel.sweeps.spill import Spill
+from polymodel.sweeps.stored import StoredColumns, write_rows
+from polymodel.sweeps.units import Snapshot, Units
+from polymodel.sweeps.values import Choice, Number
+
+Progress = Callable[[int, int, float], None]
+ROWS = "rows.parquet"
+LINES = 2048  # left combinations prepared at once
+EXACT_ROWS = 20_000
+ROW = 1000  # bytes of one kept row
+KEPT_ROWS = "1GB"  # of kept rows, where no memory is given
+
+
+def sweep(
+    spec: Spec,
+    symbols: Mapping[str, Choice] | None = None,
+    *,
+    mappings: Sequence[MappingLike] | None = None,
+    where: Sequence[str] | None = None,
+    objectives: Sequence[str] | None = None,
+    keep: Keep | None = None,
+    eps: float = 0,
+    top: int | None = None,
+    store: str | Path | None = None,
+    resume: bool = True,
+    workers: int = 1,
+    memory: str | None = None,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+    prune: bool | None = None,
+) -> Sweep:
+    """Evaluate every combination of the symbols' values, and keep the best.
+
+    `symbols`: name -> values (a list, a range, `divisors("m")`, `all_sizes("m")`, `powers(2, "m")`) or an
+    expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same
+    grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, area,
+    utilisation (the most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with
+    `sparse_` before it (not area, utilisation) that on the data that the spec describes, and then sparse
+    tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all`
+    mappings. `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is
+    no mapping for another reason, or does not fit is counted under its reason. Kept rows are what `evaluate`
+    gives.
+    `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
+    `store`: a folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on
+    there unless `resume` is False. `workers`: processes; the result is the same, bit for bit.
+    `memory`: bound of all processes, e.g. "2GB", and of kept rows, at 1 kB each (default: 1GB of rows). A
+    front beyond it goes to the store; without a store it is thinned by `eps`; without either the sweep stops,
+    keeps what it has and says so (`complete` is False). `time_limit`: seconds, whatever `workers` is, after
+    which no unit of work is begun: so too does the sweep stop then. A store goes on from there.
+    `prune`: leave out, before axes are combined, tile sizes that cannot be on a front; None: from a million
+    points on. Points pruned are counted as such, not under the reasons that they may not fit for.
+    What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
+    Raises SpecError for wrong input, Refused where a large grid has no closed forms.
+    """
+    if not isinstance(spec, Spec):
+        raise not_a_spec("sweep", spec)
+    faults = Faults()
+    asked = asked_for(spec, symbols, where, objectives, keep, top, prune, faults)
+    with faults.noting():
+        eps, workers = options(eps, workers, asked, resume, memory, time_limit, progress, store)
+    with limits(memory=None if faults.found else memory):
+        specs, grids = swept(spec, mappings, asked, faults)
+        if faults.found:
+            raise in_section(faults.found, spec.locator, given=symbols is not None)
+        names, each = tuple(_names(specs, mappings)), share(workers, time_limit)
+        size, grid = memory or KEPT_ROWS, grids[0]
+        orders = orders_of(specs, grid, asked, names, size, workers, (LINES, BLOCK), store, resume, eps, each)
+        place = Path(store) if store is not None else None
+        with terminable(), locked(place):
+            found = _search(orders[0], grid, progress).run(orders[1:], place)
+    notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
+    return replace(found, notes=(*found.notes, *notes), eps=eps)
+
+
+def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
+    """A note if the mapping that the spec came with is none of those that were swept."""
+    if spec.template is None or any(s.template == spec.template for s in specs):
+        return []
+    name = spec.names.get("mapping", "")
+    own = f"the spec's own mapping{f', {name},' if name else ''}"
+    return [f"{own} was not swept: the mappings given take its place"]
+
+
+def _dense(specs: Sequence[Spec], asked: Asked) -> list[str]:
+    """A note if sparse figures were asked for, and no spec says anything of zeros."""
+    if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
+        return []
+    return ["nothing is said of zeros, so sparse figures are the dense ones: give `densities:` or `sparse:`"]
+
+
+def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
+    return uncut_text(n for s in specs if s.raw_arch is not None for n in s.raw_arch.nodes)
+
+
+def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
+    asked = order.asked
+    state = Keeper(asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
+    end = monotonic() + order.limits.seconds
+    units = Units(order.share, order.of, order.sizes, end, order.file, order.signature)
+    earlier = units.load(len(asked.objectives)) if order.resume else None
+    if order.file is not None:
+        if not order.resume:
+            spare_others(order.file)
+        prefix = f"front-{order.share}-of-{order.of}"
+        state.spill = Spill(order.file.parent, prefix, order.signature)
+        if order.share == 0:  # before the others start
+            spare_others(order.file.with_name(ROWS))
+            clear_unfinished(order.file.parent)
+        state.spill.clear(earlier.parts if earlier is not None else ())
+    if earlier is not None:
+        state.take(earlier)
+    return _Search(
+        order.specs, grid, list(order.names), asked, state, progress, units, order.memory, order.limits
+    )
+
+
+def _limit(order: Order) -> int:
+    """Rows that one process may keep; the front is shared out."""
+    of = order.of if order.asked.keep == "front" else 1
+    return max(1, int(bytes_of(order.memory)) // (ROW * of))
+
+
+def _grid(order: Order) -> Grid:
+    return make_grid(order.specs[0], order.asked.symbols, order.asked.where, order.specs)
+
+
+def work(order: Order) -> Snapshot:
+    """One process's share of a sweep."""
+    search = _search(order, _grid(order), None)
+    with at_work():
+        search.all_units()
+    return search.state.snapshot(search.units.seen)
+
+
+@dataclass
+class _Search:
+    """One sweep at work. `places`: where the costs of a point come from; None: from `evaluate`."""
+
+    specs: tuple[Spec, ...]
+    grid: Grid
+    names: list[str]
+    asked: Asked
+    state: Keeper
+    progress: Progress | None
+    units: Units
+    memory: str
+    limits: Share
+    start: float = field(default_factory=perf_counter)
+    notes: list[str] = field(default_factory=list)
+    places: dict[tuple[object, ...], Found | None] = field(default_factory=dict)
+    pruned: int = 0
+    skipped: int = 0  # points that are illegal, left out or pruned, so that they take no time
+    before: int = 0
+
+    def __post_init__(self) -> None:
+        self.before = self.state.evaluated
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.asked.objectives
+
+    @property
+    def total(self) -> int:
+        return self.grid.size * len(self.specs)
+
+    @cached_property
+    def parts(self) -> list[Roles]:
+        return [roles(s, self.grid) for s in self.specs]
+
+    def all_units(self) -> None:
+        """All mappings and blocks, as far as they are this process's."""
+        try:
+            with within(self.limits.with_tail()):
+                for i, part in enumerate(self.parts):
+                    for share, given in self.grid.combinations(part.blocks):
+                        self.block(i, part, share, given)
+        except KeyboardInterrupt:
+            self.units.keep()
+            raise
+        except Outgrown:
+            self.state.full = True
+            return
+        except TimeUp:
+            self.state.late = True
+            self.units.keep()
+            return
+        self.units.finish(self.state)
+
+    def run(self, others: Sequence[Order] = (), store: Path | None = None) -> Sweep:
+        """This share beside the others, then the kept rows."""
+        state, complete = self.state, True
+        try:
+            for found in together(self.all_units, work, others):
+                state.bounded = False
+                state.take(found)
+        except KeyboardInterrupt:
+            complete = False
+            text = f"{INTERRUPTED} {state.done} of {self.total} points; what was found is kept"
+            self.notes.append(text)
+        seconds = perf_counter() - self.start
+        state.bounded = False
+        state.gather()
+        numbers = state.numbers()
+        self._tell(len(numbers))
+        columns = self._columns(numbers, store)
+        return Sweep(
+            self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
+            seconds, tuple(self.notes), state.keep, self.pruned,
+            complete and not state.full and not state.late,
+            self.before, state.feasible,
+        )  # fmt: skip
+
+    def _tell(self, kept: int) -> None:
+        """Notes on what became of the front."""
+        state, whole = self.state, len(self.state.front.ids)
+        if state.full:
+            self.notes.append(
+                f"stopped after {state.done} of {self.total} points: the front outgrew memory={self.memory}; "
+                "what was found is kept. Give a store, a larger eps, more memory, or fewer objectives"
+            )
+        if state.late:
+            self.notes.append(
+                f"stopped at the time limit after {state.done} of {self.total} points; what was found is kept"
+            )
+        if state.parts:
+            self.notes.append(
+                f"the front of {whole} points outgrew memory={self.memory}: {len(state.parts)} parts of it "
+                "went to the store"
+            )
+        if state.thinned:
+            self.notes.append(
+                f"the front outgrew memory={self.memory} and was thinned: each of {state.thinned} points "
+                f"left out on the way has a kept one within a factor of {1 + state.eps:g} in every objective"
+            )
+        if state.eps and state.keep == "front" and kept < whole:
+            self.notes.append(
+                f"{kept} of {whole} front points are shown: each other one has one of them within a "
+                f"factor of {1 + state.eps:g} in every objective"
+            )
+        self.notes.extend(state.ties(self.objectives))
+        if kept > EXACT_ROWS:
+            self.notes.append(f"{kept} rows are recomputed one by one")
+
+    def _columns(self, numbers: Sequence[int], store: Path | None) -> Mapping[str, Any]:
+        """The kept rows; with a store also there, and if memory has no room for them only there."""
+        shown = (*self.grid.names, *(n for n, _ in self.grid.linked))
+        step = self.state.limit if store is not None else max(1, len(numbers))
+        chunks = (
+            table(self.grid, self.names, ((n, self._cells(n)) for n in numbers[i : i + step]), shown)
+            for i in range(0, max(1, len(numbers)), step)
+        )
+        if store is None:
+            return next(chunks)
+        file = store / ROWS
+        if len(numbers) <= step:
+            whole = next(chunks)
+            write_rows(file, [whole], kept=True)
+            return whole
+        write_rows(file, chunks, kept=True)
+        return StoredColumns(file)
+
+    def _cells(self, number: int) -> Cells:
+        """A kept row, by evaluate's own code."""
+        if number in self.state.rows:
+            return self.state.rows[number]
+        i, inside = divmod(number, self.grid.size)
+        part, point = self.parts[i], self.grid.point(inside)
+        key = _place(i, part, point)
+        if key not in self.places:  # found by an earlier run, or by another process
+            share = sum(self.grid.of(n).index(point[n]) * self.grid.strides[n] for n in part.blocks)
+            self._open(i, part, share, {n: point[n] for n in part.blocks}, key)
+        place = self.places[key]
+        if place is None:
+            return point_cells(self.specs[i], self.grid, inside, self.objectives)
+        found = exact_cells(*place, point, self.objectives)
+        if is_sparse(self.objectives):
+            agree(found, self.state.values(number), self.objectives)
+        return found
+
+    def _open(
+        self, i: int, part: Roles, share: int, given: Mapping[str, Number], key: tuple[object, ...]
+    ) -> None:
+        self.places[key] = None
+        try:
+            one, sparse = self.specs[i], is_sparse(self.objectives)
+            found = scenario(one, self.grid, part, i, self.names[i], share, given, sparse=sparse)
+        except Refused:
+            return
+        for v in found.variants:
+            self.places[_place(i, part, {**given, **v.given})] = found, v
+
+    def _mine(self) -> bool:
+        return self.units.mine(self.state)
+
+    def report(self) -> None:
+        """Tell how far it is, among points that are not skipped; the other processes are about as far."""
+        if self.progress is not None:
+            of, total = self.units.of, self.total - self.skipped
+            done = self.state.done - self.skipped if of == 1 else self.state.evaluated * of
+            self.progress(max(0, min(total, done)), total, perf_counter() - self.start)
+
+    def block(self, i: int, part: Roles, share: int, given: Mapping[str, Any]) -> None:
+        """One mapping under one choice of what changes its counts."""
+        one, grid = self.specs[i], self.grid
+        try:
+            found = scenario(
+                one, grid, part, i, self.names[i], share, given, sparse=is_sparse(self.objectives)
+            )
+        except SpecError as fault:
+            if self.units.mine(self.state):
+                _misfit(fault, grid, part, self.state)
+            return
+        except Refused as reason:
+            rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes, self._mine)
+            for number, row in rows:
+                self.state.single(number, row, self.objectives)
+                self.report()
+            return
+        check_objectives(self.objectives, [v.costing for v in found.variants])
+        if self.asked.prunes(found.points):
+            found = pruned(found, self.objectives, grid)
+            self.pruned += found.pruned
+        self.skipped += found.skipped
+        for v in found.variants:
+            self.places[_place(i, part, {**given, **v.given})] = found, v
+        run_block(found, self.objectives, grid, self.state, self.units, self.report)
+        if found.legal:
+            self.notes += [n for n in found.kernel.notes if n not in self.notes]
+
+
+def _names(specs: Sequence[Spec], given: Sequence[MappingLike] | None) -> list[str]:
+    found = []
+    for i, one in enumerate(specs):
+        asked = given[i] if given is not None else ""
+        tree = one.template
+        name = str(asked) if isinstance(asked, (str, Path)) and str(asked) else (tree.name if tree else "")
+        found.append(name or (f"mapping {i}" if len(specs) > 1 else "mapping"))
+    return found
+
+
+def _place(mapping: int, parts: Roles, point: Mapping[str, object]) -> tuple[object, ...]:
+    return (mapping, *(point[n] for n in (*parts.blocks, *parts.arch)))
+
+
+def _misfit(fault: SpecError, grid: Grid, parts: Roles, state: Keeper) -> None:
+    """A block that is no legal spec: an error of the caller if it is all there is, else infeasible."""
+    size = 1
+    for n in (*parts.arch, *parts.tiles):
+        size *= len(grid.of(n))
+    if size == grid.size:
+        raise fault
+    state.done += size
+    state.refuse(fault.diagnostics[0].message, size)

@@ -1,0 +1,238 @@
+"""One mapping of a sweep, compiled: its axes, its kernel and the costs of each architecture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic import forms as closed
+from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.cost.costs import costs
+from polymodel.cost.records import Costs
+from polymodel.errors import NotSeparable, SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
+from polymodel.spec.faults import Faults
+from polymodel.sweeps.axes import Axis, make_axes
+from polymodel.sweeps.expressions import Constraint
+from polymodel.sweeps.grid import Grid, Roles, Uses
+from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.legal import Illegal, illegal
+from polymodel.sweeps.metrics import Block, Evaluator
+from polymodel.sweeps.plan import Costing, Rows, costing, values_of
+from polymodel.sweeps.values import Number, wrong
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One architecture: its share of the point number, its symbols, and what points cost there."""
+
+    share: int
+    given: Mapping[str, Number]
+    problem: Problem
+    costing: Costing
+    evaluator: Evaluator
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One mapping (number, name) under one choice of block symbols; `first`: its first point number;
+    `unfit`: what is wrong with the architectures that are not among the variants; `illegal`: points that
+    break a dependence."""
+
+    mapping: int
+    name: str
+    first: int
+    given: Mapping[str, Number]
+    spec: Spec
+    forms: SymbolicAnalysis
+    axes: tuple[Axis, ...]
+    rows: Rows
+    variants: tuple[Variant, ...]
+    fixed: Mapping[str, int]
+    unfit: tuple[str, ...] = ()
+    illegal: Illegal | None = None
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        return Kernel(self.axes, self.rows, self.fixed)
+
+    @property
+    def legal(self) -> int:
+        """Points of one variant with legal tiles that satisfy the axes' constraints and are not pruned."""
+        return math.prod(a.size for a in self.axes)
+
+    @property
+    def points(self) -> int:
+        """Points that are evaluated."""
+        return self.legal * len(self.variants)
+
+    @property
+    def pruned(self) -> int:
+        """Points that satisfy the axes' constraints but are not evaluated, since no front needs them."""
+        return math.prod(a.size + a.pruned for a in self.axes) * len(self.variants) - self.points
+
+    @property
+    def skipped(self) -> int:
+        """Points that take no time: illegal ones, those that constraints leave out, pruned ones."""
+        whole = math.prod(a.whole for a in self.axes)
+        return whole * (len(self.variants) + len(self.unfit)) - self.points
+
+    def held(self, grid: Grid) -> frozenset[str]:
+        """Independent symbols that constraints tie to other axes or to the architecture."""
+        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        return frozenset(n for c in self.crossing(grid) for n in uses.of_all(c.names))
+
+    def crossing(self, grid: Grid) -> list[Constraint]:
+        """`where` constraints that several axes, or the architecture, take part in."""
+        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        sets = [frozenset(a.names) for a in self.axes]
+        used = ((c, uses.of_all(c.names)) for c in grid.where)
+        return [c for c, names in used if not any(names and names <= s for s in sets)]
+
+    def exact(self, variant: Variant, point: Mapping[str, Number]) -> tuple[Analysis, Costs]:
+        """What `evaluate` finds at a point, by the same code."""
+        analysis = self.forms.at(self.values(point))
+        return analysis, costs(variant.problem, analysis)
+
+    def values(self, point: Mapping[str, Number]) -> dict[str, int]:
+        """The whole numbers among all symbols at a point."""
+        texts = _texts(self.spec, {})
+        values = {**self.fixed, **{n: int(v) for n, v in point.items() if v == v // 1}}
+        for name in texts.keys() - values.keys():
+            found = self.spec.bind(**{n: v for n, v in point.items() if n in self.spec.symbols}).symbols[name]
+            if found is not None:
+                values[name] = int(found)
+        return values
+
+
+def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **{n: t for n, t in spec.declared.items() if isinstance(t, str) and n not in spec.given},
+        **linked,
+    }
+
+
+def scenario(
+    spec: Spec,
+    grid: Grid,
+    roles: Roles,
+    mapping: int,
+    name: str,
+    share: int,
+    given: Mapping[str, Number],
+    *,
+    sparse: bool = False,
+) -> Scenario:
+    """Compile one block, if `sparse` with its costs on sparse data. Raises NotSeparable or Refused where
+    points have to be evaluated one by one."""
+    linked = dict(grid.linked)
+    texts = _texts(spec, linked)
+    uses = Uses(grid, texts)
+    variants, unfit = _bound(spec, grid, roles, given)
+    first = variants[0][2]
+    tree = first.template
+    if tree is None:
+        raise wrong("the spec has no mapping", "add `mapping:`, or load one beside it")
+    names = unbound_symbols(tree)
+    varying = {n for n in names if uses.of(n) & set(roles.tiles)}
+    fixed: dict[str, Number | None] = {n: first.symbols.get(n) for n in first.symbols if n not in varying}
+    fixed |= {n: v for n, v in variants[0][1].items() if n not in varying}
+    lacking = [n for n in names if n not in varying and fixed.get(n) is None]
+    if lacking:
+        raise wrong(f"symbols without a value: {', '.join(lacking)}", "sweep over them, or bind them")
+    faults = Faults()
+    bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
+    faults.raise_if_any()
+    problem = Problem(first.workload, first.arch, bound_tree.tree)
+    _refuse_what_is_not_swept(problem)
+    found = closed(problem)
+    plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
+    inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
+    axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
+    broken = illegal(problem, axes, varying, found, plain)
+    rows, made = Rows(), []
+    for part, arch, bound in variants:
+        own = Problem(bound.workload, bound.arch, bound_tree.tree)
+        _refuse_what_is_not_swept(own)
+        if _links(own) != _links(problem):
+            raise NotSeparable("architectures differ in which links of fanouts cost anything")
+        cost = costing(own, found, rows)
+        made.append(Variant(part, arch, own, cost, Evaluator(cost)))
+    if all(a.size for a in axes):
+        point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
+        costs(made[0].problem, found.at({**values_of(plain), **point}))
+    number = mapping * grid.size + share
+    block = Scenario(
+        mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit,
+        broken,
+    )  # fmt: skip
+    return _on_sparse_data(block) if sparse and block.legal else block
+
+
+def _on_sparse_data(block: Scenario) -> Scenario:
+    """The block with costs on sparse data. All sums are prepared at the first point: what cannot be counted
+    is refused there."""
+    # Only sweeps on sparse data load the room that knows about them.
+    from polymodel.sweeps.sparse.found import SparseEvaluator
+    from polymodel.sweeps.sparse.plan import SparsePlan, on_another, sparse_plan
+
+    plan: SparsePlan | None = None
+    made = []
+    for v in block.variants:
+        # Architectures that differ in costs only have the same sums.
+        plan = on_another(plan, v.problem, v.costing) if plan is not None else None
+        if plan is None:
+            folder = block.spec.data_folder
+            plan = sparse_plan(v.problem, block.forms, v.costing, block.rows, block.axes, block.fixed, folder)
+        made.append((v, SparseEvaluator(v.costing, plan)))
+    block = replace(block, variants=tuple(replace(v, evaluator=e) for v, e in made))
+    kernel, first = block.kernel, slice(0, 1)
+    digits = kernel.left_digits(0, 1)
+    for _, evaluator in made:
+        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
+        evaluator(rows).prepare()
+    return block
+
+
+def _bound(
+    spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]
+) -> tuple[list[tuple[int, dict[str, Number], Spec]], tuple[str, ...]]:
+    """The architectures of a block (share of the point number, values, spec), and why others are none.
+
+    Raises SpecError if there is none.
+    """
+    # What values the swept tiles have in the spec does not matter here.
+    swept = {*roles.tiles, *(n for n, _ in grid.linked)} & spec.symbols.keys()
+    held = {n: v for n, v in spec.given.items() if n not in swept}
+    free = replace(spec, declared={**spec.declared, **dict.fromkeys(swept)}, given=held)
+    found: list[tuple[int, dict[str, Number], Spec]] = []
+    faults: list[SpecError] = []
+    for part, arch in grid.combinations(roles.arch):
+        known = {**given, **arch}
+        known |= grid.following(known)
+        try:
+            bound = free.bind(**{n: v for n, v in known.items() if n in spec.symbols}) if known else free
+        except SpecError as fault:
+            faults.append(fault)
+            continue
+        found.append((part, known, bound))
+    if not found:
+        raise faults[0]
+    return found, tuple(f.diagnostics[0].message for f in faults)
+
+
+def _links(problem: Problem) -> list[tuple[str, str, bool]]:
+    """Dimensions whose link is counted, and whether its loads are."""
+    links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links)
+    return [(c, name, link is not None and math.isinf(link.throughput)) for c, name, link in links]
+
+
+def _refuse_what_is_not_swept(problem: Problem) -> None:
+    live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
+    if live:
+        raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")

@@ -1,0 +1,107 @@
+"""Classes of equal tiles of every setting of every rank variable, for the transfers over one link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.sparse.actions.counters import Counters, Ints
+from polymodel.sparse.actions.links import Condition, Link, Structure
+from polymodel.sparse.actions.reach import Inner, Meeting
+from polymodel.sparse.actions.tally import Bools, Tally
+from polymodel.sweeps.sparse.columns import Column
+
+Flag = tuple[str, int]
+READ, WRITE = ("read", 0), ("write", 0)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What transfers take of one rank variable: `count` atoms alike in `extent`, in all flags, and in `sizes`
+    of each condition's part (by its number). `solid`: whether the values of these parts are consecutive.
+    `inner`: what meetings look at."""
+
+    count: Ints
+    extent: Ints
+    flags: Mapping[Flag, Bools]
+    sizes: Mapping[int, Ints]
+    solid: Mapping[int, bool]
+    inner: Mapping[int, Inner] = field(default_factory=dict)
+
+    def holds(self, flags: Sequence[Flag]) -> Bools:
+        """Which classes have all these flags; one that is not known holds everywhere."""
+        found = np.ones(self.count.size, np.bool_)
+        for flag in flags:
+            if flag in self.flags:
+                found &= self.flags[flag]
+        return found
+
+
+class _OneVariable(Structure):
+    """The structure as if it had one rank variable."""
+
+    def __init__(self, problem: Problem, einsum: str, only: Counters) -> None:
+        super().__init__(problem, einsum)
+        self._only = only
+
+    @cached_property
+    def counters(self) -> tuple[Counters, ...]:
+        return (self._only,)
+
+
+def classes_of(
+    structure: Structure,
+    column: Column,
+    chain: Sequence[Link],
+    conditions: Sequence[Condition | Meeting],
+    by_value: bool = False,
+) -> tuple[Classes, ...]:
+    """The classes of each setting for the last link of `chain` (empty: for operations)."""
+    found = []
+    for setting in range(column.settings):
+        one = _OneVariable(structure.problem, structure.name, column.counters(setting))
+        tally = Tally(one, chain, conditions, by_value)
+        (atoms,), (labels,), (picks,) = tally.axes, tally.labels, tally.picks
+        flags = {READ: atoms.read[picks], WRITE: atoms.write[picks]}
+        for name, levels in (("first", atoms.first), ("here", atoms.here)):
+            flags |= {(name, i): x[picks] for i, x in enumerate(levels)}
+        sizes = {i: x[picks] for i, x in atoms.sizes.items()}
+        inner = {i: x.at(picks) for i, x in atoms.inner.items()}
+        found.append(Classes(np.bincount(labels), atoms.extent[picks], flags, sizes, atoms.solid, inner))
+    return tuple(found)
+
+
+Term = tuple[int, tuple[Flag, ...]]
+
+
+def terms_of(kind: str, chain: Sequence[Link], output: bool) -> tuple[Term, ...]:
+    """What counts in one kind of access, as a sum of products of flags: (sign, flags).
+
+    Of an output what is read for filling and written as a filling are sums so far (`Tally.partial`): all but
+    those that are not there yet. The latter are products of flags, level by level.
+    """
+    if not chain:
+        return ((1, ()),)
+    side = READ if kind in ("reads_fill", "writes_drain") else WRITE
+    if not output or kind not in ("reads_fill", "writes_fill"):
+        return ((1, (side,)),)
+    absent: list[Term] = []
+    for level, link in enumerate(chain):
+        first = ("first", level)
+        if level == 0:
+            absent = [(1, (first,))]
+        else:
+            here = ("here", level - 1)
+            absent = [
+                (1, (first,)),
+                (-1, (first, here)),
+                *((sign, (first, here, *flags)) for sign, flags in absent),
+            ]
+        if link.read_first:
+            absent = []
+    more = (side, ("here", len(chain) - 1)) if kind == "writes_fill" else (side,)
+    return ((1, more), *((-sign, (*more, *flags)) for sign, flags in absent))

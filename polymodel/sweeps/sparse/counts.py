@@ -1,0 +1,394 @@
+"""Sparse counts of one Einsum at many points: `EinsumCounts` with arrays for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import StorageNode
+from polymodel.sparse.actions.counts import ACTIONS, SKIPS
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
+from polymodel.sparse.actions.rounding import at_most
+from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
+from polymodel.sparse.actions.sums import NOTHING, overlaps
+from polymodel.sparse.actions.zeros import is_union, require_known
+from polymodel.sparse.density.model import Floats
+from polymodel.sweeps.sparse.busiest import Instances
+from polymodel.sweeps.sparse.classes import Classes, classes_of, terms_of
+from polymodel.sweeps.sparse.columns import Column, Settings, bound_problem
+from polymodel.sweeps.sparse.contraction import Contraction
+from polymodel.sweeps.sparse.factors import Factor, Holds, Meets, Window
+from polymodel.sweeps.sparse.tiles import Tilings
+
+MOST_STRUCTURES = 256
+Array = Any
+
+
+@dataclass
+class Points:
+    """Points of one block: `settings` per rank variable; `mask`: which of them count (None: all); sums that
+    were asked for before."""
+
+    settings: Settings
+    mask: Array = None
+    sums: dict[tuple[object, ...], Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What is left of one kind of access: elements moved and gated, metadata bits that go with them."""
+
+    dense: Array
+    actual: Array
+    gated: Array
+    metadata: Array
+
+
+class LinkedSums:
+    """`LinkSums` of one structure, for the points of a grid."""
+
+    def __init__(
+        self, structure: Structure, columns: Sequence[Column], data: Mapping[str, TensorData]
+    ) -> None:
+        self.structure = structure
+        self.columns = columns
+        self.data = data
+        self._classes: dict[tuple[object, ...], dict[str, tuple[Classes, ...]]] = {}
+        self._sums: dict[tuple[object, ...], Contraction] = {}
+        self._looked: dict[tuple[object, ...], Looked] = {}
+
+    def kept(
+        self,
+        chain: tuple[Link, ...],
+        kind: str,
+        looked: Looked,
+        dense: Array,
+        nonzeros: bool,
+        points: Points,
+    ) -> Array:
+        """How much of `dense` is left (`EinsumCounts._kept`)."""
+        if not looked and not nonzeros:
+            return dense
+        if not self.structure.box:
+            return self._bounded(chain, kind, looked, dense, nonzeros, points, points.settings)
+        own = self.data[chain[-1].tensor] if nonzeros else None
+        scale = own.density if own is not None else 1.0
+        whole = self._total(chain, kind, NOTHING, False, points)
+        found = self._total(chain, kind, looked, nonzeros, points) * scale
+        if own is not None and looked and (own.computed or looked.by_value):
+            found = self._total(chain, kind, looked, False, points)
+            if not (own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS)):
+                found = np.minimum(found, whole * scale)
+        followed = np.isclose(whole, dense, rtol=1e-13, atol=0)
+        if points.mask is not None:
+            followed = followed | ~points.mask
+        if np.all(followed):
+            return found
+        shape = np.broadcast_shapes(np.shape(followed), *(s.shape for s in points.settings.values()))
+        apart = ~np.broadcast_to(followed, shape)
+        some = {v: np.broadcast_to(s, shape)[apart] for v, s in points.settings.items()}
+        changed = np.broadcast_to(found, shape).copy()
+        each = np.broadcast_to(dense, shape)[apart]
+        changed[apart] = self._bounded(chain, kind, looked, each, nonzeros, points, some)
+        return changed
+
+    def followed(self, dense: Array, points: Points) -> Array:
+        """Where operations are followed tile by tile."""
+        whole = self._total((), "operations", NOTHING, False, points)
+        return np.isclose(whole, dense, rtol=1e-13, atol=0)
+
+    def _bounded(
+        self,
+        chain: tuple[Link, ...],
+        kind: str,
+        looked: Looked,
+        dense: Array,
+        nonzeros: bool,
+        points: Points,
+        settings: Settings,
+    ) -> Array:
+        """The most that is left where transfers are not followed tile by tile."""
+        scale = self.data[chain[-1].tensor].density if nonzeros else 1.0
+        useful = self._useful(chain, looked, nonzeros)
+        if not useful:
+            return dense * scale
+        shape = np.broadcast_shapes(*(s.shape for s in settings.values()))
+        flat = {v: np.broadcast_to(s, shape).reshape(-1) for v, s in settings.items()}
+        high = self._sum(chain, kind, useful).largest(flat).reshape(shape)
+        return dense * high * scale
+
+    def _useful(self, chain: Sequence[Link], looked: Looked, nonzeros: bool) -> Looked:
+        own = chain[-1].tensor if nonzeros else ""
+        return replace(looked, conditions=sharpest(c for c in looked.conditions if c.leader != own))
+
+    def looked(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+        """What transfers (operations) depend on, as `LinkSums.looked`."""
+        key = chain[-1:], tuple(kinds)
+        if key not in self._looked:
+            self._looked[key] = self._found(chain, kinds)
+        return self._looked[key]
+
+    def _found(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+        if not chain:
+            executed = self.structure.executed()
+            return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
+        return looked_at(self.structure, chain[-1], kinds, self.data, gaps=False)
+
+    def _total(
+        self,
+        chain: tuple[Link, ...],
+        kind: str,
+        looked: Looked,
+        nonzeros: bool,
+        points: Points,
+    ) -> Array:
+        useful = self._useful(chain, looked, nonzeros)
+        key = self._key(chain, kind, useful)
+        if key not in points.sums:
+            points.sums[key] = self._sum(chain, kind, useful).values(points.settings)
+        return points.sums[key]
+
+    def _key(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> tuple[object, ...]:
+        place = (chain[-1].tensor, chain[-1].level) if chain else ()
+        looked = frozenset(useful.conditions), useful.meetings
+        return place, terms_of(kind, chain, self._output(chain)), looked
+
+    def _output(self, chain: Sequence[Link]) -> bool:
+        return bool(chain) and self.structure.einsum.access_of(chain[-1].tensor).output
+
+    def _sum(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
+        key = self._key(chain, kind, useful)
+        if key not in self._sums:
+            self._sums[key] = self._made(chain, kind, useful)
+        return self._sums[key]
+
+    def _made(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
+        link = chain[-1] if chain else None
+        each = [self.looked(chain, kinds) for kinds in (SKIPS, ACTIONS)]
+        every = overlaps(tuple(dict.fromkeys(c for x in each for c in x.conditions)))
+        meetings = tuple(dict.fromkeys(m for x in each for m in x.meetings))
+        factors: list[Factor] = []
+        for m in useful.meetings:
+            accesses = tuple(map(self.structure.einsum.access_of, m.leaders))
+            data = tuple(self.data[t] for t in m.leaders)
+            factors.append(Meets(accesses, data, len(every) + meetings.index(m)))
+        for leader in dict.fromkeys(c.leader for c in useful.conditions):
+            mine = tuple(c for c in useful.conditions if c.leader == leader)
+            parts = mine if len(mine) == 1 else overlaps(mine)
+            where = {(c.leader, c.digits): i for i, c in enumerate(every)}
+            numbers = tuple(where[c.leader, c.digits] for c in parts)
+            access = self.structure.einsum.access_of(leader)
+            if not access.variables:
+                raise NotSeparable(f"{self.structure.name}: {leader} has no ranks")
+            if not self.data[leader].placeless:
+                raise NotSeparable(f"{self.structure.name}: the density model of {leader} knows places")
+            if sum(len(x.variables) for x in access.projection) > len(access.variables):
+                raise NotSeparable(f"{self.structure.name}: one rank variable indexes two ranks of {leader}")
+            factors.append(Holds(access, self.data[leader], mine, parts, numbers))
+        powers: dict[str, int] = {}
+        for x in self.structure.einsum.access_of(link.tensor).projection if link else ():
+            if len(x.variables) > 1:
+                factors.append(Window(x))
+            for v in x.variables if len(x.variables) == 1 else ():
+                powers[v] = powers.get(v, 0) + 1
+        classes = self._of(chain, (*every, *meetings), any(x.by_value for x in each))
+        return Contraction(classes, terms_of(kind, chain, self._output(chain)), factors, powers)
+
+    def _of(
+        self, chain: tuple[Link, ...], every: tuple[Condition | Meeting, ...], by_value: bool
+    ) -> dict[str, tuple[Classes, ...]]:
+        key = (chain[-1].tensor, chain[-1].level) if chain else ()
+        if key not in self._classes:
+            self._classes[key] = {
+                c.variable: classes_of(self.structure, c, chain, every, by_value) for c in self.columns
+            }
+        return self._classes[key]
+
+
+class EinsumSweep:
+    """The counts of one Einsum under one structure of links."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        columns: Sequence[Column],
+        data: Mapping[str, TensorData],
+        formats: Formats,
+    ) -> None:
+        self.structure = structure
+        self.data = data
+        self.formats = formats
+        self.sums = LinkedSums(structure, columns, data)
+        self.tilings = Tilings(structure, columns, data)
+        self._effectual = self._share()
+        self._instances: dict[tuple[Condition, ...], Instances] = {}
+
+    def _share(self) -> float:
+        """Effectual operations, of all."""
+        einsum = self.structure.einsum
+        data = [self.data[a.tensor] for a in einsum.inputs]
+        require_known(einsum, self.data)
+        if is_union(einsum):
+            return 1.0 if all(d.dense for d in data) else 1 - prod(1 - d.density for d in data)
+        return prod(d.density for d in data)
+
+    def compute(self, dense: Array, points: Points) -> tuple[Array, Array]:
+        """(executed, executed or gated) operations."""
+        if self.structure.einsum.is_copy:
+            return dense, dense
+        effectual = dense * self._effectual
+        turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
+        executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
+        executed = np.maximum(executed, effectual)
+        turns = at_most(np.maximum(turns, executed), dense)
+        return at_most(executed, turns), turns
+
+    def busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
+        """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
+        that the dense schedule gives one instance."""
+        mean = most * ratio(turns, dense)
+        useful = sharpest(self.sums.looked((), SKIPS).conditions)
+        if len(useful) != 1 or not self.structure.box or self.structure.einsum.is_copy:
+            return mean
+        if useful not in self._instances:
+            data = self.data[useful[0].leader]
+            self._instances[useful] = Instances(self.structure, self.sums.columns, useful[0], data)
+        instances = self._instances[useful]
+        found = instances.busiest(points.settings)
+        followed = self.sums.followed(dense, points) & np.isclose(
+            instances.dense(points.settings), most, rtol=1e-13, atol=0
+        )
+        return np.where(followed & ~np.isnan(found), found, mean)
+
+    def access(
+        self, node: int, component: str, tensor: str, kind: str, dense: Array, points: Points
+    ) -> Moved:
+        """`EinsumCounts._one`."""
+        data = self.data[tensor]
+        nonzeros = self.formats.compressed(component, tensor) and not data.dense
+        how = self.formats.known.get((component, tensor))
+        chain = self._chain(node, tensor, kind)
+        if not chain:
+            held = dense * data.density if nonzeros else dense
+            return self._record(node, component, tensor, kind, dense, held, held, held, how, points)
+        each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))
+        held, turns, actual = (self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each)
+        return self._record(node, component, tensor, kind, dense, held, turns, actual, how, points)
+
+    def _record(
+        self, node: int, component: str, tensor: str, kind: str, dense: Array, held: Array, turns: Array,
+        actual: Array, how: Kept | None, points: Points,
+    ) -> Moved:  # fmt: skip
+        held = at_most(held, dense)
+        turns = at_most(turns, held)
+        actual = at_most(actual, turns)
+        if how is None:
+            return Moved(dense, actual, turns - actual, 0.0)
+        digits = transfer_digits(self.structure, tensor, node, kind)
+        tiles = self.tilings.bits((component, tensor), how, digits, points.settings)
+        share = ratio(actual, held, 0.0)
+        bits = self.formats.accesses[tensor].bits_per_value
+        if how.blocks:
+            left = tiles.payload / (tiles.points * bits)
+            turns, actual = turns * left, actual * left
+            values = tiles.payload
+        else:
+            values = tiles.points * bits * (self.data[tensor].density if how.elides else 1.0)
+        metadata = dense * (tiles.total - values) / tiles.points * share
+        return Moved(dense, actual, turns - actual, metadata)
+
+    def _chain(self, node: int, tensor: str, kind: str) -> tuple[Link, ...]:
+        links = self.links[tensor]
+        down = kind in ("reads_fill", "writes_drain")
+        for i, link in enumerate(links):
+            if (link.parent if down else link.child) == node:
+                return links[: i + 1]
+        return ()
+
+    @cached_property
+    def links(self) -> dict[str, tuple[Link, ...]]:
+        return {t: self.structure.links(t) for t in self.structure.einsum.tensors}
+
+
+def ratio(part: Array, whole: Array, otherwise: float = 1.0) -> Array:
+    """part / whole, and `otherwise` where there is no whole."""
+    if np.ndim(whole) == 0 and np.ndim(part) == 0:
+        return part / whole if whole else otherwise
+    shape = np.broadcast_shapes(np.shape(part), np.shape(whole))
+    found = np.full(shape, otherwise)
+    return np.divide(part, whole, out=found, where=np.broadcast_to(np.asarray(whole) != 0, shape))
+
+
+class _Turned(Structure):
+    """The structure at settings of which it is known which loops turn."""
+
+    def __init__(self, problem: Problem, einsum: str, turning: frozenset[int]) -> None:
+        super().__init__(problem, einsum)
+        self._turning = turning
+
+    @cached_property
+    def turning(self) -> frozenset[int]:
+        return self._turning
+
+
+class Structures:
+    """The structures of one Einsum over a grid. Where a storage lets tiles stay, what tells transfers apart
+    depends on which loops turn; else there is one structure only."""
+
+    def __init__(
+        self, problem: Problem, einsum: str, columns: Sequence[Column], data: Mapping[str, TensorData]
+    ) -> None:
+        self.columns = columns
+        formats = Formats(problem)
+        base = bound_problem(problem, columns[0].values[0]) if columns else problem
+        stays = any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
+        self.patterns: list[tuple[frozenset[int], ...]] = []
+        self.pattern: list[Any] = []
+        for c in columns:
+            found = [_turning(c, i) if stays else frozenset() for i in range(c.settings)]
+            distinct = tuple(dict.fromkeys(found))
+            self.patterns.append(distinct)
+            self.pattern.append(np.array([distinct.index(x) for x in found]))
+        shape = tuple(map(len, self.patterns))
+        if prod(shape) > MOST_STRUCTURES:
+            raise NotSeparable(f"{einsum}: which tiles stay where they are changes in {prod(shape)} ways")
+        self.number = np.zeros(shape, np.int64)
+        self.each: list[EinsumSweep] = []
+        kinds: dict[object, int] = {}
+        for place in product(*map(range, shape)):
+            turning: frozenset[int] = frozenset().union(
+                *(p[i] for p, i in zip(self.patterns, place, strict=True))
+            )
+            structure = _Turned(base, einsum, turning)
+            key = tuple(structure.links(t) for t in structure.einsum.tensors)
+            if key not in kinds:
+                kinds[key] = len(self.each)
+                self.each.append(EinsumSweep(structure, columns, data, formats))
+            self.number[place] = kinds[key]
+
+    def parts(self, settings: Settings) -> list[tuple[EinsumSweep, Points]]:
+        """The structures at these points, each with a mask."""
+        if len(self.each) == 1:
+            return [(self.each[0], Points(settings))]
+        at = tuple(p[settings[c.variable]] for p, c in zip(self.pattern, self.columns, strict=True))
+        number = self.number[at]
+        return [(self.each[i], Points(settings, number == i)) for i in np.unique(number).tolist()]
+
+
+def _turning(column: Column, setting: int) -> frozenset[int]:
+    counters = column.counters(setting)
+    pairs = zip(counters.loops, counters.counters, strict=True)
+    return frozenset(i for (i, _), k in pairs if k.any())
+
+
+__all__ = ["POINT", "EinsumSweep", "Moved", "Points", "Structures", "ratio"]
