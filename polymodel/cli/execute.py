@@ -17,8 +17,7 @@ from polymodel.errors import writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
-    from polymodel.report.execution import ExecutionReport
-    from polymodel.report.execution_pictures import Pictures
+    from polymodel.report.execution import ExecutionReport, Pictures
     from polymodel.sparse.execute.check import Check
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
@@ -46,8 +45,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     from polymodel.inputs import claim
-    from polymodel.report.execution import ExecutionReport
-    from polymodel.report.execution_pictures import drawn_blocks, is_small, pictures
+    from polymodel.report.execution import ExecutionReport, drawn_blocks, is_small, pictures
     from polymodel.sparse.execute.run import run
     from polymodel.view.blocks import notes
     from polymodel.view.several import formatted_tables, sections_of

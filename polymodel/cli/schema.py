@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from polymodel.cli.codes import FINE
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, SpecError, writing
 
 NAME, ABOUT = "schema", "Print the JSON Schema of a kind of file, for editors and checks."
 
@@ -19,10 +20,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """JSON Schema, from the same models that check the files."""
-    from polymodel.report.schema import schema_text, write_schemas
+    from polymodel.spec.schemas import schema_text
 
     if options.out is None:
         return schema_text(options.kind or "spec"), FINE
     if options.kind is not None:
         raise SpecError([Diagnostic(f"--out writes every schema, not only {options.kind}", "leave one out")])
     return "".join(f"wrote {path}\n" for path in write_schemas(options.out)), FINE
+
+
+def write_schemas(folder: str) -> list[Path]:
+    """Write every schema as `KIND.schema.json` into the folder, which is made. SpecError if it cannot be."""
+    from polymodel.spec.output import write_text
+    from polymodel.spec.schemas import KINDS, schema_text
+
+    found = []
+    with writing(folder):
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        for kind in KINDS:
+            path = root / f"{kind}.schema.json"
+            write_text(path, schema_text(kind))
+            found.append(path)
+    return found

@@ -92,7 +92,7 @@ def _traffic(_: argparse.Namespace) -> Iterable[str]:
 
 
 def _schema(_: argparse.Namespace) -> Iterable[str]:
-    from polymodel.report.schema import KINDS
+    from polymodel.spec.schemas import KINDS
 
     return (f"{kind}.schema.json" for kind in KINDS)
 

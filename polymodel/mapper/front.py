@@ -225,7 +225,7 @@ class Front(Answer):
         """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
         buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
         the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
-        from polymodel.report.plots_explore import explored_axes
+        from polymodel.report.plots_sweep import explored_axes
 
         if not self.points:
             raise SpecError([Diagnostic(*_told_empty(self))])

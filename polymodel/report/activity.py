@@ -6,12 +6,19 @@ together; with *slip* each space point starts its next compute as soon as it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.fibertree_layout import Path, coordinate_text
+from polymodel.report.fibertree_layout import Coordinate, Levels, Path, coordinate_text
+from polymodel.report.svg_fibertree import Drawable
+from polymodel.sparse.execute.records import EinsumCounts, Execution, LoopLevel
+from polymodel.sparse.fibertree import Fibertree
+from polymodel.spec.teaal.records import Expression, Operand, SpaceTime, Stamp
 
 # More computes than this nobody follows one by one.
 LIMIT = 60
@@ -155,3 +162,189 @@ def _lengths(what: str, names: Sequence[str], stamps: Iterable[tuple[int, ...]])
     if len(found) < 2:
         return []
     return [Diagnostic(f"{what} stamps of {sorted(found)} numbers", "one number per rank, the same for all")]
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """One Einsum as it ran, with what its spec says of it."""
+
+    execution: Execution
+    counts: EinsumCounts
+    levels: tuple[LoopLevel, ...]
+    expression: Expression
+
+    @cached_property
+    def above(self) -> tuple[Ints, ...]:
+        """Per loop the node in which each innermost iteration lies."""
+        found = [np.arange(self.levels[-1].nodes, dtype=np.int64)]
+        for level in reversed(self.levels[1:]):
+            found.append(level.parent[found[-1]])
+        return tuple(reversed(found))
+
+    @cached_property
+    def slots(self) -> tuple[tuple[str, ...], ...]:
+        """Per term the names of its tensors; one that occurs again is numbered as in `EinsumCounts`."""
+        seen: dict[str, int] = {}
+        known = iter(_numbered(o.tensor, seen) for o in self.expression.operands)
+        counts = [sum(isinstance(f, Operand) for f in t.factors) for t in self.expression.terms]
+        return tuple(tuple(next(known) for _ in range(n)) for n in counts)
+
+    def element(self, name: str) -> Ints:
+        """The element of a fibertree's last level at each innermost iteration; -1 where it is out."""
+        for level, above in zip(reversed(self.levels), reversed(self.above), strict=True):
+            if name in level.element:
+                found: Ints = level.element[name][above]
+                return found
+        return np.zeros(self.levels[-1].nodes, dtype=np.int64)
+
+    @cached_property
+    def computing(self) -> Ints:
+        """The innermost iterations at which a term has all its tensors."""
+        found = np.zeros(self.levels[-1].nodes, dtype=bool)
+        for names in self.slots:
+            here = np.ones(found.size, dtype=bool)
+            for name in names:
+                here &= self.element(name) >= 0
+            found |= here
+        return np.flatnonzero(found)
+
+    @cached_property
+    def declared(self) -> tuple[tuple[int, int], ...]:
+        """For each rank of the output the innermost loop, and the column of its coordinate, that gives it."""
+        found = []
+        for variable in (i.variable for i in self.expression.output.indices):
+            base = (variable or "").upper()
+            loops = [k for k, level in enumerate(self.levels) if base in level.rank.bases]
+            if not loops:
+                raise Refused(f"no loop of {self.counts.einsum} has the rank of each of its output's indices")
+            found.append((loops[-1], self.levels[loops[-1]].rank.bases.index(base)))
+        return tuple(found)
+
+    @cached_property
+    def written(self) -> tuple[tuple[str, int, int | None], ...]:
+        """The ranks in which the output is drawn: name, loop, and column of its coordinate (None: all).
+
+        Those of the loops that populate it, as partitioned; where these do not have all its ranks (one may be
+        a part of a flattened loop), its own.
+        """
+        loops = [k for k, level in enumerate(self.levels) if level.output is not None]
+        if all(k in loops for k, _ in self.declared):
+            return tuple((self.levels[k].rank.name, k, None) for k in loops)
+        ranks = self.execution.results[self.counts.einsum].ranks
+        return tuple((rank, k, column) for rank, (k, column) in zip(ranks, self.declared, strict=True))
+
+    def coordinate(self, loop: int, node: int, column: int | None = None) -> Coordinate:
+        """The coordinate of a loop at an innermost iteration, or one column of it."""
+        level = self.levels[loop]
+        found = level.rank.shown(int(level.coords[self.above[loop][node]]))
+        return found[column] if column is not None and isinstance(found, tuple) else found
+
+
+def _numbered(tensor: str, seen: dict[str, int]) -> str:
+    seen[tensor] = seen.get(tensor, 0) + 1
+    return tensor if seen[tensor] == 1 else f"{tensor}#{seen[tensor]}"
+
+
+def activities(execution: Execution, einsum: str = "", *, limit: int = LIMIT) -> Activities:
+    """The computes of one Einsum (the first, if none is named) with their stamps, to be drawn.
+
+    Points are named in the ranks of the loops, as the partitioned tensors are iterated. Refused above `limit`
+    computes, for an Einsum without `spacetime`, and for one whose loops were not walked.
+    """
+    ran, stamps = _ran(execution, einsum, limit)
+    found = _paths(ran)
+    at = ran.computing.tolist()
+    space, time = (_stamps(ran, which) for which in (stamps.space, stamps.time))
+    computes = []
+    for node in at:
+        points = tuple((name, paths[node]) for name, paths in found.items() if node in paths)
+        computes.append(Activity(space[node], time[node], points))
+    return Activities(
+        ran.counts.einsum,
+        tuple(computes),
+        tuple(s.rank for s in stamps.space),
+        tuple(s.rank for s in stamps.time),
+        stamps.slip,
+    )
+
+
+def iterated(execution: Execution, einsum: str = "", *, limit: int = LIMIT) -> dict[str, Drawable]:
+    """The tensors of one Einsum as its loops iterate them: inputs, then the output with its values."""
+    ran, _ = _ran(execution, einsum, limit)
+    trees: dict[str, Drawable] = dict(ran.counts.inputs)
+    return {**trees, ran.counts.einsum: _output(ran)}
+
+
+def _ran(execution: Execution, einsum: str, limit: int) -> tuple[Ran, SpaceTime]:
+    names = [e.einsum for e in execution.einsums]
+    if einsum and einsum not in names:
+        raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", f"Einsums: {', '.join(names)}")])
+    counts = execution.einsum(einsum or names[0])
+    stamps = execution.spec.mapping_of(counts.einsum).spacetime
+    if stamps is None:
+        raise Refused(
+            f"{counts.einsum} has no space and time stamps", "give it `spacetime` in the mapping to see them"
+        )
+    if counts.activities > limit:
+        raise too_many(counts.einsum, counts.activities, limit)
+    if counts.levels is None:
+        raise Refused(
+            f"the loops of {counts.einsum} were counted without being walked",
+            "run it with keep_loops=True",
+        )
+    expression = next(e for e in execution.spec.expressions if e.name == counts.einsum)
+    return Ran(execution, counts, counts.levels, expression), stamps
+
+
+def _stamps(ran: Ran, which: Sequence[Stamp]) -> dict[int, tuple[int, ...]]:
+    """The stamp of every computing iteration: position or coordinate per rank."""
+    known = {level.rank.name: k for k, level in enumerate(ran.levels)}
+    columns: list[Ints] = []
+    for stamp in which:
+        k = known[stamp.rank]
+        level = ran.levels[k]
+        columns.append((level.pos if stamp.style == "pos" else level.coords)[ran.above[k]])
+    return {node: tuple(int(c[node]) for c in columns) for node in ran.computing.tolist()}
+
+
+def _paths(ran: Ran) -> dict[str, dict[int, tuple[Coordinate, ...]]]:
+    """Per tensor, inputs first, the point that each computing iteration touches; none where a term is out."""
+    found: dict[str, dict[int, tuple[Coordinate, ...]]] = {}
+    for name in dict.fromkeys(n for names in ran.slots for n in names):
+        element = ran.element(name)
+        tree = ran.counts.inputs[name]
+        found[name] = {n: _path(tree, int(element[n])) for n in ran.computing.tolist() if element[n] >= 0}
+    found[ran.counts.einsum] = dict(zip(ran.computing.tolist(), _written(ran), strict=True))
+    return found
+
+
+def _path(tree: Fibertree, element: int) -> tuple[Coordinate, ...]:
+    path: list[Coordinate] = []
+    for level in reversed(tree.levels):
+        path.append(level.rank.shown(int(level.coords[element])))
+        element = int(level.fiber[element])
+    return tuple(reversed(path))
+
+
+def _written(ran: Ran) -> Iterator[tuple[Coordinate, ...]]:
+    """The output's point at every computing iteration."""
+    for node in ran.computing.tolist():
+        yield tuple(ran.coordinate(loop, node, column) for _, loop, column in ran.written)
+
+
+def _output(ran: Ran) -> Levels:
+    """The output in the ranks in which it is drawn: its points, each with its value in the result."""
+    result = ran.execution.results[ran.counts.einsum]
+    known = dict(zip(map(tuple, result.coords.T.tolist()), result.values.tolist(), strict=True))
+    values: dict[tuple[Coordinate, ...], float] = {}
+    for node, point in zip(ran.computing.tolist(), _written(ran), strict=True):
+        at = tuple(ran.coordinate(loop, node, column) for loop, column in ran.declared)
+        values.setdefault(point, known.get(at, 0))
+    names = tuple(name for name, _, _ in ran.written)
+    widths = tuple(len(ran.levels[k].rank.bases) if c is None else 1 for _, k, c in ran.written)
+    flat = [tuple(n for c in p for n in (c if isinstance(c, tuple) else (c,))) for p in values]
+    columns = np.array(flat, dtype=np.int64).reshape(len(values), sum(widths)).T
+    return Levels(ran.counts.einsum, names, widths, columns, np.array(list(values.values())))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from hashlib import file_digest, sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polymodel.loading import Spec
 from polymodel.loading.spec import named_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.report.report import Report
 from polymodel.spec.dump import files_as_read, spec_yaml
 from polymodel.view.blocks import Block, Code, Facts, Line, Part, Section, notes
 from polymodel.view.made import TITLE, made
 from polymodel.view.table import Column, Table
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
 
 EXACT = (
     "Every count (operations, elements, bits, iterations, instances) is an exact integer: tiles that divide "

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
 from polymodel.report.counted import says_sparse, says_tiles
+from polymodel.report.plots import plot, plot_height
+from polymodel.report.plots_timeline import timeline_axes
 from polymodel.report.provenance import provenance
 from polymodel.report.sparse_pointers import beside, pointers, verdict
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.report.text import headline, sections
+from polymodel.report.timeline import timeline
 from polymodel.report.tips import component_tips, node_tips
 from polymodel.view.blocks import Block, Facts, Line, Part, Picture, Section, notes
+from polymodel.view.inline import blank, inline
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -81,7 +86,7 @@ def _pictures(report: Report) -> list[Part]:
 
 
 def _plots(report: Report) -> list[Part]:
-    from polymodel.report.plots_inline import plots_of  # here, as it takes matplotlib
+    from polymodel.report.report_page import plots_of  # here, as it takes matplotlib
 
     figures = plots_of(report)
     return [
@@ -116,3 +121,36 @@ def _tiling(report: Report) -> list[Block]:
         return report.tiling.content()
     except Refused as refusal:
         return notes([f"not cut: {refusal}"])
+
+
+STEPS = 500  # of a timeline; of more phases each step shows the largest of a few
+Shown = tuple[str, str, tuple[str, ...]]  # title, picture, notes
+
+
+def plots_of(report: Report) -> list[Shown]:
+    """Working sets, energy, roofline, and over time each memory that holds anything."""
+    found: list[Shown] = []
+    for name in ("working_sets", "energy", "roofline"):
+        figure, ax = blank(8, plot_height(report, name))
+        plot(report, name, ax)
+        title = f"Plot: {name.replace('_', ' ')}"
+        found.append((title, inline(figure, title, f"p{len(found)}"), ()))
+    return [*found, *_over_time(report, len(found))]
+
+
+def _over_time(report: Report, number: int) -> Iterator[Shown]:
+    for c in report.problem.hierarchy.components:
+        if c.kind != "memory":
+            continue
+        title = f"Plot: {c.name} over time"
+        try:
+            held = timeline(report, c.name)
+        except Refused as refusal:
+            yield title, "", (f"left out: {refusal}",)
+            continue
+        if not held.buffets:
+            continue
+        figure, ax = blank(9, 4.5)
+        timeline_axes(held, c.size_bits, ax, steps=STEPS)
+        yield title, inline(figure, title, f"p{number}"), ()
+        number += 1

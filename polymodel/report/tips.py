@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from polymodel.mapping.looptree import ComputeNode, Loop
 from polymodel.quantities import engineering
-from polymodel.report.report import Report
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
 
 
 def node_tips(report: Report) -> dict[int, str]:

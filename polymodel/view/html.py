@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from polymodel.errors import masked
-from polymodel.view.blocks import Block, Html, Line, Part, Section
 from polymodel.view.drawing import INK, MUTED
-from polymodel.view.table import Column, Table, shown
+
+if TYPE_CHECKING:
+    from polymodel.view.blocks import Block, Part, Section
+    from polymodel.view.table import Cell, Column, Table
 
 # What fragments in notebooks bring; whole pages add assets/report.css.
 CSS = f"""
@@ -75,6 +78,19 @@ def _masked(value: object) -> object:
     return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A table without a title, as the template takes a section."""
+
+    table: Table
+    tag: str = "section"
+    title: str = ""
+    about: str = ""
+    more: str = ""
+    exact: None = None
+    link: None = None
+
+
 @cache
 def _engine() -> Environment:
     engine = Environment(
@@ -103,7 +119,7 @@ def asset(name: str) -> str:
 
 def table_html(table: Table) -> str:
     """A table with its notes, as a notebook shows it alone."""
-    return filled("blocks.html", blocks=(Section("", table),), folded=False)
+    return filled("blocks.html", blocks=(Alone(table),), folded=False)
 
 
 def written(blocks: Iterable[Block], *, folded: bool = False) -> str:
@@ -155,7 +171,7 @@ def _anchored(parts: Sequence[Part]) -> dict[str, Part]:
     return places
 
 
-def grid(section: Section) -> Grid:
+def grid(section: Section | Alone) -> Grid:
     """The cells of a section's table, with what a reader sees and what hovering tells."""
     table, exact = section.table, section.exact
     many = range(len(table.columns))
@@ -171,8 +187,8 @@ def grid(section: Section) -> Grid:
     )
 
 
-def _cell(section: Section, at: int, i: int, value: object, column: Column, right: bool) -> Shown:
-    text = shown(value, column)  # type: ignore[arg-type]  # a row has nothing but cells
+def _cell(section: Section | Alone, at: int, i: int, value: Cell, column: Column, right: bool) -> Shown:
+    text = column.shown(value)
     if column.formula:
         return Shown(text, spans=_spans(text))
     rounded = right or (isinstance(value, str) and text != value)
@@ -191,13 +207,3 @@ def _spans(formula: str) -> tuple[tuple[str, bool], ...]:
         found += [(formula[at : power.start()], False), (power[1].strip("()"), True)]
         at = power.end()
     return (*found, (formula[at:], False))
-
-
-def preformatted(text: str) -> str:
-    """Text as it stands, for a notebook."""
-    from polymodel.view.blocks import Code
-
-    return fragment([Code(text)])
-
-
-__all__ = ["CSS", "Html", "Line", "filled", "fragment", "page", "preformatted", "table_html", "written"]

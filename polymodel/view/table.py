@@ -53,6 +53,10 @@ class Column:
         """What the column means, in a line; empty where nobody says it."""
         return self.words or TERMS.get(self.name, "")
 
+    def shown(self, value: Cell) -> str:
+        """One cell of the column for people."""
+        return shown(value, self)
+
     @property
     def heading(self) -> str:
         """The name without its unit: cells of a printed table carry theirs."""

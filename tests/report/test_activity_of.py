@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from polymodel.errors import Refused, SpecError
-from polymodel.report.activity import Activity
-from polymodel.report.activity_of import activities, iterated
+from polymodel.report.activity import Activity, activities, iterated
 from polymodel.report.execution import ExecutionReport
 from polymodel.report.fibertree_layout import Levels
 from polymodel.sparse.execute.records import Execution

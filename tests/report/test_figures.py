@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import polymodel as pm
 from benchmarks import pruning
-from polymodel.report import plots_sparse, plots_tensaurus
+from polymodel.report import plots_sparse
 from polymodel.slopes.chain_slope import ChainSlope
 from polymodel.slopes.graph_slope import GraphSlope
 from polymodel.slopes.ski_slope import SkiSlope
@@ -182,10 +182,11 @@ def draws() -> dict[str, Callable[..., object]]:
         "TilingReport.plot": pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands")).tiling.plot,
         "TrafficReport.plot": _moved().plot,
         "ExecutionReport.plot": pm.ExecutionReport(ran).plot,
+        "Imported.plot": pm.Imported("a.yaml", "workload: {}\n").plot,
         "ExecutionReport.plot_load": pm.ExecutionReport(ran).plot_load,
         "plot_spy": partial(plots_sparse.plot_spy, a),
         "plot_occupancies": partial(plots_sparse.plot_occupancies, a),
-        "plot_kernels": partial(plots_tensaurus.plot_kernels, {"A": gone}),
+        "plot_kernels": partial(plots_sparse.plot_kernels, {"A": gone}),
     }
 
 

@@ -9,8 +9,7 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.colors import same_color, to_rgba
 
-from polymodel.report.plots_explore import explored_axes
-from polymodel.report.plots_sweep import front_axes
+from polymodel.report.plots_sweep import explored_axes, front_axes
 
 UNITS = {"energy": "J", "latency": "s", "buffer": "bit"}
 BOTH = ("energy", "buffer")

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.axes import Axes
 
 import polymodel as pm
-from polymodel.report.plots_inline import plots_of
 from polymodel.report.report import Report
+from polymodel.report.report_page import plots_of
 from polymodel.report.timeline import buffet_names, timeline
 from tests.seeds import seeds
 

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from polymodel.errors import SpecError
-from polymodel.report.plots_tensaurus import plot_bandwidth, plot_kernels
+from polymodel.report.plots_sparse import plot_bandwidth, plot_kernels
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensaurus.machine import Machine
 from polymodel.sparse.tensaurus.predict import tensaurus

@@ -14,8 +14,7 @@ import pytest
 import scipy.sparse
 
 import polymodel as pm
-from polymodel.report.tiling.tables import every
-from polymodel.report.tiling.tile import COLUMNS
+from polymodel.report.tiling.tables import COLUMNS, every
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.plane.operands import Second
 from tests.seeds import seeds

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.quantities import engineering
-from polymodel.report.tiling.plots_tune import plot_tuning
+from polymodel.report.tiling.plots import plot_tuning
 from polymodel.report.tiling.tune import Tuning, tune_tiling
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation
-from polymodel.report.tiling.tables import several
-from polymodel.report.tiling.text import room
+from polymodel.report.tiling.tables import room, several
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import check_classes
@@ -117,7 +116,7 @@ class TilingEstimates(Answer):
 
     def plot(self, quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
         """Bars of what each model foretells, tiler by tiler, beside the actual figure."""
-        from polymodel.report.tiling.plots_estimates import plot_estimates
+        from polymodel.report.tiling.plots import plot_estimates
 
         return plot_estimates(self.found, quantity, task=f"{self.op}, {room(self.fit)}", ax=ax)
 

@@ -199,13 +199,13 @@ class MatmulTiling(Answer):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Words of A, B and Z per order, stacked."""
-        from polymodel.report.tiling.plots_matmul import plot_orders
+        from polymodel.report.tiling.plots import plot_orders
 
         return plot_orders(self, ax=ax)
 
     def plot_strategies(self, ax: Axes | None = None) -> Axes:
         """The best of each strategy beside each other."""
-        from polymodel.report.tiling.plots_matmul import plot_strategies
+        from polymodel.report.tiling.plots import plot_strategies
 
         return plot_strategies(self, ax=ax)
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from textwrap import fill
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.plots import INK, WARNING, prefixed
+from polymodel.quantities import engineering
+from polymodel.report.plots import INK, SHADES, WARNING, prefixed
+from polymodel.report.tiling.tables import UNITS, room
 from polymodel.spec.coerce import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 from polymodel.view.figures import axes, new_panels, whole_figure
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
+
+    from polymodel.report.tiling.matmul import MatmulTiling
+    from polymodel.report.tiling.tune import Tuning
+    from polymodel.tiling.cost.model import Costs
+    from polymodel.tiling.estimate import Estimate
+    from polymodel.tiling.matmul.search import Candidate
 
 BINS = 400  # cells of entries along an axis: about a pixel and a half each at the size of a new figure
 _MOST_BINS = 4000
@@ -367,3 +376,171 @@ def _times(ratio: float, what: str) -> str:
 def _faster(speedup: float) -> str:
     """In words that are true on both sides of one."""
     return f"{speedup:.2f} x faster" if speedup >= 0.995 else f"{1 / speedup:.2f} x slower"
+
+
+_PARTS = ("A read", "B read", "Z read", "Z write")
+
+
+def plot_orders(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
+    """Words per order of the loops, under the best tiles; the line is what must move in any case."""
+    table = tiling.table("orders")
+    names = [str(x) for x in table.column("order")]
+    parts = [[float(x or 0) for x in table.column(f"{p.replace(' ', '_')}_words")] for p in _PARTS]
+    title = f"{tiling.product.name} times {tiling.product.second}, {tiling.best.strategy}: {tiling.best.tile}"
+    return _stacked(names, parts, tiling.compulsory_words, title, "order of the loops, outermost first", ax)
+
+
+def plot_strategies(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
+    """Words of the best candidate of each strategy; above each bar its modelled cycles."""
+    best: dict[str, Candidate] = {}
+    for candidate in tiling.found:
+        best.setdefault(candidate.strategy, candidate)
+    traffic = [c.traffic for c in best.values()]
+    parts = [[float(getattr(t, p.lower().replace(" ", "_"))) for t in traffic] for p in _PARTS]
+    names = [
+        f"{c.strategy}\n{fill(f'{c.tile}, {c.traffic.order}', 18)}" + "\nexceeds its buffers" * (not c.fits)
+        for c in best.values()
+    ]
+    title = f"{tiling.product.name} times {tiling.product.second}: the best of each strategy"
+    ax = _stacked(names, parts, tiling.compulsory_words, title, "strategy", ax)
+    for x, c in enumerate(best.values()):
+        ax.annotate(
+            f"{engineering(c.cycles)} cycles", (x, c.traffic.words), xytext=(0, 3),
+            textcoords="offset points", ha="center", fontsize=8, color=INK,
+        )  # fmt: skip
+    return ax
+
+
+def _stacked(
+    names: Sequence[str],
+    parts: Sequence[Sequence[float]],
+    least: int,
+    title: str,
+    below: str,
+    ax: Axes | None,
+) -> Axes:
+    ax = axes(ax, max(5.5, 1.5 + 1.5 * len(names)), 4.2)
+    floor = [0.0] * len(names)
+    for number, (label, heights) in enumerate(zip(_PARTS, parts, strict=True)):
+        ax.bar(range(len(names)), heights, 0.6, bottom=floor, color=SHADES[number % len(SHADES)], label=label)
+        floor = [low + high for low, high in zip(floor, heights, strict=True)]
+    ax.axhline(least, color=INK, linewidth=1.0, linestyle="--", label="what is used, once")
+    ax.set_xticks(range(len(names)), names, fontsize=8)
+    ax.set_xlabel(below)
+    ax.set_ylabel("words moved")
+    ax.set_ylim(0, 1.12 * max([*floor, least, 1]))
+    prefixed(ax, "", "y")
+    ax.set_title(title, fontsize=10)
+    line, *stack = zip(*ax.get_legend_handles_labels(), strict=True)
+    drawn = [line, *reversed(stack)]  # as they are stacked
+    ax.legend(
+        *zip(*drawn, strict=True), fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+    )
+    return ax
+
+
+QUANTITIES = {
+    "tiles": "tiles",
+    "kernels": "kernels launched",
+    "config_cycles": "configuration (cycles)",
+    "run_cycles": "run (cycles)",
+    "total_cycles": "configuration and run (cycles)",
+}
+_ACTUAL = "#0a1f44"
+_ABREAST = 16  # characters above the bars of a tiler; where there are more they are turned
+# Told apart in grey too.
+_MODELS = ("#8ec1e8", "#d55e00", "#009e73", "#cc79a7")
+
+
+class _Foretold(Protocol):
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def actual(self) -> Costs | None: ...
+
+
+def plot_estimates(
+    found: Sequence[_Foretold], quantity: str = "tiles", *, task: str = "", ax: Axes | None = None
+) -> Axes:
+    """Bars tiler by tiler: the actual figure of the data, where there are data, then that of each model.
+
+    `task`: what is done in tiles of which size, for the title. SpecError for a quantity that is none.
+    """
+    if quantity not in QUANTITIES:
+        raise SpecError([Diagnostic(f"no quantity {quantity!r}", f"one of {', '.join(QUANTITIES)}")])
+    tilers = list(dict.fromkeys(f.estimate.tiler for f in found))
+    models = list(dict.fromkeys(f.model for f in found))
+    real = {f.estimate.tiler: f.actual for f in found if f.actual is not None}
+    ax = axes(ax, 3 + 1.2 * len(tilers), 4)
+    names = (["actual"] if real else []) + models
+    width, place = 0.8 / len(names), np.arange(len(tilers))
+    for number, name in enumerate(names):
+        if name == "actual":
+            heights = [float(getattr(real[t], quantity)) if t in real else 0.0 for t in tilers]
+            colour = _ACTUAL
+        else:
+            told = {f.estimate.tiler: f.estimate for f in found if f.model == name}
+            heights = [float(getattr(told[t], quantity)) if t in told else 0.0 for t in tilers]
+            colour = _MODELS[models.index(name) % len(_MODELS)]
+        label = name if name == "actual" else f"{name} (expected)"
+        bars = ax.bar(
+            place + (number - (len(names) - 1) / 2) * width, heights, width, label=label, color=colour
+        )
+        told_above = [engineering(int(h) if h == int(h) else h) for h in heights]
+        turned = 90 if len(names) * max(map(len, told_above)) > _ABREAST else 0
+        ax.bar_label(bars, told_above, fontsize=7, padding=2, rotation=turned, color=INK)
+    ax.set_xticks(place, tilers)
+    ax.set_xlabel("tiler")
+    ax.set_ylabel(QUANTITIES[quantity])
+    of = ", ".join(dict.fromkeys(f.tensor for f in found)) + (f": {task}" if task else "")
+    ax.set_title(f"{of}; what models expect{' beside the data' if real else ''}", fontsize=10)
+    ax.margins(y=0.16)
+    ax.set_ylim(bottom=0)
+    prefixed(ax, "", "y")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return ax
+
+
+BEST, TRIED = "#2563a8", "#a9c8e6"
+_NAMED = 12  # proposals; a longer list is taller than its plot
+
+
+def plot_tuning(found: Tuning, ax: Axes | None = None) -> Axes:
+    """Every proposal's figure as a point, the best so far as a line, the lower bound dashed.
+
+    Beside it stand the improvements: their steps, what was proposed, and the figure.
+    """
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+
+    tuned = found.tuned
+    ax = axes(ax, 9, 4)
+    tried = [s for s in tuned.steps if s.fits]
+    ax.plot(
+        [s.number for s in tuned.steps], [s.best for s in tuned.steps], "-", color=BEST,
+        drawstyle="steps-post", label="best so far",
+    )  # fmt: skip
+    ax.plot([s.number for s in tried], [s.figure for s in tried], "o", color=TRIED, label="proposal")
+    better = [s for s in tried if s.improved]
+    ax.plot([s.number for s in better], [s.figure for s in better], "o", color=BEST, label="improvement")
+    bound = f"lower bound: {engineering(tuned.bound)}"
+    ax.axhline(tuned.bound, color=INK, linestyle="--", linewidth=1, label=bound)
+    ax.set_xlabel("step: one proposal each")
+    ax.set_ylabel(UNITS[tuned.objective])
+    ax.set_ylim(bottom=0)
+    prefixed(ax, "", "y")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    of = f"{found.pattern.name}: {tuned.costs.op}, {room(tuned.costs.fit)}"
+    ax.set_title(f"{of}; the loop ended: {found.ended}", fontsize=10)
+    handles, labels = ax.get_legend_handles_labels()
+    listed = [f"{s.number} {s.proposal.name}: {engineering(s.figure)}" for s in better[-_NAMED:]]
+    listed = ["improvements by step", *(["..."] if len(better) > _NAMED else []), *listed]
+    ax.legend(
+        [*handles, *(Patch(alpha=0) for _ in listed)], [*labels, *listed], fontsize=8, frameon=False,
+        loc="upper left", bbox_to_anchor=(1.01, 1.0),
+    )  # fmt: skip
+    return ax

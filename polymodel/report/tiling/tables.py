@@ -9,6 +9,7 @@ from time import perf_counter
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.swift.compat import as_built
 from polymodel.tiling.tilers.choice import Make
@@ -17,6 +18,13 @@ from polymodel.view.table import RATIO, Cell, Column, Table
 
 _KEPT = 1_000_000  # places, up to which the cuts of all tilers may lie in memory together
 BASE = "simple"  # what speed-ups and reductions are measured against, as in Tiler-Swift
+FORMAT = "polymodel-tiling/1"
+COLUMNS = ("row", "col", "height", "width", "nnz_a", "nnz_b", "words", "cycles", "fits", "launched")
+UNITS: dict[Objective, str] = {
+    "tiles": "kernels",
+    "cycles": "cycles of running",
+    "total": "cycles of configuration and running",
+}
 _COLUMNS = (
     Column("tiler"), Column("tiles"), Column("nonempty"), Column("kernels"), Column("over_bound", RATIO),
     Column("config_cycles", "cycle"), Column("run_cycles", "cycle"), Column("total_cycles", "cycle"),
@@ -129,6 +137,12 @@ BUILT = ("simple", "qtree", "qtree+merge", "btree")  # what Tiler-Swift's progra
 # Looks at every cut of a grid: for small cases, where it is named.
 _SLOW = frozenset({"guillotine"})
 _SIBLINGS = "qtree+merge"  # merges as Tiler-Swift does, not to the fixpoint
+
+
+def room(fit: Fit) -> str:
+    """What a tile may take."""
+    kept = f" in {fit.format}" if isinstance(fit, Stored) else ""
+    return f"{fit.capacity:,} {fit.unit}{kept}"
 
 
 def summary_table(rivals: Sequence[Rival], bound: int) -> Table:

@@ -9,9 +9,17 @@ import numpy as np
 
 from polymodel.quantities import engineering
 from polymodel.report.tiling.plots import Bar, Tiled
-from polymodel.report.tiling.tables import BASE, Rival, reduction, speedup, summary_table
+from polymodel.report.tiling.tables import (
+    BASE,
+    COLUMNS,
+    FORMAT,
+    Rival,
+    reduction,
+    room,
+    speedup,
+    summary_table,
+)
 from polymodel.tiling.cost.model import Costs
-from polymodel.tiling.fits.fit import Fit
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Rolled
 from polymodel.tiling.plane.pattern import Pattern
@@ -57,12 +65,6 @@ def _whole(p: Pattern) -> str:
 
 def _many(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
-
-
-def room(fit: Fit) -> str:
-    """What a tile may take."""
-    kept = f" in {fit.format}" if isinstance(fit, Stored) else ""
-    return f"{fit.capacity:,} {fit.unit}{kept}"
 
 
 def figures(tiling: Tiling) -> list[tuple[str, str]]:
@@ -206,7 +208,6 @@ def distinct(rivals: Sequence[Rival]) -> list[Rival]:
 def as_data(tiling: Tiling) -> dict[str, Json]:
     """The tiling as plain data with stable keys; exact counts are integers."""
     from polymodel import __version__
-    from polymodel.report.tiling.tile import COLUMNS, FORMAT
 
     c = tiling.costs
     return {

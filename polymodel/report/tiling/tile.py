@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
-from polymodel.report.tiling.tables import BASE, Rival, Task, compared, several, summary_table
+from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import Faults, not_a
 from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PUBLISHED = "qtree+merge"  # what Tiler-Swift's document calls qtree
-FORMAT = "polymodel-tiling/1"
-COLUMNS = ("row", "col", "height", "width", "nnz_a", "nnz_b", "words", "cycles", "fits", "launched")
 
 
 def tile(

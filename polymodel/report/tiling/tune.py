@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
-from polymodel.report.tiling.text import room
+from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import check_classes
 from polymodel.spec.faults import not_a
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from polymodel.report.tiling.tile import Tiling
 
 _UNTRIED = "guillotine cuts are not tried here: tiler best (pm.tile, no --tune) looks at them too"
-UNITS: dict[Objective, str] = {
-    "tiles": "kernels",
-    "cycles": "cycles of running",
-    "total": "cycles of configuration and running",
-}
 
 
 def tune_tiling(
@@ -165,7 +160,7 @@ class Tuning(Answer):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The figure of every step, the best so far, the bound, and what was proposed where it got better."""
-        from polymodel.report.tiling.plots_tune import plot_tuning
+        from polymodel.report.tiling.plots import plot_tuning
 
         return plot_tuning(self, ax)
 

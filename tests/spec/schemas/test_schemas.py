@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from polymodel.report.schema import write_schemas
+from polymodel.cli.schema import write_schemas
 from polymodel.spec.document import SECTIONS, Document, root_of
 from polymodel.spec.schemas import KINDS, schema, schema_text
 from polymodel.spec.schemas.texts import TEXTS
