@@ -1,4 +1,5 @@
-"""Operations of the instance that has most of them, where one leader has a density model: E[max].
+"""Operations of the instance that has most of them: counted where data are given, E[max] where one leader has
+a density model.
 
 An instance takes the same box of the leader's points in each of its operations on them: it executes as often
 as its part of the leader has nonzeros, times the operations per point. Parts of a uniform tensor are disjoint
@@ -8,17 +9,21 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.affine import Affine
+from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import Condition
+from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
+from polymodel.sparse.actions.links import Condition, Structure
 from polymodel.sparse.actions.records import Certainty
 from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric
@@ -26,6 +31,8 @@ from polymodel.workload.einsum import TensorAccess
 
 # Sizes of parts that are told apart, of all ranks together.
 MOST_SIZES = 100_000
+# Rows of all instances together, beside those of the data.
+MOST_INSTANCES = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,3 +108,110 @@ def _of_law(law: Hypergeometric, sizes: tuple[int, ...], counts: tuple[int, ...]
     if sizes == (law.points,) or not law.nnz:
         return float(law.nnz)
     return maxima.expected_max(law, np.array(sizes, dtype=np.int64), np.array(counts, dtype=np.float64))
+
+
+Array = Any
+# Per rank variable the number of its setting at every point.
+Settings = Mapping[str, NDArray[np.int64]]
+
+
+class Instances:
+    """How instances share the operations that one condition leaves, for every setting of every variable: of
+    a grid all that there are, of one mapping one."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        settings: Mapping[str, Iterable[Counters]],
+        condition: Condition,
+        data: TensorData,
+    ) -> None:
+        self.access = structure.einsum.access_of(condition.leader)
+        self.data = data
+        spatial = {i for i, loop in structure.loops if loop.spatial}
+        self.most: dict[str, Array] = {}
+        self.kinds: dict[str, tuple[Split, ...]] = {}
+        self.kind: dict[str, Array] = {}
+        for variable, every in settings.items():
+            splits = [split_of(counters, spatial, condition) for counters in every]
+            self.most[variable] = np.array([s.most for s in splits], dtype=np.float64)
+            if variable in self.access.variables:
+                keys = [s.key for s in splits]
+                distinct = tuple(dict.fromkeys(keys))
+                self.kinds[variable] = tuple(splits[keys.index(k)] for k in distinct)
+                self.kind[variable] = np.array([distinct.index(k) for k in keys])
+        self._known: dict[tuple[int, ...], tuple[float, Certainty] | None] = {}
+
+    def dense(self, settings: Settings) -> Array:
+        """Operations of the busiest instance if nothing is left out."""
+        found: Array = np.ones(())
+        for v, most in self.most.items():
+            found = found * most[settings[v]]
+        return found
+
+    def busiest(self, settings: Settings) -> Array:
+        """Those that are left, in the mean over all data; NaN where that is not worked out."""
+        names = tuple(self.kinds)
+        columns = np.broadcast_arrays(*(self.kind[v][settings[v]] for v in names))
+        flat = np.array([c.reshape(-1) for c in columns])
+        distinct, back = np.unique(flat, axis=1, return_inverse=True)
+        known = [self._nonzeros(tuple(row)) for row in distinct.T.tolist()]
+        each = np.array([np.nan if one is None else one[0] for one in known])
+        found = each[back.reshape(-1)].reshape(columns[0].shape)
+        others: Array = np.ones(())
+        for v, most in self.most.items():
+            if v not in self.kinds:
+                others = others * most[settings[v]]
+        return found * others
+
+    def certainty(self, settings: Mapping[str, int]) -> Certainty | None:
+        """What `busiest` is at one point; None where that is not worked out."""
+        found = self._nonzeros(tuple(int(self.kind[v][settings[v]]) for v in self.kinds))
+        return None if found is None else found[1]
+
+    def _nonzeros(self, kinds: tuple[int, ...]) -> tuple[float, Certainty] | None:
+        if kinds not in self._known:
+            splits = {v: self.kinds[v][k] for v, k in zip(self.kinds, kinds, strict=True)}
+            self._known[kinds] = most_nonzeros(self.access, self.data, splits)
+        return self._known[kinds]
+
+
+def operations_by_instance(
+    structure: Structure, conditions: Sequence[Condition], tables: Mapping[Condition, Table]
+) -> Ints:
+    """Operations at which every condition holds, one number per instance that has any.
+
+    `tables`: the parts of each leader that hold a nonzero. An instance is a combination of counters of
+    spatial loops. Raises Refused where these are too many to list.
+    """
+    spatial = frozenset(i for i, loop in structure.loops if loop.spatial)
+    axes: dict[str, Axis] = {}
+    listed = [tables[c] for c in conditions]
+    names: list[str] = []
+    instances = 1
+    for counters in structure.counters:
+        groups = {
+            k: group_numbers(digit_columns(counters, c.digits), counters.size)
+            for k, c in enumerate(conditions)
+            if counters.variable in listed[k].variables
+        }
+        if any(i in spatial for i, _ in counters.loops):
+            place = parts_of_instances(counters, spatial)
+            instances *= int(place.max()) + 1
+            groups[len(listed)] = np.arange(counters.size)
+            names.append(f"{counters.variable}@")
+            listed.append(_places(counters, place, names[-1]))
+        axes[counters.variable] = Axis(np.ones(counters.size, np.int64), groups)
+    if instances > MOST_INSTANCES:
+        raise Refused(f"{structure.name}: {instances:,} instances are too many to tell apart")
+    total, waiting = prepared(listed, axes)
+    if not total:
+        return np.zeros(1, np.int64)
+    if not waiting:
+        return np.array([total], dtype=np.int64)
+    return joined_rows(waiting, names).weighed() * total
+
+
+def _places(counters: Counters, place: Ints, name: str) -> Table:
+    """The instance that takes each value of a rank variable."""
+    return Table((counters.variable, name), (np.arange(counters.size), place), counters.size)

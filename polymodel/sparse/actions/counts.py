@@ -10,14 +10,13 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
-from polymodel.sparse.actions.balance import operations_by_instance
-from polymodel.sparse.actions.busiest import most_nonzeros, split_of
+from polymodel.sparse.actions.busiest import Instances, operations_by_instance
 from polymodel.sparse.actions.certainty import load_labels
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.idle import idle_actions
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
-from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.links import POINT, Condition, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, effectual_only
 from polymodel.sparse.actions.records import KINDS, AccessCount, Certainty, ComputeCount, SparseCounts
 from polymodel.sparse.actions.rounding import at_most
@@ -25,6 +24,7 @@ from polymodel.sparse.actions.storage import (
     Formats,
     Kept,
     TileBits,
+    moved,
     resident,
     tiling_bits,
     transfer_digits,
@@ -100,17 +100,16 @@ class EinsumCounts:
         return mean, "lower bound" if sure else "estimate"
 
     def _fullest(self, condition: Condition, dense: Compute) -> tuple[Number, Certainty] | None:
-        """The same where one leader with a density model decides, point by point."""
-        spatial = {i for i, loop in self.structure.loops if loop.spatial}
-        splits = {c.variable: split_of(c, spatial, condition) for c in self.structure.counters}
-        if prod(s.most for s in splits.values()) != dense.busiest:
+        """The same where one leader with a density model decides."""
+        settings = {c.variable: (c,) for c in self.structure.counters}
+        instances = Instances(self.structure, settings, condition, self.data[condition.leader])
+        if instances.dense({v: np.zeros((), np.int64) for v in settings}) != dense.busiest:
             return None
-        access = self.structure.einsum.access_of(condition.leader)
-        found = most_nonzeros(access, self.data[condition.leader], splits)
-        if found is None:
+        label = instances.certainty(dict.fromkeys(settings, 0))
+        if label is None:
             return None
-        each = prod(s.most for v, s in splits.items() if v not in access.variables)
-        return found[0] * each, found[1]
+        found = float(instances.busiest({v: np.zeros((), np.int64) for v in settings}))
+        return int(found) if found.is_integer() and label == "exact" else found, label
 
     def _effectual(self, whole: int) -> tuple[Number, Label]:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
@@ -148,7 +147,7 @@ class EinsumCounts:
     def _one(self, row: Traffic, kind: str) -> AccessCount:
         dense: int = getattr(row, kind)
         nonzeros = self.formats.compressed(row.component, row.tensor) and not self.data[row.tensor].dense
-        chain = self.chain(row, kind)
+        chain = self.structure.way(row.tensor, row.node, kind)
         if not chain:
             held, label = self._scaled(row.tensor, dense, nonzeros)
             return self._record(row, kind, dense, held, held, held, label)
@@ -161,27 +160,20 @@ class EinsumCounts:
     def _record(
         self, row: Traffic, kind: str, dense: int, held: Number, turns: Number, actual: Number, label: Label
     ) -> AccessCount:
-        held = at_most(held, dense)
-        turns = at_most(turns, held)
-        actual = at_most(actual, turns)
         how = self.formats.known.get((row.component, row.tensor))
-        metadata, about = 0.0, label
+        bits = self.formats.accesses[row.tensor].bits_per_value if how is not None else 0
+
+        def tiling(how: Kept) -> TileBits:
+            return self._tiling(row, kind, how)
+
+        m = moved(dense, held, turns, actual, how, tiling, bits)
+        about = label
         if how is not None:
-            tiles = self._tiling(row, kind, how)
-            share = actual / held if held else 0.0
-            bits = self.formats.accesses[row.tensor].bits_per_value
-            if how.blocks:
-                left = tiles.payload / (tiles.points * bits) if tiles.points else 0.0
-                held, turns, actual = held * left, turns * left, actual * left
-                label = _worst(label, tiles.label if share in (0, 1) else "expected")
-                values = tiles.payload
-            else:
-                values = tiles.nonzeros * bits
-            metadata = dense * (tiles.total - values) / tiles.points * share if tiles.points else 0.0
-            about = _worst(label, tiles.label if share in (0, 1) else "expected")
+            about = _worst(label, tiling(how).label if m.share in (0, 1) else "expected")
         return AccessCount(
-            row.einsum, row.node, row.component, row.tensor, kind, dense, actual, turns - actual,
-            held - turns, dense - held, label, metadata, about,
+            row.einsum, row.node, row.component, row.tensor, kind, dense, m.actual, m.gated,
+            m.held - m.turns, dense - m.held, about if how is not None and how.blocks else label,
+            m.metadata, about,
         )  # fmt: skip
 
     def _tiling(self, row: Traffic, kind: str, how: Kept) -> TileBits:
@@ -192,15 +184,6 @@ class EinsumCounts:
                 self.structure, row.tensor, digits, self.data[row.tensor], self.formats, how
             )
         return self.tilings[key]
-
-    def chain(self, row: Traffic, kind: str) -> tuple[Link, ...]:
-        """The tensor's links from the outermost to the one that this kind of access goes over."""
-        links = self.structure.links(row.tensor)
-        down = kind in ("reads_fill", "writes_drain")
-        for i, link in enumerate(links):
-            if (link.parent if down else link.child) == row.node:
-                return links[: i + 1]
-        return ()
 
     def _kept(
         self, sums: LinkSums, kind: str, looked: Looked, dense: int, nonzeros: bool

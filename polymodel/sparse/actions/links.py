@@ -79,6 +79,7 @@ class Structure:
     def __init__(self, problem: Problem, einsum: str) -> None:
         self.problem = problem
         self.name = einsum
+        self._known_links: dict[str, tuple[Link, ...]] = {}
 
     @property
     def einsum(self) -> Einsum:
@@ -112,6 +113,18 @@ class Structure:
             above = found[-1].conditions if found else ()
             found.append(self._link(tensor, level, step.id, child, above))
         return tuple(found)
+
+    def way(self, tensor: str, node: int, kind: str) -> tuple[Link, ...]:
+        """The tensor's links from the outermost to the one over which this kind of access of a storage node
+        goes; none where it goes over no link."""
+        if tensor not in self._known_links:
+            self._known_links[tensor] = self.links(tensor)
+        links = self._known_links[tensor]
+        down = kind in ("reads_fill", "writes_drain")
+        for i, link in enumerate(links):
+            if (link.parent if down else link.child) == node:
+                return links[: i + 1]
+        return ()
 
     def _link(
         self, tensor: str, level: int, parent: int, child: int | None, above: tuple[Condition, ...]

@@ -28,6 +28,7 @@ from polymodel.analysis.result import (
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.certainty import einsums_in
 from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts
+from polymodel.sparse.actions.rounding import ratio
 
 READS = ("reads_fill", "reads_drain")
 Loads = tuple[tuple[int, int], ...]
@@ -84,7 +85,7 @@ class _Rescaled:
             at, bits = (0 if a.kind in READS else 2), self.bits[a.tensor]
             found[at] += (a.actual + a.gated) * bits + a.metadata_bits
             found[at + 1] += a.dense * bits
-        return {k: (_ratio(r, rd), _ratio(w, wd)) for k, (r, rd, w, wd) in sums.items()}
+        return {k: (float(ratio(r, rd)), float(ratio(w, wd))) for k, (r, rd, w, wd) in sums.items()}
 
     def _loads(self, einsum: str, component: str, loads: Loads) -> Loads:
         read, write = self.ways.get((einsum, component)) or self._passing(einsum, component)
@@ -149,7 +150,7 @@ class _Rescaled:
             for total, weight, share in ((down, weight_down, left[0]), (up, weight_up, left[1])):
                 total[0] += weight * share * access.bits_per_value
                 total[1] += weight * access.bits_per_value
-        return _ratio(*down), _ratio(*up)
+        return float(ratio(*down)), float(ratio(*up))
 
     def _pipeline(self, run: PipelineRun) -> PipelineRun:
         slots = []
@@ -202,8 +203,4 @@ def _resident(resident: Resident, held: Footprint | None) -> Resident:
 
 
 def _left(count: AccessCount | None) -> float:
-    return 1.0 if count is None else _ratio(count.actual, count.dense)
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 1.0
+    return 1.0 if count is None else float(ratio(count.actual, count.dense))

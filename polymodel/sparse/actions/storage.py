@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
 from polymodel.sparse.actions.records import Footprint
+from polymodel.sparse.actions.rounding import at_most, ratio
 from polymodel.sparse.actions.tally import region_table, window
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
@@ -216,13 +218,57 @@ class ActualBits:
 
 @dataclass(frozen=True)
 class TileBits:
-    """Sums over all tiles of a tiling: points, nonzeros, values (payload) and all bits."""
+    """Sums over all tiles of a tiling: points, nonzeros, values (payload) and all bits. Numbers, or arrays
+    with one entry per point of a grid."""
 
-    points: int
-    nonzeros: float
-    payload: float
-    total: float
+    points: Any
+    nonzeros: Any
+    payload: Any
+    total: Any
     label: Label
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What is left of one kind of access: elements that are held, of these those that take time, of these
+    those that move, and metadata bits that go with them. `share`: of what is held that moves, 0
+    without a format. Numbers or arrays."""
+
+    dense: Any
+    held: Any
+    turns: Any
+    actual: Any
+    metadata: Any
+    share: Any
+
+    @property
+    def gated(self) -> Any:
+        return self.turns - self.actual
+
+
+def moved(
+    dense: Any,
+    held: Any,
+    turns: Any,
+    actual: Any,
+    how: Kept | None,
+    tiling: Callable[[Kept], TileBits],
+    bits: int,
+) -> Moved:
+    """The record of these elements under a component's format. `tiling`: the tiles that move at once, asked
+    where there is a format; `bits`: of one value."""
+    held = at_most(held, dense)
+    turns = at_most(turns, held)
+    actual = at_most(actual, turns)
+    if how is None:
+        return Moved(dense, held, turns, actual, 0.0, 0.0)
+    share, tiles = ratio(actual, held, 0.0), tiling(how)
+    values = tiles.payload if how.blocks else tiles.nonzeros * bits
+    metadata = ratio(dense * (tiles.total - values), tiles.points, 0.0) * share
+    if how.blocks:
+        left = ratio(values, tiles.points * bits, 0.0)
+        held, turns, actual = held * left, turns * left, actual * left
+    return Moved(dense, held, turns, actual, metadata, share)
 
 
 def shape_of(structure: Structure, access: TensorAccess) -> tuple[int, ...]:

@@ -14,16 +14,16 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
+from polymodel.sparse.actions.busiest import Instances
 from polymodel.sparse.actions.counts import ACTIONS, SKIPS
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.links import Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
-from polymodel.sparse.actions.rounding import at_most
-from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
+from polymodel.sparse.actions.rounding import at_most, ratio
+from polymodel.sparse.actions.storage import Formats, Kept, Moved, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.density.model import Floats
-from polymodel.sweeps.sparse.busiest import Instances
 from polymodel.sweeps.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweeps.sparse.columns import Column, Settings, bound_problem
 from polymodel.sweeps.sparse.contraction import Contraction
@@ -42,16 +42,6 @@ class Points:
     settings: Settings
     mask: Array = None
     sums: dict[tuple[object, ...], Floats] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What is left of one kind of access: elements moved and gated, metadata bits that go with them."""
-
-    dense: Array
-    actual: Array
-    gated: Array
-    metadata: Array
 
 
 class LinkedSums:
@@ -262,7 +252,8 @@ class EinsumSweep:
             return mean
         if useful not in self._instances:
             data = self.data[useful[0].leader]
-            self._instances[useful] = Instances(self.structure, self.sums.columns, useful[0], data)
+            settings = {c.variable: map(c.counters, range(c.settings)) for c in self.sums.columns}
+            self._instances[useful] = Instances(self.structure, settings, useful[0], data)
         instances = self._instances[useful]
         found = instances.busiest(points.settings)
         followed = self.sums.followed(dense, points) & np.isclose(
@@ -277,7 +268,7 @@ class EinsumSweep:
         data = self.data[tensor]
         nonzeros = self.formats.compressed(component, tensor) and not data.dense
         how = self.formats.known.get((component, tensor))
-        chain = self._chain(node, tensor, kind)
+        chain = self.structure.way(tensor, node, kind)
         if not chain:
             held = dense * data.density if nonzeros else dense
             return self._record(node, component, tensor, kind, dense, held, held, held, how, points)
@@ -289,44 +280,12 @@ class EinsumSweep:
         self, node: int, component: str, tensor: str, kind: str, dense: Array, held: Array, turns: Array,
         actual: Array, how: Kept | None, points: Points,
     ) -> Moved:  # fmt: skip
-        held = at_most(held, dense)
-        turns = at_most(turns, held)
-        actual = at_most(actual, turns)
-        if how is None:
-            return Moved(dense, actual, turns - actual, 0.0)
-        digits = transfer_digits(self.structure, tensor, node, kind)
-        tiles = self.tilings.bits((component, tensor), how, digits, points.settings)
-        share = ratio(actual, held, 0.0)
-        bits = self.formats.accesses[tensor].bits_per_value
-        if how.blocks:
-            left = tiles.payload / (tiles.points * bits)
-            turns, actual = turns * left, actual * left
-            values = tiles.payload
-        else:
-            values = tiles.points * bits * (self.data[tensor].density if how.elides else 1.0)
-        metadata = dense * (tiles.total - values) / tiles.points * share
-        return Moved(dense, actual, turns - actual, metadata)
+        def tiling(how: Kept) -> TileBits:
+            digits = transfer_digits(self.structure, tensor, node, kind)
+            return self.tilings.bits((component, tensor), how, digits, points.settings)
 
-    def _chain(self, node: int, tensor: str, kind: str) -> tuple[Link, ...]:
-        links = self.links[tensor]
-        down = kind in ("reads_fill", "writes_drain")
-        for i, link in enumerate(links):
-            if (link.parent if down else link.child) == node:
-                return links[: i + 1]
-        return ()
-
-    @cached_property
-    def links(self) -> dict[str, tuple[Link, ...]]:
-        return {t: self.structure.links(t) for t in self.structure.einsum.tensors}
-
-
-def ratio(part: Array, whole: Array, otherwise: float = 1.0) -> Array:
-    """part / whole, and `otherwise` where there is no whole."""
-    if np.ndim(whole) == 0 and np.ndim(part) == 0:
-        return part / whole if whole else otherwise
-    shape = np.broadcast_shapes(np.shape(part), np.shape(whole))
-    found = np.full(shape, otherwise)
-    return np.divide(part, whole, out=found, where=np.broadcast_to(np.asarray(whole) != 0, shape))
+        bits = self.formats.accesses[tensor].bits_per_value if how is not None else 0
+        return moved(dense, held, turns, actual, how, tiling, bits)
 
 
 class _Turned(Structure):
@@ -389,6 +348,3 @@ def _turning(column: Column, setting: int) -> frozenset[int]:
     counters = column.counters(setting)
     pairs = zip(counters.loops, counters.counters, strict=True)
     return frozenset(i for (i, _), k in pairs if k.any())
-
-
-__all__ = ["POINT", "EinsumSweep", "Moved", "Points", "Structures", "ratio"]

@@ -23,10 +23,12 @@ from polymodel.cost.context import Counts
 from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.errors import InternalError
+from polymodel.sparse.actions.rounding import ratio
+from polymodel.sparse.actions.storage import Moved
 from polymodel.sweeps.metrics import Block, Evaluator, Found, fits
 from polymodel.sweeps.plan import Costing, Limit, Linear
 from polymodel.sweeps.sparse.columns import Settings
-from polymodel.sweeps.sparse.counts import EinsumSweep, Moved, Points, ratio
+from polymodel.sweeps.sparse.counts import EinsumSweep, Points
 from polymodel.sweeps.sparse.plan import Cross, Flow, Load, Pass, SparsePlan, Tile, Work, unbounded
 
 Array = Any
@@ -97,11 +99,8 @@ class SparseFound(Found):
             if found is None:
                 found = one
             else:
-                pairs = zip(
-                    (one.actual, one.gated, one.metadata),
-                    (found.actual, found.gated, found.metadata),
-                    strict=True,
-                )
+                names = ("held", "turns", "actual", "metadata", "share")
+                pairs = ((getattr(one, n), getattr(found, n)) for n in names)
                 found = Moved(dense, *(np.where(points.mask, new, old) for new, old in pairs))
         assert found is not None, "every point has a structure"
         return found

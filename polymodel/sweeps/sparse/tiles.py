@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from polymodel.errors import NotSeparable
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Structure
-from polymodel.sparse.actions.storage import Kept, full_model, shape_of
+from polymodel.sparse.actions.storage import Kept, TileBits, full_model, shape_of
 from polymodel.sparse.formats import expected_levels
 from polymodel.sweeps.sparse.classes import Classes
 from polymodel.sweeps.sparse.columns import Column, Settings
@@ -21,15 +20,6 @@ from polymodel.sweeps.sparse.factors import OfTiles
 from polymodel.workload.einsum import TensorAccess
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Bits:
-    """Sums over all tiles at every point: points of the tensor, values, all bits."""
-
-    points: Array
-    payload: Array
-    total: Array
 
 
 class Tilings:
@@ -44,7 +34,7 @@ class Tilings:
         self._known: dict[tuple[object, ...], tuple[Contraction, Contraction, Contraction]] = {}
         self._largest: dict[tuple[object, ...], Contraction] = {}
 
-    def bits(self, where: tuple[str, str], how: Kept, digits: frozenset[int], settings: Settings) -> Bits:
+    def bits(self, where: tuple[str, str], how: Kept, digits: frozenset[int], settings: Settings) -> TileBits:
         """Of all tiles that loops with these ids make of (component, tensor)."""
         key = (*where, digits)
         if key not in self._known:
@@ -57,7 +47,9 @@ class Tilings:
                 Contraction(alike, ((1, ()),), (OfTiles(access, payload),)),
                 Contraction(alike, ((1, ()),), (OfTiles(access, total),)),
             )
-        return Bits(*(c.values(settings) for c in self._known[key]))
+        points, payload, total = (c.values(settings) for c in self._known[key])
+        data = self.data[where[1]]
+        return TileBits(points, points * data.density, payload, total, data.label)
 
     def largest(self, tensor: str, how: Kept, digits: frozenset[int], settings: Settings) -> Array:
         """Expected bits of the largest tile."""
