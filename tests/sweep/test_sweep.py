@@ -298,7 +298,7 @@ def test_front_equals_brute_force_whatever_the_blocks(monkeypatch: pytest.Monkey
     whole = pm.sweep(spec, symbols, objectives=objectives)
     everything = pm.sweep(spec, symbols, objectives=objectives, keep="all").front
     assert sorted(whole.frame["point"]) == sorted(everything["point"])
-    run, kernel = (importlib.import_module(f"polymodel.sweep.{m}") for m in ("run", "kernel"))
+    run, kernel = (importlib.import_module(f"polymodel.sweeps.{m}") for m in ("run", "kernel"))
     monkeypatch.setattr(run, "BLOCK", 7)
     monkeypatch.setattr(kernel, "RIGHT", 3)
     monkeypatch.setattr(run, "LINES", 5)
