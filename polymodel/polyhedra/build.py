@@ -1,14 +1,19 @@
-"""ISL sets and relations from checked affine data; no free text ever reaches isl."""
+"""ISL sets and relations from checked affine data, small operations on them, and a bound on isl's work.
+
+No free text ever reaches isl.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import islpy as isl
 
 from polymodel.affine import Affine, Constraint
+from polymodel.errors import Refused
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # In small letters: isl knows them in large ones too.
@@ -83,3 +88,48 @@ def parse_set(text: str) -> isl.Set:
 def parse_map(text: str) -> isl.Map:
     """A relation from text that this package wrote itself."""
     return isl.Map(text)
+
+
+def without(points: isl.Set, drop: tuple[int, ...]) -> isl.Set:
+    """`points` with the dimensions at positions `drop` projected out."""
+    if drop and drop == tuple(range(drop[0], drop[0] + len(drop))):
+        return points.project_out(isl.dim_type.set, drop[0], len(drop))
+    for position in sorted(drop, reverse=True):
+        points = points.project_out(isl.dim_type.set, position, 1)
+    return points
+
+
+def located(points: isl.Set, places: isl.Set, np: int, nt: int, np_where: int) -> isl.Set:
+    """`{ [p_where, t, x] }`: points `[p, t, x]` joined with places `[p_where, x]`, p a prefix of p_where."""
+    nx = points.dim(isl.dim_type.set) - np - nt
+    wide = points.insert_dims(isl.dim_type.set, np, np_where - np)
+    assert places.dim(isl.dim_type.set) == np_where + nx
+    return wide.intersect(places.insert_dims(isl.dim_type.set, np_where, nt))
+
+
+def is_subset(one: str, other: str) -> bool:
+    """Every point of `one` is in `other` (texts over the same dimensions)."""
+    return bool(parse_set(one).is_subset(parse_set(other)))
+
+
+def same(one: str, other: str) -> bool:
+    return one == other or bool(parse_set(one).is_equal(parse_set(other)))
+
+
+OPERATIONS = 20_000_000  # isl's own count of elementary steps; some seconds
+
+
+@contextmanager
+def bounded(message: str, remedy: str, operations: int | None = None) -> Iterator[None]:
+    """Refuse with `message` and `remedy` when isl needs more than `operations` steps inside."""
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(OPERATIONS if operations is None else operations)
+    try:
+        yield
+    except isl.Error as error:
+        if "maximal number of operations exceeded" not in str(error):
+            raise
+        raise Refused(message, remedy) from None
+    finally:
+        context.set_max_operations(0)

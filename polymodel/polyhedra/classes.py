@@ -1,13 +1,16 @@
-"""Classes of stamps on which every tile has one size."""
+"""Classes of stamps at which tiles have equal sizes, and the stamps themselves where they are listed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
 
-from polymodel.polyhedra.build import parse_set
-from polymodel.polyhedra.counting import fibre_sizes
+from polymodel.polyhedra.build import parse_set, without
+from polymodel.polyhedra.counting import count_by, fibre_sizes, points_of
 from polymodel.polyhedra.steps import _prefix_map
 
 Request = tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]
@@ -125,3 +128,86 @@ def _merge(
         key = tuple(row)
         merged[key] = merged[key].union(domain) if key in merged else domain
     return [(d, list(k)) for k, d in merged.items()]
+
+
+Point = tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def list_stamps(text: str, drop: tuple[int, ...]) -> tuple[Point, ...]:
+    """All points without the dimensions at positions `drop`; refuses more than 200,000."""
+    return tuple(points_of(without(parse_set(text), drop).coalesce()))
+
+
+@lru_cache(maxsize=1024)
+def stamp_sizes(text: str, width: int) -> tuple[tuple[Point, int], ...]:
+    """(stamp, elements): stamps are the first `width` dimensions."""
+    return tuple((point, size) for domain, size in sizes(text, width) for point in points_of(domain))
+
+
+@lru_cache(maxsize=65536)
+def overlap(text: str, width: int, one: Point, other: Point) -> bool:
+    """True if two stamps hold a common element."""
+    return not _elements_at(text, width, one).intersect(_elements_at(text, width, other)).is_empty()
+
+
+@lru_cache(maxsize=16384)
+def _elements_at(text: str, width: int, stamp: Point) -> isl.Set:
+    points = parse_set(text)
+    for i, value in enumerate(stamp):
+        points = points.fix_val(isl.dim_type.set, i, isl.Val(value))
+    return points.project_out(isl.dim_type.set, 0, width)
+
+
+@lru_cache(maxsize=1024)
+def counter_extent(text: str, dim: int) -> int:
+    """One more than the largest value of a counter."""
+    return int(parse_set(text).dim_max_val(dim).to_python()) + 1
+
+
+Sizes = tuple[int, ...]
+
+
+def _pieces(points: isl.Set, stamps: int) -> list[tuple[isl.Set, int]]:
+    """Disjoint (stamps, how many points of `[stamp..., x...]` have them); sizes are positive."""
+    data = points.dim(isl.dim_type.set) - stamps
+    if points.is_empty():
+        return []
+    if data == 0:
+        return [(points, 1)]
+    identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+    relation = identity.project_out(isl.dim_type.in_, stamps, data)
+    relation = relation.project_out(isl.dim_type.out, 0, stamps)
+    return [(p.domain, p.size) for p in fibre_sizes(relation)]
+
+
+def size_classes(
+    members: Sequence[isl.Set], stamps: int, keep: int
+) -> list[tuple[Sizes, NDArray[np.object_]]]:
+    """Each different row of sizes, with the number of its stamps per value of the first `keep` counters.
+
+    `members`: sets `[stamp..., x...]` with `stamps` leading stamp dimensions. Stamps at which all of them
+    are empty are left out.
+    """
+    groups: list[tuple[Sizes, isl.Set]] = []
+    done: Sizes = ()
+    for points in members:
+        found: dict[Sizes, isl.Set] = {}
+        pieces = _pieces(points, stamps)
+        filled = points.project_out(isl.dim_type.set, stamps, points.dim(isl.dim_type.set) - stamps)
+        fresh = filled  # stamps that no member before has
+        for sizes, where in groups:
+            for piece, size in pieces:
+                _add(found, (*sizes, size), where.intersect(piece))
+            _add(found, (*sizes, 0), where.subtract(filled))
+            fresh = fresh.subtract(where)
+        for piece, size in pieces:
+            _add(found, (*done, size), piece.intersect(fresh))
+        groups = list(found.items())
+        done = (*done, 0)
+    return [(sizes, count_by(where, keep)) for sizes, where in groups]
+
+
+def _add(found: dict[Sizes, isl.Set], sizes: Sizes, where: isl.Set) -> None:
+    if not where.is_empty():
+        found[sizes] = found[sizes].union(where) if sizes in found else where

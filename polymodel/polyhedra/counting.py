@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -186,3 +187,16 @@ def count_at(points: isl.Set, kept: tuple[int, ...]) -> NDArray[np.object_]:
         for point in points_of(piece.domain):
             result[point] += piece.size
     return result
+
+
+def missing_points(points: isl.Set, sizes: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
+    """How many points of the box `0 <= x < sizes` lack in `points`, and the first of them; None if none lacks."""
+    dims = [f"x{k}" for k in range(len(sizes))]
+    bounds = " and ".join(f"0 <= {x} < {n}" for x, n in zip(dims, sizes, strict=True)) or "true"
+    box = isl.Set(f"{{ [{', '.join(dims)}] : {bounds} }}")
+    missing = box.subtract(points.reset_tuple_id())
+    if missing.is_empty():
+        return None
+    first = missing.lexmin()
+    at = tuple(int(first.dim_min_val(k).to_python()) for k in range(len(sizes)))
+    return prod(sizes) - size(points), at

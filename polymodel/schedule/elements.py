@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polymodel.polyhedra import order
+from polymodel.polyhedra import dependences
 from polymodel.schedule.touch import Factor
 
 Element = dict[int, int]  # rank -> index
@@ -13,9 +13,11 @@ def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
     pairs = list(zip(made, read, strict=True))
     for k, (a, b) in enumerate(pairs):
         dims = len(a.spatial) + len(a.temporal)
-        lacking = order.missing(b.text, a.text, dims)
+        lacking = dependences.missing(b.text, a.text, dims)
         if lacking is not None:
-            others = [order.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs]
+            others = [
+                dependences.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs
+            ]
             return _element(read, [*others[:k], lacking, *others[k + 1 :]])
     return None
 
@@ -26,7 +28,7 @@ def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> E
     for a, b in zip(made, read, strict=True):
         equal = sum(1 for t in a.temporal if t < position)
         later = position in a.temporal
-        element = order.meeting(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
+        element = dependences.shared_element(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
         if element is None:
             return None
         found.append(element[: len(a.ranks)])
@@ -35,8 +37,8 @@ def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> E
 
 def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
     """An element that is made at several stamps: its first `ranks` coordinates, without versions."""
-    if any(not order.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
-        found = [order.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
+    if any(not dependences.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
+        found = [dependences.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
         return {rank: i for rank, i in _element(made, found).items() if rank < ranks}
     return None
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from polymodel.polyhedra import holding, order, steps
-from polymodel.polyhedra.bounded import bounded
-from polymodel.polyhedra.holding import Order, Trace
+from polymodel.polyhedra import dependences, steps
+from polymodel.polyhedra.build import bounded
+from polymodel.polyhedra.dependences import Order, Trace
 from polymodel.reuse import Reuse
 from polymodel.schedule.touch import Touch, View, joint_blocks, merge_blocks, partition, touch
 
@@ -47,16 +47,16 @@ class Held:
     def elsewhere(self, axis: int, position: int) -> islpy.Set:
         """Lost because made in another instance along `axis`."""
         mine = self.all.factors[position].spatial
-        return holding.elsewhere(self.traces[position], mine.index(axis) if axis in mine else None)
+        return dependences.elsewhere(self.traces[position], mine.index(axis) if axis in mine else None)
 
     def revisited(self, axis: int, position: int) -> islpy.Set:
         """Lost because `axis` is the first counter that differs, and nothing stays over its steps."""
-        return holding.revisited(self.traces[position], *self.order(position, axis))
+        return dependences.revisited(self.traces[position], *self.order(position, axis))
 
     def dropped(self, after: int, before: int, idle: int, position: int) -> islpy.Set:
         """Lost because a visit between, that differs from both at these axes, has not got it in `idle`."""
         orders = self.order(position, after), self.order(position, before)
-        return holding.dropped(self.traces[position], *orders, position == idle)
+        return dependences.dropped(self.traces[position], *orders, position == idle)
 
 
 def held(producer: View, consumer: View, users: tuple[View, ...]) -> Held:
@@ -81,7 +81,8 @@ def lost(node: Held, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | N
     Raises Refused, with `what` and `remedy`, when isl needs too long.
     """
     if all(
-        order.missing(t.read, t.made, 0) is None and order.made_once(t.made, t.np, t.nt) for t in node.traces
+        dependences.missing(t.read, t.made, 0) is None and dependences.made_once(t.made, t.np, t.nt)
+        for t in node.traces
     ):
         return None  # all of it is made at the stamp that reads it
     with bounded(what, remedy):
@@ -125,7 +126,7 @@ def unfinished(
     trace = Trace(made.text, read.text, held_.text, len(made.spatial), len(made.temporal))
     positions = tuple(held_.temporal.index(a) for a in kept)
     with bounded(what, remedy):
-        point = order.sample(holding.unfinished(trace, positions))
+        point = dependences.sample(dependences.unfinished(trace, positions))
     return None if point is None else dict(zip(held_.ranks, point, strict=True))
 
 
@@ -151,6 +152,6 @@ def _common(node: Held, query: Query) -> dict[int, int] | None:
         answers.append(query(position))
         if answers[-1].is_empty():
             return None
-    points = (order.sample(a) or () for a in answers)
+    points = (dependences.sample(a) or () for a in answers)
     pairs = zip(factors, points, strict=True)
     return {rank: value for f, point in pairs for rank, value in zip(f.ranks, point, strict=True)}

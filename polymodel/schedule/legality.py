@@ -21,7 +21,7 @@ from polymodel.mapping.looptree import (
     ties,
     users,
 )
-from polymodel.polyhedra import needs, order
+from polymodel.polyhedra import dependences, needs
 from polymodel.reuse import Reuse, override
 from polymodel.schedule import elements
 from polymodel.schedule.executed import Unexecutable, executed
@@ -230,7 +230,7 @@ def _made_again(
         below = [p for p in inner if view.loops[p][0] < home.id]
         return late or _let_go(problem, tensor, producer, consumer, node, below)
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
-    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
+    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
         return None
     element = elements.never(*pair) or {}
@@ -279,7 +279,7 @@ def _let_go(
             f"{consumer}, and its storage lies below them"
         )
         return _fault(tensor, each, element, message, remedy)
-    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
+    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
     if all(x is None for x in lacking):
         return None
     message = (

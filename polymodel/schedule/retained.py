@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.mapping.looptree import LoopTree
 from polymodel.polyhedra import needs
-from polymodel.polyhedra.bounded import bounded
+from polymodel.polyhedra.build import bounded
 from polymodel.reuse import Reuse
 from polymodel.schedule.executed import executed
 from polymodel.schedule.holding import kept_axes

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from polymodel.mapping.looptree import Loop, LoopTree, users
-from polymodel.polyhedra import needs, sets
+from polymodel.polyhedra import build, needs
 from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -330,6 +330,6 @@ def _pair_difference(pair: tuple[View, View], blocks: tuple[Block, ...]) -> list
             continue
         if one[0].text == two[0].text:
             continue
-        if not sets.same(one[0].text, two[0].text):
+        if not build.same(one[0].text, two[0].text):
             found.append(i)
     return found

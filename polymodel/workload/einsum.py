@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.affine import Affine, Constraint
 from polymodel.polyhedra.build import map_from_affine, set_from_constraints
-from polymodel.polyhedra.sets import lacking
+from polymodel.polyhedra.counting import missing_points
 from polymodel.quantities import drawn
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[
         for access in einsum.outputs:
             sizes = tuple(known[r] for r in access.ranks if r in known)
             if len(sizes) == len(access.ranks):
-                missing = lacking(einsum.access(access.tensor).range(), sizes)
+                missing = missing_points(einsum.access(access.tensor).range(), sizes)
                 found += [(access.tensor, sizes, *missing)] if missing is not None else []
     return tuple(found)
 

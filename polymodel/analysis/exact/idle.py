@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.mapping.looptree import Split
-from polymodel.polyhedra import classes, sets
+from polymodel.polyhedra import build, classes
 from polymodel.schedule.touch import Factor, View, partition, touch
 
 
@@ -29,7 +29,7 @@ def _stamps(layout: Layout, einsums: tuple[str, str], reach: int) -> list[tuple[
 
 def same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
     """True if two Einsums run the same iterations of their first `reach` loops."""
-    return all(sets.same(a.text, b.text) for a, b in _stamps(layout, (one, other), reach))
+    return all(build.same(a.text, b.text) for a, b in _stamps(layout, (one, other), reach))
 
 
 def idle_beside(layout: Layout, einsum: str, node: Node) -> bool:

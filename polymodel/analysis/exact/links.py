@@ -24,8 +24,7 @@ from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import Refused
-from polymodel.polyhedra import hops
-from polymodel.polyhedra.hops import Crossing
+from polymodel.polyhedra.links import Crossing, crossed, crossed_at_steps, kept_whole
 from polymodel.schedule.touch import Factor, Touch, merge_blocks
 
 # A label beside the loops: which of the two links at the root of a tree.
@@ -104,7 +103,7 @@ def flow_products(flow: Flow, ways: Ways) -> list[Product]:
     kept parts; where any other does not, every instance gets its part anew.
     """
     factors = flow.now.factors
-    found = [ways.product(flow.sign, factors, [hops.crossed(f.text, ways.of(f)) for f in factors])]
+    found = [ways.product(flow.sign, factors, [crossed(f.text, ways.of(f)) for f in factors])]
     for axis in sorted(flow.carries):
         seen = modes(flow.held.factors, axis)
         if seen is None:
@@ -115,7 +114,7 @@ def flow_products(flow: Flow, ways: Ways) -> list[Product]:
             shape = shape_of(f)
             args = (shape.text, h.text, shape.np, shape.nt, mode, flow.forward, ways.of(f))
             whole = (
-                (hops.kept_whole(*args),) * 2 if not ways.counts_links(f) else hops.crossed_at_steps(*args)
+                (kept_whole(*args),) * 2 if not ways.counts_links(f) else crossed_at_steps(*args)
             )
             before.append(whole[0])
             after.append(whole[1])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.integers import dtype_of, largest
-from polymodel.polyhedra import sets, steps
+from polymodel.polyhedra import build, steps
 from polymodel.polyhedra.counting import count_at, count_by
 from polymodel.polyhedra.steps import Mode
 
@@ -39,7 +39,7 @@ def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) 
 
     Also per value of the first `stamps` temporal counters, on the axes that follow.
     """
-    return count_at(sets.without(sets.parsed(shape.text), drop), leading(shape, keep, stamps, drop))
+    return count_at(build.without(build.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
 
 
 @lru_cache(maxsize=32768)
@@ -62,11 +62,11 @@ def kept_tally(
 def located_tally(shape: Shape, held: str, mode: Mode | None, where: Shape) -> Array:
     """Touches of `shape` (with `mode`: only those kept) per instance of `where` that touches the element."""
     if mode is None:
-        points = sets.parsed(shape.text)
+        points = build.parse_set(shape.text)
     else:
         points = steps.kept(shape.text, held, shape.np, shape.nt, mode, False)[1]
-    places = sets.without(sets.parsed(where.text), tuple(range(where.np, where.np + where.nt)))
-    return count_by(sets.located(points, places, shape.np, shape.nt, where.np), where.np)
+    places = build.without(build.parse_set(where.text), tuple(range(where.np, where.np + where.nt)))
+    return count_by(build.located(points, places, shape.np, shape.nt, where.np), where.np)
 
 
 @lru_cache(maxsize=32768)
