@@ -3,6 +3,11 @@
 A LoopTree is a tuple of nodes read from top to bottom; a split, if present, is the last node
 and holds the branches. `Nested` exists in YAML only: it is flattened into its parent.
 Node ids are positions in preorder, counting every node (also splits and computes).
+
+Ties: how a loop binds an Einsum below it, by a rank variable, through a consumer, or not at all.
+An Einsum executes once per iteration of a loop whose rank variable it has. Without one, it executes what its
+consumers below the loop need (`inferred`), or all over again (`repeated`): docs/develop/rules.md, Loops and
+executions.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def count_at(points: isl.Set, kept: tuple[int, ...]) -> NDArray[np.object_]:
 
 
 def missing_points(points: isl.Set, sizes: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
-    """How many points of the box `0 <= x < sizes` lack in `points`, and the first of them; None if none lacks."""
+    """How many points of the box `0 <= x < sizes` are not in `points`, and the first; None if all are."""
     dims = [f"x{k}" for k in range(len(sizes))]
     bounds = " and ".join(f"0 <= {x} < {n}" for x, n in zip(dims, sizes, strict=True)) or "true"
     box = isl.Set(f"{{ [{', '.join(dims)}] : {bounds} }}")

@@ -2,6 +2,10 @@
 
 A transfer is one combination of the dimensions that are neither dropped nor the coordinate; it crosses
 the links on the way to every coordinate that it holds, each once. docs/semantics.md, Interconnect.
+
+Receivers:
+`np`, `nt`: the child's spatial and temporal dimensions; `np_parent`, `nt_parent`: those that are
+the parent's, which lead. Sets, not counts: docs/semantics.md, Links.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ from polymodel.tiling.swift import published
 from polymodel.tiling.swift.compat import AsBuilt, Comparison, as_built, tiler_swift_comparison
 from polymodel.tiling.tilers.strips import strips
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
-from polymodel.tiling.tuning.search import SEEDS
-from polymodel.tiling.tuning.tune import tune
+from polymodel.tiling.tuning.tune import SEEDS, tune
 from tests.reference.common import Outcome, comparing
 from tests.reference.tiling_matrices import matrix, reading
 from tests.tiling.original import exact

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polymodel.sparse.files import read_tensor
 from polymodel.tiling.fits.fit import Op, Words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.tilers import unequal
+from polymodel.tiling.tilers import panels as panels_module
 from polymodel.tiling.tilers.panels import panels
 from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow
@@ -48,8 +48,8 @@ def test_unequal_panels_are_the_best_of_all(
     lines = a.sum(axis=int(not by_columns)) + b.sum(axis=int(not by_columns))
     capacity = max(heaviest, int(lines.max())) + room
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unequal, "_UNITS", (1,))
-        found = unequal.unequal_edges(pattern, op, FITS["elements"][0](capacity), by_columns)
+        patched.setattr(panels_module, "_UNITS", (1,))
+        found = panels_module.unequal_edges(pattern, op, FITS["elements"][0](capacity), by_columns)
     if by_columns:
         a, b = a.T, b.T
     weight = a.sum() + b.sum() if op == "add" else max(a.sum(), b.sum())
@@ -59,7 +59,7 @@ def test_unequal_panels_are_the_best_of_all(
     assert found is not None
     over = np.nonzero(a | b)[1]
     points = (a + b.astype(int))[np.nonzero(a | b)]
-    units = unequal._units(over, points, int(weight // capacity), a.shape[1])
+    units = panels_module._units(over, points, int(weight // capacity), a.shape[1])
     inner = units[1:-1].tolist()
     ways = [(0, *chosen, a.shape[1]) for n in range(len(inner) + 1) for chosen in combinations(inner, n)]
     fit = ("elements", capacity)

@@ -17,8 +17,7 @@ from polymodel.tiling.fits.stored import Stored, stored
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern, Rects
-from polymodel.tiling.tilers.stored_sums import line_sums
-from polymodel.tiling.tilers.strips import Panels
+from polymodel.tiling.tilers.strips import Panels, line_sums
 from tests.tiling.test_operands import Points, held, tensor
 
 ESCAPE = {"format": "RLE", "rbits": 1, "overlong": "escape"}

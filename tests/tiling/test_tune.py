@@ -19,8 +19,7 @@ from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.tilers.trees import btree
 from polymodel.tiling.tuning.proposals import Proposal, edges_of
-from polymodel.tiling.tuning.search import SEEDS, Figure, Search
-from polymodel.tiling.tuning.tune import OBJECTIVES, Ending, Tuned, figure_of, tune
+from polymodel.tiling.tuning.tune import OBJECTIVES, SEEDS, Ending, Figure, Search, Tuned, figure_of, tune
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from polymodel.sparse.density.model import Floats, Ints
 from polymodel.sparse.density.regions import Regions, turned
+from polymodel.tiling.estimate.entry_capacity import most_entries
 from polymodel.tiling.estimate.loads import Loads, either, tail, written
-from polymodel.tiling.estimate.rooms import most_entries
 from polymodel.tiling.estimate.source import Source
 
 

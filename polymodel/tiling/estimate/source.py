@@ -10,9 +10,10 @@ import numpy as np
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.maxima import cdf_max
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
-from polymodel.tiling.estimate import few, pairs, uniform
+from polymodel.tiling.estimate import uniform
+from polymodel.tiling.estimate.entry_capacity import most_entries
+from polymodel.tiling.estimate.joint_fit import pairwise_fit, sampled_fit
 from polymodel.tiling.estimate.loads import BINS, Loads, binned, either, tail, written
-from polymodel.tiling.estimate.rooms import most_entries
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 
 # Chances that are as good as none, and the largest capacity whose laws are written out.
@@ -126,8 +127,8 @@ class UniformSource(Source):
         if self.rolled is not None and not self.same:
             by = self.rolled % self.shape[0]
             if counts.sum() <= _FEW:
-                return few.all_fit(self.first, self.shape, size, by, self._each(size, rects, room), self.op)
-            return pairs.all_fit(self.first, rects, counts, room, by, self.op, plain)
+                return sampled_fit(self.first, self.shape, size, by, self._each(size, rects, room), self.op)
+            return pairwise_fit(self.first, rects, counts, room, by, self.op, plain)
         if np.unique(room).size > 1 or room[0] > _WRITTEN:
             return plain
         places, capacity = rects[:, 2] * rects[:, 3], room[:1].astype(np.float64)

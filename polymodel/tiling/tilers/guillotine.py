@@ -3,19 +3,29 @@
 A guillotine cut divides a rectangle in two, from side to side. Every rectangle of the grid gets its optimum,
 narrow ones before wide ones and low ones before high ones, all places of one size at once. A rectangle that
 fits is never cut further, and other tilers may cut off the grid: the optimum is no bound for them.
+
+The fewest tiles of every rectangle of a grid under guillotine cuts: a dynamic program over heights.
+
+Rectangles of one height are looked at together: all cuts between rows first, whose parts are lower and
+known, then all cuts between columns, narrow rectangles before wide ones. First and last column of a rectangle
+have one number together, their pair; pairs are in order of their widths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.cost.bounds import lower_bound
-from polymodel.tiling.fits.faults import check_empty, check_single
-from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
+from polymodel.tiling.plane.counts import Counts, starts
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
-from polymodel.tiling.tilers.grid import Measured
-from polymodel.tiling.tilers.optima import Optima, optima
+from polymodel.tiling.tilers.lines import summed, told
 
 Grid = tuple[int, int]
 
@@ -124,3 +134,270 @@ def _check_cells(pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints], f
         remedy = "pass a finer grid, e.g. "
         finer = tuple(min(2 * (x.size - 1), size) for x, size in zip(lines, pattern.shape, strict=True))
         raise Refused(f"{what}, the first is {cell}", f"{remedy}grid={finer}, or take another tiler")
+
+
+# Points of all rectangles together, for fits that must be asked about each.
+MOST_ASKED = 4_000_000
+_NAMES = ("nnz_a", "nnz_b", "rows_a", "rows_b", "inner_a", "inner_b")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Whether rectangles of the grid fit, and whether they can have a result.
+
+    `sums`: per figure of `Counts`, what the cells above each line hold between each pair of column lines
+    (rows + 1 x pairs); entries alone for fits that must be asked. `first`, `last`: the pairs.
+    """
+
+    pattern: Pattern
+    op: Op
+    fit: Fit
+    lines: tuple[Ints, Ints]
+    cells: tuple[Ints, Ints]
+    first: Ints
+    last: Ints
+    sums: dict[str, Index]
+
+    @classmethod
+    def of(cls, pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints]) -> Measured:
+        rows, cols = lines
+        first, last = pairs_of(cols.size - 1)
+        cells = (
+            np.searchsorted(rows, pattern.rows, side="right") - 1,
+            np.searchsorted(cols, pattern.cols, side="right") - 1,
+        )
+        found = cls(pattern, op, fit, lines, cells, first, last, {})
+        sums = found.sums
+        sums["nnz_a"], sums["nnz_b"] = found._entries(pattern.in_a), found._entries(pattern.in_b)
+        if summed(fit) and type(fit) is not Elements:
+            sums["rows_a"], sums["rows_b"] = found._rows(pattern.in_a), found._rows(pattern.in_b)
+            sums["inner_a"], sums["inner_b"] = (
+                found._entries(pattern.inner_a),
+                found._entries(pattern.inner_b),
+            )
+        elif not summed(fit):
+            found._check_effort()
+        return found
+
+    def _entries(self, weights: Index | None) -> Index:
+        """Sums of the points' weights above each line, between each pair of column lines."""
+        rows, cols = (x.size for x in self.lines)
+        if weights is None:
+            return np.zeros((rows, 1), dtype=np.int64)
+        upto = np.zeros((rows, cols), dtype=np.int64)
+        cell = self.cells[0] * (cols - 1) + self.cells[1]
+        held = np.bincount(cell, weights=weights, minlength=(rows - 1) * (cols - 1))
+        upto[1:, 1:] = held.reshape(rows - 1, cols - 1).astype(np.int64).cumsum(axis=0).cumsum(axis=1)
+        return self._between(upto[:, self.last], upto[:, self.first])
+
+    def _between(self, last: Ints, first: Ints) -> Index:
+        """Differences of sums; short where sums of sums stay short too."""
+        found: Index = (last - first).astype(np.int32 if self.pattern.points < 2**24 else np.int64)
+        return found
+
+    def _rows(self, which: Flags) -> Index:
+        """Nonempty rows above each line, between each pair of column lines.
+
+        A row counts for the pair (c, d) with the first of its filled cells from c on, if that is before d:
+        with the cell whose predecessor in its row lies before c.
+        """
+        rows, cols = (x.size for x in self.lines)
+        at, down, over = self.pattern.rows[which], self.cells[0][which], self.cells[1][which]
+        new = starts(at, over.astype(np.int64))
+        at, down, over = at[new], down[new], over[new]
+        before = np.full(at.size, -1, dtype=np.int64)
+        before[1:] = np.where(at[1:] == at[:-1], over[:-1], -1)
+        number = (down * (cols - 1) + over) * cols + before + 1
+        held = np.bincount(number, minlength=(rows - 1) * (cols - 1) * cols).reshape(rows - 1, cols - 1, cols)
+        # [line, cell, c]: entries of cells with a predecessor before c, above the line; then over cells.
+        upto = np.zeros((rows, cols, cols), dtype=np.int64)
+        upto[1:, 1:] = held.cumsum(axis=0).cumsum(axis=2).cumsum(axis=1)
+        return self._between(upto[:, self.last, self.first], upto[:, self.first, self.first])
+
+    def of_height(self, height: int) -> tuple[Flags, Flags]:
+        """For rectangles of `height` cells, [row, pair]: what fits, what has a result."""
+        rows, cols = self.lines
+        figures = {name: held[height:] - held[:-height] for name, held in self.sums.items()}
+        if summed(self.fit):
+            sides = ((rows[height:] - rows[:-height])[:, None], (cols[self.last] - cols[self.first])[None])
+            none = np.zeros(1, dtype=np.int64)
+            load = self.fit.loads(told(self.pattern, figures), Rects(none, none, *sides), self.op)
+        else:
+            load = self._asked(height)
+        a, b = figures["nnz_a"] > 0, figures["nnz_b"] > 0
+        useful = a | b if self.op == "add" else a & b
+        return load <= self.fit.capacity, useful
+
+    def _check_effort(self) -> None:
+        rows, cols = (x.size - 1 for x in self.lines)
+        (r, c), most = self.cells, MOST_ASKED
+        points = int(((r + 1) * (rows - r) * (c + 1) * (cols - c)).sum())
+        if points > most:
+            what = f"the {rows} x {cols} cells' rectangles hold {points:,} points together"
+            raise Refused(
+                f"{what}; this fit is asked about up to {most:,}", "pass a coarser grid, or few points"
+            )
+
+    def _asked(self, height: int) -> Ints:
+        """Loads of all rectangles of a height: of each, the points are listed."""
+        rows, cols = self.lines
+        places, pairs = rows.size - height, self.first.size
+        r, c = self.cells
+        inside = (self.first[None] <= c[:, None]) & (c[:, None] < self.last[None])
+        point, pair = np.nonzero(inside)
+        ids: list[Ints] = []
+        points: list[Ints] = []
+        for below in range(height):
+            top = r[point] - below
+            real = (top >= 0) & (top < places)
+            ids.append(top[real] * pairs + pair[real])
+            points.append(point[real])
+        at, who = np.concatenate(ids), np.concatenate(points)
+        order = np.lexsort((who, at))
+        first = np.arange(places)
+        rects = Rects(
+            np.repeat(rows[first], pairs),
+            np.tile(cols[self.first], places),
+            np.repeat(rows[first + height] - rows[first], pairs),
+            np.tile(cols[self.last] - cols[self.first], places),
+        )
+        counts = Counts(self.pattern.taken(who[order]), at[order], places * pairs)
+        found: Ints = self.fit.loads(counts, rects, self.op).reshape(places, pairs)
+        return found
+
+
+Numbers = NDArray[Any]  # uint8 or uint16
+# More than any number of tiles, by the kind of the numbers; its double is still one of the kind.
+_NEVER = {np.uint8: 127, np.uint16: 1 << 14}
+
+
+def pairs_of(cells: int) -> tuple[Ints, Ints]:
+    """First cell and cell after the last of every interval of cells, narrow ones first."""
+    cells_from = np.arange(cells)
+    first = np.concatenate([cells_from[: cells - width] for width in range(cells)])
+    width = np.repeat(np.arange(cells), np.arange(cells, 0, -1))
+    return first, first + width + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Optima:
+    """`fewest`[h, r, p]: the optimum of the h rows of cells from r on, in the columns of pair p.
+
+    `fits`: whether they fit as they are. `cols`: cells across.
+    """
+
+    fewest: Numbers
+    fits: Flags
+    cols: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.fewest.shape[0]) - 1
+
+    @property
+    def whole(self) -> int:
+        return int(self.fewest[-1, 0, -1])
+
+    def rectangles(self) -> Ints:
+        """First row, row after the last, first column and column after the last (cells) of the tiles."""
+        found: list[Ints] = []
+        open_ = np.array([[0, self.rows, 0, self.cols]], dtype=np.int64)
+        while open_.size:
+            r, end, c, last = open_.T
+            done = self.fits[end - r, r, self._pair(c, last)]
+            found.append(open_[done])
+            open_ = open_[~done]
+            if open_.size:
+                open_ = self._halves(open_)
+        return np.concatenate(found)
+
+    def _pair(self, first: Ints, last: Ints) -> Ints:
+        """The number of a pair; below 0 where it is none."""
+        width = last - first
+        found: Ints = (width - 1) * self.cols - (width - 1) * (width - 2) // 2 + first
+        return found
+
+    def _halves(self, open_: Ints) -> Ints:
+        """Both parts of each rectangle under the first cut that reaches its optimum."""
+        r, end, c, last = open_.T[:, :, None]
+        cut, across = np.arange(1, self.rows), np.arange(1, self.cols)
+        upper, left = np.minimum(cut, end - r), np.minimum(across, last - c)
+        fewest, pair = self.fewest, self._pair(c, last)
+        rows = fewest[upper, r, pair] + fewest[end - r - upper, np.minimum(r + upper, self.rows - 1), pair]
+        right = np.maximum(self._pair(c + left, last), 0)
+        cols = fewest[end - r, r, self._pair(c, c + left)] + fewest[end - r, r, right]
+        rows[cut >= end - r] = cols[across >= last - c] = 2 * _NEVER[fewest.dtype.type]
+        chosen = np.argmin(np.concatenate([rows, cols], axis=1), axis=1)
+        by_row = chosen < cut.size
+        parts = np.stack([open_, open_])
+        row, col = open_[:, 0] + chosen + 1, open_[:, 2] + chosen - cut.size + 1
+        parts[0, by_row, 1] = parts[1, by_row, 0] = row[by_row]
+        parts[0, ~by_row, 3] = parts[1, ~by_row, 2] = col[~by_row]
+        return parts.reshape(-1, 4)
+
+
+def optima(
+    rows: int, cols: int, of_height: Callable[[int], tuple[Flags, Flags]], least: int, leaf: str
+) -> Optima:
+    """Optima of all rectangles of rows x cols cells. What fits is not cut.
+
+    `of_height`: for all rectangles of a height (places x pairs), what fits and what has a result. `leaf`:
+    what a tile counts, "one" or "result" (whether it has one). `least`: a bound of the whole's optimum.
+    """
+    fits = np.zeros((rows + 1, rows, cols * (cols + 1) // 2), dtype=np.bool_)
+    results = np.zeros_like(fits) if leaf == "result" else None
+    for height in range(1, rows + 1):
+        fits[height, : rows - height + 1], useful = of_height(height)
+        if results is not None:
+            results[height, : rows - height + 1] = useful
+    # A part has no larger optimum than the whole, so that short numbers are enough if they are for the whole.
+    if least < _NEVER[np.uint8]:
+        found = _filled(fits, results, cols, np.uint8)
+        if found.whole < _NEVER[np.uint8]:
+            return found
+    return _filled(fits, results, cols, np.uint16)
+
+
+def _filled(fits: Flags, results: Flags | None, cols: int, kind: type[np.uint8] | type[np.uint16]) -> Optima:
+    never = _NEVER[kind]
+    rows = fits.shape[1]
+    fewest = np.zeros(fits.shape, dtype=kind)
+    one = np.ones((), dtype=kind)
+    for height in range(1, rows + 1):
+        places = rows - height + 1
+        good = fits[height, :places]
+        leaf = one if results is None else results[height, :places].astype(kind)
+        least = fewest[height, :places]
+        least[:] = never
+        if not good.all():
+            both = np.empty_like(least)
+            for upper in range(1, height):
+                lower = fewest[height - upper, upper : upper + places]
+                np.add(fewest[upper, :places], lower, out=both)
+                np.minimum(least, both, out=least)
+        np.copyto(least, leaf, where=good)
+        if not good.all():
+            # One tile is fewer than two anyway; two without a result are fewer than one with.
+            _between_columns(least, None if results is None else good, cols)
+    return Optima(fewest, fits, cols)
+
+
+def _between_columns(least: Numbers, done: Flags | None, cols: int) -> None:
+    """Lets the rectangles of one height (places x pairs), but for those `done`, be cut between columns."""
+    places = least.shape[0]
+    # [width, first or last column, place]: the cuts of all places are then one after the other in memory.
+    by_first = np.zeros((cols + 1, cols, places), dtype=least.dtype)
+    by_last = np.zeros((cols + 1, cols + 1, places), dtype=least.dtype)
+    turned = np.ascontiguousarray(least.T)
+    keep = None if done is None else np.ascontiguousarray(done.T)
+    at = 0
+    for width in range(1, cols + 1):
+        pairs = slice(at, at + cols - width + 1)
+        at = pairs.stop
+        mine = turned[pairs]
+        if width > 1:
+            parts = by_first[1:width, : cols - width + 1] + by_last[width - 1 : 0 : -1, width:]
+            few = np.minimum(mine, parts.min(axis=0))
+            mine[:] = few if keep is None else np.where(keep[pairs], mine, few)
+        by_first[width, : cols - width + 1] = by_last[width, width:] = mine
+    least[:] = turned.T

@@ -8,15 +8,16 @@ merges any more.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern, Rects
-from polymodel.tiling.tilers.chains import Blocks, Chain, by_steps, by_sums, figures_of
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects
+from polymodel.tiling.plane.sorting import sorted_by
 from polymodel.tiling.tilers.lines import summed, told
 
 
@@ -98,3 +99,212 @@ def joined(rects: Rects, pairs: tuple[Index, Index] | Index) -> tuple[Rects, Ind
     number = np.cumsum(stays, dtype=np.int32) - np.int32(1)
     number[two] = number[one]
     return Rects.of(table[stays]), number
+
+
+# What is known of tiles that are judged by words: entries and inner fibers, and the least and most rows.
+_SURE = ("nnz_a", "nnz_b", "inner_a", "inner_b")
+_LEAST, _MOST = slice(4, 6), slice(6, 8)
+# Tiles of a chain from which on it is worth looking for neighbours that do not fit together.
+_LONG = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Tiles in order of their chains, rightwards (`across`) or downwards.
+
+    `order`: the tiles' numbers; `rects`: the tiles in that order; `begins`: where a chain begins.
+    """
+
+    order: Index
+    rects: Rects
+    begins: Flags
+    across: bool
+
+    @classmethod
+    def of(cls, rects: Rects, across: bool) -> Chain:
+        side = rects if across else rects.transposed()
+        order = np.lexsort((side.col, side.row))
+        rects, side = rects.taken(order), side.taken(order)
+        begins = np.ones(rects.tiles, dtype=np.bool_)
+        begins[1:] = (side.row[1:] != side.row[:-1]) | (side.height[1:] != side.height[:-1])
+        begins[1:] |= side.col[1:] != (side.col + side.width)[:-1]
+        return cls(order, rects, begins, across)
+
+    @property
+    def ends(self) -> Index:
+        """Of each tile where its chain ends: the place after its last tile."""
+        starts = np.append(np.nonzero(self.begins)[0], self.begins.size)
+        return starts[np.cumsum(self.begins)]
+
+    def joined(self, heads: Index) -> Rects:
+        """One rectangle for each group, which goes from its head to the next one."""
+        return self.upto(heads, np.append(heads[1:], self.rects.tiles) - 1)
+
+    def upto(self, first: Index, last: Index) -> Rects:
+        """The unions of the tiles from `first` to `last` of a chain."""
+        r, one = self.rects, self.rects.taken(first)
+        if self.across:
+            return Rects(one.row, one.col, one.height, r.col[last] + r.width[last] - one.col)
+        return Rects(one.row, one.col, r.row[last] + r.height[last] - one.row, one.width)
+
+
+def by_sums(chain: Chain, memories: tuple[Ints, ...], capacity: int) -> Flags:
+    """Where groups begin, for loads that are sums over tiles."""
+    tiles = chain.begins.size
+    after = chain.ends
+    for filled in memories:
+        sums = np.concatenate([[0], np.cumsum(filled[chain.order])])
+        after = np.minimum(after, np.searchsorted(sums, sums[:-1] + capacity, side="right") - 1)
+    # A tile that overflows alone is a group of its own.
+    jump = np.append(np.maximum(after, np.arange(1, tiles + 1)), tiles)
+    heads = np.append(chain.begins, True)
+    known = 0
+    # Jumps twice as long each time: heads that are any number of groups behind the first are soon found.
+    while (found := int(np.count_nonzero(heads))) > known:
+        known = found
+        heads[jump[np.nonzero(heads)[0]]] = True
+        jump = jump[jump]
+    return heads[:-1]
+
+
+def figures_of(counts: Counts) -> Ints:
+    """What `by_steps` keeps of tiles: 8 x tiles."""
+    rows = (counts.rows_a, counts.rows_b)
+    return np.stack([*(getattr(counts, name) for name in _SURE), *rows, *rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The points, tile after tile."""
+
+    pattern: Pattern
+    ids: Index
+    tiles: int
+
+    @cached_property
+    def points(self) -> Index:
+        return sorted_by(self.ids, self.tiles)
+
+    @cached_property
+    def begins(self) -> Ints:
+        return np.concatenate([[0], np.cumsum(np.bincount(self.ids, minlength=self.tiles))])
+
+    def counts(self, tiles: Index, group: Index, groups: int) -> Counts:
+        """Counts of groups of tiles."""
+        place, which = _ranges(self.begins[tiles], self.begins[tiles + 1])
+        at, ids = self.points[place], group[which]
+        order = sorted_by(at, self.pattern.points)  # row by row
+        return Counts(self.pattern.taken(at[order]), ids[order], groups)
+
+
+def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
+    """Numbers from each start up to, without, its stop, range after range; and the range that each is of."""
+    size = stop - start
+    which = np.repeat(np.arange(size.size, dtype=np.int32), size)
+    return np.arange(which.size) + np.repeat(start - np.cumsum(size) + size, size), which
+
+
+def by_steps(
+    chain: Chain, figures: Ints | None, rule: tuple[Op, Fit], blocks: Blocks, number: Index
+) -> tuple[Flags, Ints | None]:
+    """Where groups begin, for loads that are no sums, and their figures: all chains take a tile at a time.
+
+    `figures` (None: unknown) bound what a union loads; where that does not decide, its points are counted.
+    Of formats they are the bits that the entries of A, of B, and for add of the output take at least.
+    `number`: the tile that each tile of `blocks` is in by now.
+    """
+    known = None if figures is None else figures[:, chain.order]
+    judge = _Judge(chain, rule, blocks, _Members.of(chain, number))
+    heads, after = chain.begins.copy(), chain.ends
+    if int((after[heads] - np.nonzero(heads)[0]).max()) > _LONG:
+        # Neighbours that do not fit together are never of one group: long chains fall into short ones.
+        second = np.nonzero(~heads)[0]
+        good, _ = judge.united(known, second - 1, second)
+        heads[second[~good]] = True
+        starts = np.append(np.nonzero(heads)[0], heads.size)
+        after = starts[np.cumsum(heads)]
+    head = np.nonzero(heads)[0]
+    head = head[after[head] - head > 1]
+    last = head + 1
+    while head.size:
+        good, both = judge.united(known, head, last)
+        if known is not None and both is not None:
+            known[:, head[good]] = both[:, good]
+        heads[last[~good]] = True
+        head = np.where(good, head, last)
+        last = last + 1
+        going = last < after[head]
+        head, last = head[going], last[going]
+    return heads, None if known is None else known[:, heads]
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Says whether a group and the next tile of its chain fit together."""
+
+    chain: Chain
+    rule: tuple[Op, Fit]
+    blocks: Blocks
+    members: _Members
+
+    def united(self, known: Ints | None, head: Index, last: Index) -> tuple[Flags, Ints | None]:
+        """For groups from `head` up to `last`, its next tile: whether all fits, and what is known of it.
+
+        `known`: figures of the groups, at their heads, and of tiles.
+        """
+        op, fit = self.rule
+        rects = self.chain.upto(head, last)
+        good, unsure, both = np.zeros(head.size, dtype=np.bool_), np.arange(head.size), None
+        if known is not None and isinstance(fit, Stored):
+            # Bits of entries alone; what may fit is asked.
+            both = known[:, head] + known[:, last]
+            unsure = np.nonzero(both.max(axis=0) <= fit.capacity)[0]
+        elif known is not None:
+            both = _united(known[:, head], known[:, last], self.chain.across, rects)
+            least, most = (
+                fit.loads(_told(self.blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
+            )
+            good = most <= fit.capacity
+            unsure = np.nonzero((least <= fit.capacity) & ~good)[0]
+        if unsure.size:
+            tiles, group = self.members.of_groups(head[unsure], last[unsure])
+            counts = self.blocks.counts(tiles, group, unsure.size)
+            good[unsure] = fit.fits(counts, rects.taken(unsure), op)
+            if both is not None and not isinstance(fit, Stored):
+                both[_LEAST, unsure] = both[_MOST, unsure] = np.stack([counts.rows_a, counts.rows_b])
+        return good, both
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """The first tiles that make up the tiles of a chain, in the chain's order, and where each one's begin."""
+
+    tiles: Index
+    begins: Ints
+
+    @classmethod
+    def of(cls, chain: Chain, number: Index) -> _Members:
+        rank = np.empty(chain.order.size, dtype=np.int32)
+        rank[chain.order] = np.arange(chain.order.size, dtype=np.int32)
+        place = rank[number]
+        begins = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=chain.order.size))])
+        return cls(np.argsort(place, kind="stable"), begins)
+
+    def of_groups(self, first: Index, last: Index) -> tuple[Index, Index]:
+        """Those of the chain's tiles from `first` to `last`, and the group that each is of."""
+        place, group = _ranges(self.begins[first], self.begins[last + 1])
+        return self.tiles[place], group
+
+
+def _united(one: Ints, two: Ints, across: bool, rects: Rects) -> Ints:
+    """Figures of unions: tiles one below the other have different rows, those side by side may share them."""
+    both = one + two
+    if across:
+        both[_LEAST] = np.maximum(one[_LEAST], two[_LEAST])
+        both[_MOST] = np.minimum(both[_MOST], rects.height)
+    return both
+
+
+def _told(pattern: Pattern, figures: Ints, rows: slice) -> Counts:
+    names = (*_SURE, "rows_a", "rows_b")
+    return told(pattern, dict(zip(names, [*figures[:4], *figures[rows]], strict=True)))

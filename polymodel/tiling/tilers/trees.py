@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.fits.faults import check_empty, check_single
-from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.fits.faults import check_empty, check_single
-from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.fits.fit import Fit, Op, check_empty, check_single
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Cut, Index, Pattern, Rects
 from polymodel.tiling.tilers.dyadic import CHUNK

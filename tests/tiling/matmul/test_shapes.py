@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
-from polymodel.tiling.matmul.least import Bounds
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.shapes import Asked, Objective, best_shapes, grid_for, sizes
+from polymodel.tiling.matmul.shapes import Asked, Bounds, Objective, best_shapes, grid_for, sizes
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import ORDERS
 from tests.tiling.matmul.drawn import factors, tensors
