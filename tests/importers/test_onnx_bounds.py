@@ -12,8 +12,8 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.importers.onnx import import_onnx
 from polymodel.importers.onnx.graph import Unsupported
-from polymodel.importers.onnx.names import distinct
 from polymodel.importers.onnx.products import _hole
+from polymodel.importers.onnx.text import distinct
 from tests.importers.onnx_models import model, node, numbers
 from tests.importers.onnx_numbers import operations
 

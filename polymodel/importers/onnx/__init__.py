@@ -12,9 +12,8 @@ from polymodel.importers.onnx.build import BITS, Builder, Options
 from polymodel.importers.onnx.convert import converted
 from polymodel.importers.onnx.fuse import fused
 from polymodel.importers.onnx.lower import Lowered, lowered
-from polymodel.importers.onnx.names import sanitised, unique
 from polymodel.importers.onnx.reading import graph_of, model_of
-from polymodel.importers.onnx.text import Header, yaml_of
+from polymodel.importers.onnx.text import Header, sanitised, unique, yaml_of
 from polymodel.spec.coerce import by_name, plainly
 from polymodel.spec.faults import not_a
 

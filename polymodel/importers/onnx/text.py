@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.affine import Affine
 from polymodel.importers.onnx.lower import Line, Lowered, Variables, limits_of
-from polymodel.importers.onnx.names import RankNames, distinct
 from polymodel.importers.onnx.views import substituted
 
 WIDTH = 118
@@ -113,3 +113,113 @@ def plain(text: str) -> str:
     """A comment of one line that no template engine reads anything into."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("{", "(").replace("}", ")")[:300]
+
+
+# Words that set expressions, constraints, YAML and our own renames give a meaning to.
+RESERVED = frozenset(
+    "All Tensors Inputs Outputs Intermediates Shared Persistent Nothing Other input output weight "
+    "and or not mod exists true false yes no on off null True False Yes No On Off Null".split()
+)
+LONGEST = 80
+
+
+def sanitised(name: str) -> str:
+    """Letters, digits and `_`; starts with a letter."""
+    text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "t"
+    text = text if text[0].isalpha() else f"t_{text}"
+    text = text[:LONGEST].rstrip("_")
+    return f"{text}_" if text in RESERVED else text
+
+
+def unique(names: Iterable[str]) -> dict[str, str]:
+    """Each name with its own sanitised one."""
+    every = list(dict.fromkeys(names))
+    return dict(zip(every, distinct(every), strict=True))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """A sanitised name of its own for each, also where two are the same."""
+    used: set[str] = set()
+    last: dict[str, int] = {}  # the number that each wish got last: thousands may wish for one name
+    answer = []
+    for name in names:
+        found = wish = sanitised(name)
+        while found in used:
+            last[wish] = last.get(wish, 1) + 1
+            found = f"{wish}_{last[wish]}"
+        used.add(found)
+        answer.append(found)
+    return answer
+
+
+class RankNames:
+    """Names of ranks and rank variables: one index has one name in all Einsums, where they can agree.
+
+    A tensor that has one index twice, and an Einsum that runs over it twice, take further names of it.
+    """
+
+    def __init__(self, variables: Variables) -> None:
+        self._variables = variables
+        self._used: set[str] = set()
+        self._last: dict[str, int] = {}
+        self._names: dict[int, list[str]] = {}
+        self._kernels: dict[tuple[str, int], list[str]] = {}
+        self.ranks: dict[str, tuple[str, ...]] = {}
+        self.sizes: dict[str, int] = {}
+
+    def of_axis(self, axis: int, taken: Sequence[str] | set[str]) -> str:
+        """The first name of an axis that is not taken."""
+        axes = self._variables.axes
+        axis = axes.root(axis)
+        hint, size = (
+            re.sub(r"\W+", "_", axes.hint(axis), flags=re.ASCII).strip("_").upper() or "I",
+            axes.size(axis),
+        )
+        hint = f"R_{hint}" if not hint[0].isalpha() else hint
+        # Windows of one size share their names, as no other tensor has these ranks.
+        key = (hint, size) if hint in ("R", "S", "T") else None
+        names = self._kernels.setdefault(key, []) if key else self._names.setdefault(axis, [])
+        for name in names:
+            if name not in taken:
+                return name
+        wish = hint if hint.lower() not in RESERVED else f"{hint}_"
+        base = re.sub(r"\d+$", "", wish) or wish
+        name = wish if wish not in self._used else self._next(base)
+        self._used.add(name)
+        names.append(name)
+        self.sizes[name] = size
+        return name
+
+    def _next(self, base: str) -> str:
+        k = self._last.get(base, 0) + 1
+        while f"{base}{k}" in self._used:
+            k += 1
+        self._last[base] = k
+        return f"{base}{k}"
+
+    def variables(self, e: Lowered) -> dict[str, str]:
+        """Names of the variables of one Einsum, and of the ranks of tensors that it is the first to use."""
+        found: dict[str, str] = {}
+        for line in e.inputs:
+            if line.tensor in self.ranks:
+                for rank, (_, expr) in zip(self.ranks[line.tensor], line.ranks, strict=True):
+                    if len(expr.terms) == 1 and expr.terms[0][1] == 1 and not expr.constant:
+                        v, name = expr.variables[0], rank.lower()
+                        if v not in found and name not in found.values():
+                            found[v] = name
+        for v in dict.fromkeys(v for line in e.lines for v in line.variables):
+            if v not in found:
+                taken = {n.upper() for n in found.values()}
+                found[v] = self.of_axis(self._variables.axis[v], taken).lower()
+        for line in e.lines:
+            if line.tensor not in self.ranks:
+                self.ranks[line.tensor] = self._of_tensor(line.ranks, found)
+        return found
+
+    def _of_tensor(self, ranks: Sequence[tuple[int, object]], found: dict[str, str]) -> tuple[str, ...]:
+        taken: list[str] = []
+        for axis, expr in ranks:
+            bare = found.get(str(expr), "").upper()
+            fits = bare and bare not in taken and self.sizes.get(bare) == self._variables.axes.size(axis)
+            taken.append(bare if fits else self.of_axis(axis, taken))
+        return tuple(taken)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.imported import LeftOut
 from polymodel.importers.timeloop.expressions import evaluate
-from polymodel.importers.timeloop.unread import unread
+from polymodel.importers.timeloop.unsupported_keys import left_out_key
 from polymodel.spec.faults import Faults, TextFault, UnknownName, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import Entry, Node
@@ -76,9 +76,9 @@ class Reading:
         for path, entry, owner in _untouched(root, "", self.seen, ("", "")):
             name, above = owner
             below = path.removeprefix(above).removeprefix(".").removeprefix("attributes.")
-            found = unread(entry, plain_key(entry.key), path, below, name)
+            found = left_out_key(entry, plain_key(entry.key), path, below, name)
             inside = (e for node in entry.value.walk() for e in node.entries or ())
-            effects = (unread(e, plain_key(e.key), path, f"{below}.{e.key}", name) for e in inside)
+            effects = (left_out_key(e, plain_key(e.key), path, f"{below}.{e.key}", name) for e in inside)
             for left in (found, *(e for e in effects if e.changes)):
                 if (left.place, left.message) not in {(d.place, d.message) for d in self.left}:
                     self.left.append(left)

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.imported import Imported, refuse_effects
-from polymodel.importers.timeloop.constraints import SECTIONS as CONSTRAINTS
-from polymodel.importers.timeloop.constraints import constrained
 from polymodel.importers.timeloop.emit import (
     Axis,
     Machine,
@@ -34,7 +32,8 @@ from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
 from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import Nest, nest_of
-from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
+from polymodel.importers.timeloop.parts import Part, constrained
 from polymodel.importers.timeloop.problem import Shape, shapes_of
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, plain_key
 from polymodel.importers.timeloop.sparse import sparse_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from polymodel.importers.timeloop.constraints import name_strange
 from polymodel.importers.timeloop.parts import (
     Part,
     bandwidths,
     held_of,
     kind_of,
     memory_sizes,
+    name_strange,
     scope_of,
 )
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, named_instances, plain_key, tidy_name

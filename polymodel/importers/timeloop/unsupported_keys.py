@@ -82,8 +82,8 @@ def _changes(entry: Entry, key: str) -> str:
     return "" if unchanged else what
 
 
-def unread(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut:
-    """A key (`key`: its plain spelling) that nothing was made of; `below`: its path inside its `owner`."""
+def left_out_key(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut:
+    """The note on a key that was not converted: `key`, its plain spelling; `below`, its path in `owner`."""
     why, remedy = _REASONS.get(
         key, ("nothing here corresponds to it", "check that the counts do not need it")
     )
