@@ -179,7 +179,7 @@ class Relaxer:
     def least(self, c: Constraint, p: Problem) -> float | None:
         """The least figure of a constraint with which the problem admits a mapping, if it has figures."""
         if c.kind == "capacity":
-            request = Request((f"buffer:{c.level}",), p.limits, stop=lambda: not self.going_on())
+            request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.going_on())
             found = self.search(self.cascade, c.dropped(p).hierarchy, request)
             return min((x.values[0] for x in found.candidates), default=math.inf)
         if c.kind == "min_utilisation":

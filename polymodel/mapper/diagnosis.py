@@ -140,7 +140,7 @@ class _Diagnosis:
         p = self.problem
         for other in self.all:
             p = other.dropped(p) if other.kind == "capacity" else p
-        request = Request((f"buffer:{c.level}",), p.limits, stop=self._stop)
+        request = Request((f"working_set:{c.level}",), p.limits, stop=self._stop)
         found = self.search(replace(self.cascade, einsums=(e,)), p.hierarchy, request)
         if not found.candidates:
             return None, ()

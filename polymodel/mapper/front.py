@@ -18,8 +18,10 @@ from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
-from polymodel.mapper.point import Point, measured_buffer
+from polymodel.mapper.point import Point
 from polymodel.mapper.records import Diagnosis, Found, Limits, Quality, Request
+from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
+from polymodel.objectives import canonical, unit_of
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 20
-UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
-UNITS |= {f"sparse_{n}": u for n, u in UNITS.items() if n != "buffer"} | {"speedup": RATIO}
+UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 
 
@@ -111,21 +112,21 @@ class Front(Answer):
 
     @cached_property
     def rows(self) -> Table:
-        """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
+        """One row per point: number, objectives, energy, latency, edp, peak bits of every memory
         below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
         costs of sparse and dense data and the speedup, dense latency over sparse latency."""
         inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
-        plain = [o for o in self.objectives if not o.startswith("buffer:")]
+        plain = [o for o in self.objectives if not o.startswith(WORKING_SET)]
         sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
-        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "energy_delay"]))
+        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "edp"]))
         columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
-        columns += [Column(f"buffer:{m}", "bit") for m in inner]
+        columns += [Column(f"{WORKING_SET}:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
         sure = all(p.found.confirmed for p in self.points)
         rows: list[tuple[Cell, ...]] = []
         for p in self.points:
             peaks = [_whole(p.buffers.get(m)) for m in inner]
-            figures = [_whole(p.value(n)) if n == "buffer" else p.value(n) for n in names]
+            figures = [p.value(n) for n in names]
             row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
             rows.append(row if sure else (*row, p.found.confirmed))
         if not sure:
@@ -146,17 +147,17 @@ class Front(Answer):
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
-        """The point with the least of an objective (the first, if none is named), or of energy_delay.
+        """The point with the least of an objective (the first, if none is named), or of edp.
 
         Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
         is not on this front, might then be better.
         """
-        name = objective or self.objectives[0]
+        name = _meant(self, objective) if objective else self.objectives[0]
         known = self._minimised()
         if name not in known:
             # Objectives of dense and of sparse data do not go together.
             others = "" if (self.sparse is None) == name.startswith("sparse_") else "..., "
-            remedy = suggestion(name, known, "objectives of this front") if name not in UNITS else ""
+            remedy = suggestion(name, known, "objectives of this front") if not unit_of(name) else ""
             raise SpecError(
                 [
                     Diagnostic(
@@ -174,11 +175,7 @@ class Front(Answer):
         found = list(self.objectives)
         for kind in ("", "sparse_"):
             if {f"{kind}energy", f"{kind}latency"} <= set(found):
-                found.append(f"{kind}energy_delay")
-        inner = [c for c in self.spec.arch.components if c.kind == "memory"][1:]
-        name = f"buffer:{measured_buffer(self.spec)}" if inner else ""
-        if name in found or "buffer" in found:
-            found += ["buffer", name]
+                found.append(f"{kind}edp")
         return tuple(dict.fromkeys(found))
 
     def keeping(self) -> AbstractContextManager[None]:
@@ -219,11 +216,11 @@ class Front(Answer):
 
     def unit(self, name: str) -> str:
         """The unit of a figure: J, s, J s, bit, or none."""
-        return self.rows.units.get(name, "bit" if name.startswith("buffer") else "")
+        return self.rows.units.get(name, unit_of(_meant(self, name)))
 
     def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
-        """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
-        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
+        """The front over two figures (the first two objectives that vary): energy, latency, edp or
+        working_set:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
         the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
         from polymodel.report.plots_sweep import explored_axes
 
@@ -246,9 +243,7 @@ class Front(Answer):
     @cached_property
     def shown(self) -> Table:
         """The first rows, and the columns that fit on a screen."""
-        drop = {"energy_delay"} - set(self.objectives)
-        if "buffer" in self.objectives:
-            drop.add("buffer")  # the same as that of the memory, which says which one it is
+        drop = {"edp"} - set(self.objectives)
         table = self.rows.only(*(c.name for c in self.rows.columns if c.name not in drop))
         return table.first(SHOWN)
 
@@ -262,16 +257,15 @@ class Front(Answer):
     def _headline(self) -> str:
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
-        over = [f"buffer of {measured_buffer(self.spec)}" if o == "buffer" else o for o in self.objectives]
         combined = f" ({looked:.4g} combinations looked at)" if looked else ""
-        return f"Front over {', '.join(over)}: {count}, in {self.seconds:.3g} s{combined}"
+        return f"Front over {', '.join(self.objectives)}: {count}, in {self.seconds:.3g} s{combined}"
 
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
     known = [c.name for c in front.rows.columns if c.unit]
     if x or y:
-        given = (x or front.objectives[0], y or front.objectives[0])
+        given = tuple(_meant(front, name) if name else front.objectives[0] for name in (x, y))
     elif len(front.objectives) > 1:
         # One that is the same everywhere shows nothing.
         values = zip(*(p.values for p in front.points), strict=True)
@@ -283,7 +277,13 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     for name in given:
         if name not in known:
             raise SpecError([Diagnostic(f"there is no figure {name}", suggestion(name, known, "figures"))])
-    return given
+    return given[0], given[1]
+
+
+def _meant(front: Front, name: str) -> str:
+    """The objective that a name means: older words, and a working set without a memory."""
+    found = canonical(name)
+    return f"{found}:{measured_memory(front.spec.arch)}" if found == WORKING_SET else found
 
 
 def _told_empty(front: Front) -> tuple[str, str]:
@@ -308,12 +308,13 @@ def _within(front: Front) -> str:
 
 
 def _unbounded(front: Front) -> Iterator[str]:
-    """Where no size says which memory is the buffer."""
+    """Where no size says which memory a working set without a name is of."""
     inner = [c for c in front.spec.arch.components if c.kind == "memory"][1:]
-    if "buffer" in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
+    meant = f"{WORKING_SET}:{inner[-1].name}" if inner else ""
+    if meant in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
         yield (
-            f"no memory inside the backing storage is bounded: `buffer` is that of {inner[-1].name}, the "
-            f"innermost; name another one as `buffer:{inner[0].name}`"
+            f"no memory inside the backing storage is bounded: `{WORKING_SET}` is that of {inner[-1].name}, "
+            f"the innermost; name another one as `{WORKING_SET}:{inner[0].name}`"
         )
 
 

@@ -219,9 +219,9 @@ def _candidate(
 def _value(
     name: str, energy: float, latency: float, buffers: list[float], objectives: tuple[str, ...]
 ) -> float:
-    if name.startswith("buffer"):
-        return buffers[[o for o in objectives if o.startswith("buffer")].index(name)]
-    return {"energy": energy, "latency": latency, "energy_delay": energy * latency}[name]
+    if name.startswith("working_set"):
+        return buffers[[o for o in objectives if o.startswith("working_set")].index(name)]
+    return {"energy": energy, "latency": latency, "edp": energy * latency}[name]
 
 
 def _traced(whole: Whole, last: States, position: int) -> list[Chosen]:

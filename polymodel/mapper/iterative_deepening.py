@@ -413,6 +413,6 @@ class Deepening:
         name = self.request.objectives[0]
         interest = self.rules.interest
         figures = [n for n in ("energy", "latency") if getattr(interest, n)]
-        figures += [o for o in self.request.objectives if o.startswith("buffer")]
-        best = known[0] * known[1] if name == "energy_delay" else known[figures.index(name)]
+        figures += [o for o in self.request.objectives if o.startswith("working_set")]
+        best = known[0] * known[1] if name == "edp" else known[figures.index(name)]
         return float(best.min())

@@ -23,7 +23,7 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
     memories = spaces[0].memories
     wanted = []
     for name in request.objectives:
-        if name.startswith("buffer"):
+        if name.startswith("working_set"):
             _, _, memory = name.partition(":")
             bounded = [i for i, m in enumerate(memories) if i and not np.isinf(m.capacity)] or [
                 len(memories) - 1
@@ -41,8 +41,8 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
     }
     which = tuple(sorted(meeting | set(wanted)))
     interest = Interest(
-        any(o in ("energy", "energy_delay") for o in request.objectives),
-        any(o in ("latency", "energy_delay") for o in request.objectives),
+        any(o in ("energy", "edp") for o in request.objectives),
+        any(o in ("latency", "edp") for o in request.objectives),
         which,
         tuple(wanted),
         eps=(1 + share_of(request.eps, CELLS)) ** (1 / (min(COARSE, len(spaces)) + PRUNES)) - 1

@@ -15,6 +15,8 @@ from polymodel.loading.spec import kept_files
 from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
+from polymodel.objectives import canonical
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.output import write_text
@@ -51,9 +53,14 @@ class Point:
         return self.found.latency
 
     @property
-    def energy_delay(self) -> float:
-        """Joule seconds."""
+    def edp(self) -> float:
+        """Energy-delay product, in joule seconds."""
         return self.energy * self.latency
+
+    @property
+    def energy_delay(self) -> float:
+        """The same as `edp`, by its older name."""
+        return self.edp
 
     @property
     def sparse_energy(self) -> float | None:
@@ -76,17 +83,18 @@ class Point:
         return dict(self.found.buffers)
 
     def value(self, objective: str) -> float:
-        """One of its figures: energy, latency, energy_delay, buffer, buffer:MEMORY; on sparse data
-        sparse_energy, sparse_latency, sparse_energy_delay, speedup. KeyError for what it has not."""
-        if objective.startswith("buffer"):
-            memory = objective.partition(":")[2] or measured_buffer(self.base)
-            return self.buffers[memory]
-        found = {"energy": self.energy, "latency": self.latency, "energy_delay": self.energy_delay}
+        """One of its figures: energy, latency, edp, working_set:MEMORY; on sparse data sparse_energy,
+        sparse_latency, sparse_edp, speedup. Older names are known too. KeyError for what it has not."""
+        name = canonical(objective)
+        word, _, memory = name.partition(":")
+        if word == WORKING_SET:
+            return self.buffers[memory or measured_memory(self.base.arch)]
+        found = {"energy": self.energy, "latency": self.latency, "edp": self.edp}
         if self.found.sparse is not None:
             joules, seconds = self.found.sparse
             found |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
-            found["sparse_energy_delay"] = joules * seconds
-        return found[objective]
+            found["sparse_edp"] = joules * seconds
+        return found[name]
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -158,12 +166,6 @@ class Point:
 def backing(spec: Spec) -> str:
     """The outermost memory."""
     return next(c.name for c in spec.arch.components if c.kind == "memory")
-
-
-def measured_buffer(spec: Spec) -> str:
-    """The memory that `buffer` means: the outermost bounded one below the backing storage, else the last."""
-    inner = [c for c in spec.arch.components if c.kind == "memory"][1:]
-    return next((c.name for c in inner if c.size_bits != float("inf")), inner[-1].name)
 
 
 def fused_tensors(tree: LoopTree, cascade: Cascade, backing: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.mapper.checkpoints import Finished
 from polymodel.mapping.looptree import LoopTree
+from polymodel.objectives import canonical
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.records import Certainty
@@ -302,6 +303,7 @@ class Quality:
 class Request:
     """All that a search needs to know besides cascade and hierarchy.
 
+    `objectives`: energy, latency, edp, working_set:MEMORY; older names are read as these (`canonical`).
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
     `finished`: steps that were done by earlier runs.
@@ -316,3 +318,6 @@ class Request:
     stop: Callable[[], bool] | None = field(default=None, compare=False)
     shares: tuple[Shares, ...] | None = None
     finished: Finished | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objectives", tuple(map(canonical, self.objectives)))

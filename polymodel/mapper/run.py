@@ -49,15 +49,16 @@ def explore(
 ) -> Front:
     """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
 
-    `objectives`: energy (J), latency (s), energy_delay (J s), buffer (peak bits of the outermost bounded
-    memory below the backing storage), buffer:MEMORY; on sparse data sparse_energy, sparse_latency,
-    sparse_energy_delay (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the spec's
-    `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
-    1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall, whatever
-    `workers` is, after which the best so far is returned with what was not searched. `workers`: processes
-    that evaluate what the search finds. `progress` is called with a `Progress` now and then. `store`: a
-    folder for the steps that are done; the same exploration goes on there, however it was ended, unless
-    `resume` is False. What is left out comes from the section, or is energy and latency, no limit, eps 0.
+    `objectives`: energy (J), latency (s), edp (their product, J s), working_set:MEMORY (peak bits of a
+    memory below the backing storage; without a name the outermost bounded one); on sparse data sparse_energy,
+    sparse_latency, sparse_edp (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the
+    spec's `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a
+    factor of 1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall,
+    whatever `workers` is, after which the best so far is returned with what was not searched. `workers`:
+    processes that evaluate what the search finds. `progress` is called with a `Progress` now and then.
+    `store`: a folder for the steps that are done; the same exploration goes on there, however it was ended,
+    unless `resume` is False. What is left out comes from the section, or is energy and latency, no limit,
+    eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
     report is looked at); were its figures not those of the search, that is a bug, and InternalError names the

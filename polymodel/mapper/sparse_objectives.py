@@ -122,7 +122,7 @@ def _trials(
             if len(request.objectives) > 1 and turn:
                 yield alike
     inner = [c.name for c in spec.arch.components if c.kind == "memory" and c.size_bits != inf][:2]
-    names = tuple(dict.fromkeys((*request.objectives, *(f"buffer:{n}" for n in inner))))
+    names = tuple(dict.fromkeys((*request.objectives, *(f"working_set:{n}" for n in inner))))
     yield replace(request, objectives=names, progress=None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
+from polymodel.objectives import BY_WORD, SPARSE, canonical
 from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
@@ -15,10 +16,10 @@ from polymodel.spec.request_schema import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
-PLAIN = ("energy", "latency", "energy_delay", "buffer")
-SPARSE = ("sparse_energy", "sparse_latency", "sparse_energy_delay")
-SAME = {"edp": "energy_delay", "energy_delay_product": "energy_delay", "delay": "latency", "time": "latency"}
-SAME |= {f"sparse_{k}": f"sparse_{v}" for k, v in SAME.items()}
+# What the search adds up from Einsum to Einsum; peaks of memories (`WORKING_SET`) are known to it as well.
+COSTS = ("energy", "latency", "edp")
+SPARSE_COSTS = tuple(SPARSE + name for name in COSTS)
+WORKING_SET = "working_set"
 
 
 def check_section(
@@ -133,31 +134,36 @@ class MapspaceConstraints(NumericConstraints):
         self.narrowed(hierarchy)
 
     def objectives(self, hierarchy: Hierarchy) -> tuple[str, ...]:
+        """What is minimised, in the words of the vocabulary (`objectives.canonical`), each once.
+
+        `working_set` or `buffer` without a memory is that of the memory that `measured_memory` names.
+        """
         path, faults = self.where("objectives")
         inner = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
-        plain = PLAIN if inner else PLAIN[:-1]
-        known = (*plain, *(f"buffer:{n}" for n in inner), *SPARSE)
+        known = (*COSTS, *(f"{WORKING_SET}:{n}" for n in inner), *SPARSE_COSTS)
         given = self.value("objectives")
         assert isinstance(given, tuple)
-        found = tuple(dict.fromkeys(given))
-        for i, name in enumerate(found):
-            if name not in known:
-                shown = name if isinstance(name, str) else repr(name)
-                near = SAME.get(shown, shown.replace("working_set:", "buffer:"))
-                near = near if near in known else ""
-                remedy = f"did you mean {near}?" if near else _near_objective(shown, known, hierarchy)
-                faults.add((*path, i), f"unknown objective {shown}", remedy)
+        found: list[str] = []
+        for i, name in enumerate(given):
+            shown = name if isinstance(name, str) else repr(name)
+            meant = canonical(shown)
+            if meant == WORKING_SET and inner:
+                meant = f"{WORKING_SET}:{measured_memory(hierarchy)}"
+            if meant in known:
+                found.append(meant)
+            else:
+                faults.add((*path, i), *_not_minimised(shown, meant, known, hierarchy))
         self._sparse_objectives(found, path, faults)
-        if not found:
+        if not given:
             faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
-        return found
+        return tuple(dict.fromkeys(found))
 
     def _sparse_objectives(self, names: Sequence[object], path: Path, faults: Faults) -> None:
         """Objectives on sparse data need some, and are not mixed with those of dense data."""
-        sparse = [n for n in SPARSE if n in names]
+        sparse = [n for n in SPARSE_COSTS if n in names]
         if not sparse:
             return
-        dense = [n for n in PLAIN[:-1] if n in names]
+        dense = [n for n in COSTS if n in names]
         if dense:
             what = f"{', '.join(dense)} count dense data, {', '.join(sparse)} sparse data"
             faults.add(
@@ -281,14 +287,36 @@ class MapspaceConstraints(NumericConstraints):
         return narrow_keep_rules(hierarchy, self.cascade, rules, reader, path)
 
 
-def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> str:
+def measured_memory(hierarchy: Hierarchy) -> str:
+    """The memory that `working_set` alone is of: the outermost bounded one below the backing storage, or the
+    innermost where none is bounded."""
+    inner = [c for c in hierarchy.components if c.kind == "memory"][1:]
+    return next((c.name for c in inner if c.size_bits != math.inf), inner[-1].name)
+
+
+def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hierarchy) -> tuple[str, str]:
+    """What the fault of an objective says that the search does not minimise, and the remedy."""
+    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
+    moving = [c.name for c in hierarchy.components if c.kind in ("memory", "toll")]
+    word, colon, memory = meant.partition(":")
+    what = f"explore does not minimise {shown}"
+    if word == WORKING_SET and colon and memory in memories[:1]:
+        return f"{what}: {memory} is the backing storage, which holds every tensor", "name a memory below it"
+    if word == SPARSE + WORKING_SET:
+        return f"{what}: dense tiles decide what fits", f"use {meant.removeprefix(SPARSE)}"
+    if word == "area":
+        return f"{what}: every mapping has the area of the architecture", "compare architectures instead"
+    if word.removeprefix(SPARSE) in BY_WORD and word != WORKING_SET and (not colon or memory in moving):
+        reason = "the search adds up energy and time, and knows the peaks of memories, but nothing else"
+        return f"{what}: {reason}", "sweep mappings over it, or minimise energy"
+    return f"unknown objective {shown}", _near_objective(shown, known)
+
+
+def _near_objective(name: str, known: Sequence[str]) -> str:
     if "," in name:
         return f"write {[n.strip() for n in name.split(',')]}"
-    head, colon, memory = name.partition(":")
-    if head == "buffer" and colon:
-        outer = next((c.name for c in hierarchy.components if c.kind == "memory"), "")
-        if memory == outer:
-            return f"{memory} is the backing storage: name a memory below it"
+    head, colon, memory = canonical(name).partition(":")
+    if head == WORKING_SET and colon:
         below = [n.partition(":")[2] for n in known if ":" in n]
         return suggestion(memory, below, "memories below the backing storage")
     return suggestion(name, known, "objectives")

@@ -95,14 +95,14 @@ def test_ending_the_evaluation_in_processes_early_is_no_warning(
 
 def test_a_picture_labels_its_axes(front: pm.Front) -> None:
     ax = front.plot()
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "buffer (bit)")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "working_set:GLB (bit)")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert any(label.startswith("fused: T1") for label in labels)
     both = front.plot("energy", "buffer", ax=front.plot("energy", "buffer"))
     shades = {tuple(points.get_facecolor()[0]) for points in both.collections}
     assert len(shades) == len(both.collections)  # fronts in one picture have colours of their own
     other = front.plot("latency", "buffer:GLB")
-    assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "buffer:GLB (bit)")
+    assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "working_set:GLB (bit)")
     with pytest.raises(SpecError, match="there is no figure bufer"):
         front.plot("energy", "bufer")
 

@@ -15,7 +15,7 @@ from polymodel.errors import SpecError
 from polymodel.mapper import run
 from polymodel.mapper.records import Found, Request
 from polymodel.mapper.request import asked_for
-from polymodel.mapping.mapspace_constraints import PLAIN
+from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
 from polymodel.spec.request_schema import ExploreSection
 
 
@@ -64,13 +64,23 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objectives": ["edp"]}, "did you mean energy_delay"),
-        ({"objectives": ["working_set:GLB"]}, "did you mean buffer:GLB"),
+        ({"objectives": ["edq"]}, "unknown objective edq\n.*did you mean edp"),
+        ({"objectives": ["working_set:GLC"]}, "did you mean GLB"),
         ({"objectives": "energy,latency"}, r"write \['energy', 'latency'\]"),
         ({"objectives": []}, "an exploration needs an objective"),
         ({"objectives": 5}, "unknown objective 5"),
         ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
         ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
+        (
+            {"objectives": ["accesses:GLB"]},
+            "does not minimise accesses:GLB: the search adds up energy and time",
+        ),
+        (
+            {"objectives": ["utilization"]},
+            "does not minimise utilization: the search adds up energy and time",
+        ),
+        ({"objectives": ["area"]}, "does not minimise area: every mapping has the area of the architecture"),
+        ({"objectives": ["accesses:GLC"]}, "unknown objective accesses:GLC"),
         ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
         ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
         ({"constraints": {"sizes": "al"}}, "did you mean all"),
@@ -190,14 +200,14 @@ def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
     path.write_text(section)
     read = pm.load("attention", "simple_two_level", path)
     request = asked_for(read, None, None, None, None, 1, None).request
-    assert request.objectives == ("energy", "latency", "buffer:GLB")
+    assert request.objectives == ("energy", "latency", "working_set:GLB")
     assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
     assert request.limits.fuse == {"QK", "SM"}
     assert set(yaml.safe_load(section)["explore"]) <= set(ExploreSection.model_fields)
     rows = {n for line in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for n in line.split(", ")}
     others = {"objectives", "eps", "time_limit"}
     assert set(ExploreSection.model_fields) - others <= rows
-    assert set(PLAIN) <= rows
+    assert {*COSTS, WORKING_SET} <= rows
 
 
 @pytest.mark.parametrize(
@@ -255,3 +265,13 @@ def test_wrong_keys_and_wrong_values_are_told_together(spec: pm.Spec) -> None:
 def test_a_file_name_is_no_spec(call: Callable[[object], object]) -> None:
     with pytest.raises(SpecError, match=r"pass pm.load\('mach.yaml'\)"):
         call("mach.yaml")
+
+
+def test_older_words_mean_the_objectives_of_the_vocabulary() -> None:
+    spec = pm.load("matmul", "simple_two_level", M=4, K=4, N=4)
+    names = ("energy_delay", "edp", "delay", "buffer", "buffer:GLB", "working_set", "working_set:GLB")
+    front = pm.explore(spec, objectives=names)
+    assert front.objectives == ("edp", "latency", "working_set:GLB")
+    assert front.best("buffer") is front.best("working_set:GLB")
+    assert front.unit("buffer:GLB") == front.unit("buffer") == "bit"
+    assert front.unit("energy_delay") == "J s"
