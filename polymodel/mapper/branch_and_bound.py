@@ -23,7 +23,7 @@ TOGETHER = 8  # known mappings compared at once
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownMappings:
     """Figures of known whole mappings [figures, m]: `sums` of them add up over Einsums (energy and latency,
     as far as they are objectives), the others are peaks. `edges` [levels], ascending: upper ends of ranges of
     the first peak; one, infinite, without any. `eps`: by how much others need not be better. `weights`
@@ -71,11 +71,11 @@ class Known:
         return np.arange(len(self.edges) - 1, -1, -STEP)[::-1]
 
     @cached_property
-    def coarser(self) -> Known:
+    def coarser(self) -> KnownMappings:
         """The same with few levels."""
         return replace(self, edges=self.edges[self.few])
 
-    def joined(self, more: Sequence[Array]) -> Known:
+    def joined(self, more: Sequence[Array]) -> KnownMappings:
         """With the figures of more whole mappings."""
         figures = np.concatenate([self.figures, np.stack(list(more))], axis=1)
         kept = undominated(figures)
@@ -144,7 +144,7 @@ class Bound:
     """What is known, and the least that what is not counted yet adds to the sums and their mixtures (`rest`
     [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all)."""
 
-    known: Known
+    known: KnownMappings
     rest: Array
     sizes: tuple[Array, ...] = ()
 

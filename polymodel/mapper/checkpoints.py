@@ -35,9 +35,9 @@ _KNOWN = {
     **{module: {"_reconstruct", "_frombuffer", "scalar"} for module in _ARRAYS},
     "builtins": {"frozenset", "set"},
     "polymodel.mapper.pmappings": {"Pmappings"},
-    "polymodel.mapper.regions": {"Inner"},
+    "polymodel.mapper.regions": {"InnerPoints"},
     "polymodel.mapper.templates": {"Template", "Shape", "Node"},
-    "polymodel.mapper.states": {"States", "Structure", "Live", "Source"},
+    "polymodel.mapper.states": {"States", "Structure", "Live", "StateSource"},
     "polymodel.mapper.lower_bounds": {"Floors"},
 }
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tally
-from polymodel.mapper.join import Outlook, Rules, pairs
+from polymodel.mapper.join import JoinRules, Outlook, pairs
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
@@ -32,7 +32,7 @@ MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the
 
 
 @dataclass
-class Choice:
+class ShapeTiles:
     """One shape of an Einsum: its tile sizes `keys` [fused loops, n], the bits of its exchanged tensors
     `own` [memories, n], and where its tile sizes stand among all of the Einsum."""
 
@@ -83,7 +83,7 @@ def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int
 
 
 def exchanged_inside(
-    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: Rules
+    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: JoinRules
 ) -> set[Exchanges]:
     """What may be handed on further inside than the first memory and fits there at some tile size."""
     some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
@@ -94,7 +94,9 @@ def exchanged_inside(
     return found
 
 
-def choices_of(space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: Rules) -> Iterator[Choice]:
+def choices_of(
+    space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: JoinRules
+) -> Iterator[ShapeTiles]:
     count = 0
     for shape in some:
         keys = keys_of(space, shape.prefix, sizes)
@@ -104,7 +106,7 @@ def choices_of(space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: Rul
                 o = space.operands[i]
                 ranks = [o.ranks.index(v) for v in shape.prefix[:k]]
                 own[rules.which.index(m)] += rules.lives.size(o.tensor, ranks, np.maximum(keys[:k], 1))
-        yield Choice(shape, keys, own, count)
+        yield ShapeTiles(shape, keys, own, count)
         count += keys.shape[1]
 
 
@@ -174,22 +176,22 @@ class _Steps:
 class _States:
     """All states between two Einsums: tile sizes of each structure, numbered through from `first`."""
 
-    tiles: dict[Structure, Choice]
+    tiles: dict[Structure, ShapeTiles]
     count: int
 
 
-class Interfaces:
+class CompletionBounds:
     """All paths, and what is known of their costs."""
 
     def __init__(
         self,
         spaces: Sequence[EinsumSpace],
         limits: Limits,
-        rules: Rules,
+        rules: JoinRules,
         floors: Sequence[Floors],
         passing: Sequence[Passing],
         depth: int,
-        known: Known,
+        known: KnownMappings,
         tally: Tally,
     ) -> None:
         """Raises Late once time is over."""
@@ -213,7 +215,9 @@ class Interfaces:
         self.usage = floors[0].ladders[self.axis] if rules.which else np.array([np.inf])
         self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
         self.states = [
-            _States({Structure((), ()): Choice(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1)
+            _States(
+                {Structure((), ()): ShapeTiles(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1
+            )
         ]
         self.steps: list[_Steps] = []
         for i in range(len(spaces)):
@@ -224,7 +228,7 @@ class Interfaces:
         self.least: list[Array] = []
         self.behind: list[Array] = []
 
-    def _table(self, mine: Sequence[Choice], floors: Floors) -> Array:
+    def _table(self, mine: Sequence[ShapeTiles], floors: Floors) -> Array:
         """Least sums [sums, all tile sizes, levels of space and one that is no space]."""
         n = sum(len(c) for c in mine)
         found = np.full((self.sums, n, len(self.usage) + 1), np.inf)
@@ -256,7 +260,7 @@ class Interfaces:
 
     def _stage(self, number: int) -> tuple[_Steps, _States]:
         space, before = self.spaces[number], self.states[number]
-        wanted: dict[object, list[Choice]] = {}
+        wanted: dict[object, list[ShapeTiles]] = {}
         for c in self.choices[number]:
             for key in entries_of(space, c.shape):
                 wanted.setdefault(key, []).append(c)
@@ -280,11 +284,11 @@ class Interfaces:
                         groups.append((old.first + a, c.first + b, self._left(passing[:, a])))
                         tiles.append(c.keys[: found.after.depth, b])
         after: list[Array] = [np.zeros(0, np.int64)] * len(groups)
-        states: dict[Structure, Choice] = {}
+        states: dict[Structure, ShapeTiles] = {}
         count = 0
         for structure, mine in reached.items():
             unique, which = _unique(np.concatenate([tiles[k] for k in mine], axis=1))
-            states[structure] = Choice(Shape((), ()), unique, np.zeros((0, 0)), count)
+            states[structure] = ShapeTiles(Shape((), ()), unique, np.zeros((0, 0)), count)
             begin = 0
             for k in mine:
                 end = begin + tiles[k].shape[1]
@@ -322,7 +326,7 @@ class Interfaces:
         found: Array = np.where(left >= 0, at, len(self.usage))
         return found
 
-    def work_out(self, bound: Known | None) -> None:
+    def work_out(self, bound: KnownMappings | None) -> None:
         """Shortest paths; steps that no hopeful one goes over are dropped. Raises Late once time is over."""
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
@@ -350,13 +354,13 @@ class Interfaces:
                 if not kept.all():
                     self.steps[i] = steps.only(np.flatnonzero(kept))
 
-    def _hopeful(self, known: Known, sums: Array) -> Array:
+    def _hopeful(self, known: KnownMappings, sums: Array) -> Array:
         n = sums.shape[2]
         figures = [np.zeros(n)] * (self.sums - len(self.weights) + len(self.rules.buffers))
         none = np.zeros((self.sums, len(self.edges)))
         return Bound(known, none).hopeful(figures, sums)
 
-    def hopeful(self, number: int, known: Known | None) -> dict[Shape, Array]:
+    def hopeful(self, number: int, known: KnownMappings | None) -> dict[Shape, Array]:
         """Shapes of an Einsum that may be part of a good whole mapping, and at which tile sizes."""
         open_ = np.zeros(self.tables[number].shape[1], bool)
         open_[self.steps[number].over] = True
@@ -364,7 +368,7 @@ class Interfaces:
             open_ &= self._hopeful(known, self.least[number])
         return {c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()}
 
-    def choice(self, number: int, shape: Shape) -> Choice:
+    def choice(self, number: int, shape: Shape) -> ShapeTiles:
         return next(c for c in self.choices[number] if c.shape == shape)
 
     def refine(
@@ -420,7 +424,7 @@ class Interfaces:
         """The same with all the space there is [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
-    def outlook(self, number: int, known: Known) -> Outlook:
+    def outlook(self, number: int, known: KnownMappings) -> Outlook:
         """What the join behind an Einsum asks; `told` is all that the answers depend on."""
         told = self.behind[number], self.states[number].tiles
         return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)

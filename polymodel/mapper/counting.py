@@ -112,7 +112,7 @@ def _times(rows: Array, ways: Array, some: Array, extents: Array) -> tuple[Array
     return unique, total
 
 
-class Tables:
+class ChainTables:
     """Numbers of chains of one Einsum, by the tile sizes below its fused loops.
 
     `bundles`: rank variables of which only the product of sizes is told apart; each by itself, if not given.
@@ -347,7 +347,7 @@ def _interleaved(nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedShape:
     """One shape. `keys` [D, n]: tile sizes below its fused loops; `counts` [n]: how many pmappings have
     them (integers of any size)."""
 
@@ -376,7 +376,7 @@ class Joining:
         self._positions: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
         self._groups: dict[tuple[tuple[int, ...], int], Array] = {}
 
-    def add(self, space: EinsumSpace, number: int, shapes: Sequence[Counted]) -> None:
+    def add(self, space: EinsumSpace, number: int, shapes: Sequence[CountedShape]) -> None:
         """The next Einsum of the cascade."""
         known: dict[tuple[tuple[int, ...], Exchanges], list[_Entry]] = {}
         for one in shapes:
@@ -403,7 +403,7 @@ class Joining:
     def total(self) -> int:
         return sum(int(n) for counts in self.states.values() for n in counts)
 
-    def _entry(self, space: EinsumSpace, one: Counted) -> _Entry:
+    def _entry(self, space: EinsumSpace, one: CountedShape) -> _Entry:
         order = np.lexsort(one.keys[::-1]) if len(one.keys) else np.zeros(1, np.int64)
         above = above_of(space, one.shape.prefix)
         self._keys.setdefault(above, one.keys[:, order])

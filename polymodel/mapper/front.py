@@ -19,7 +19,7 @@ from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Diagnosis, Found, Limits, Quality, Request
+from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
 from polymodel.objectives import canonical, unit_of
 from polymodel.quantities import engineering
@@ -49,7 +49,7 @@ class Front(Answer):
 
     spec: Spec
     request: Request
-    found: Found
+    found: SearchResult
     points: tuple[Point, ...]
     seconds: float = 0.0
     interrupted: bool = False

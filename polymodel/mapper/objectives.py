@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from polymodel.mapper.combine import Interest
-from polymodel.mapper.join import Rules
+from polymodel.mapper.join import JoinRules
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import lives_of
@@ -18,7 +18,7 @@ COARSE = 3  # joins after which states are compared by cells of a grid: those th
 CELLS, BEATEN, THIN = 0.6, 0.1, 0.3
 
 
-def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
+def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
     """Which figures matter: those of the objectives, and memories in which tiles of several Einsums meet."""
     memories = spaces[0].memories
     wanted = []
@@ -50,7 +50,7 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         else 0.0,
     )
     capacity = np.array([memories[m].capacity for m in which])
-    return Rules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted))
+    return JoinRules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted))
 
 
 def share_of(eps: float, part: float) -> float:

@@ -17,10 +17,10 @@ import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import CUT, Tally, once
-from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
+from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import (
-    Inner,
+    InnerPoints,
     cheapest,
     cut_points,
     cuttable,
@@ -55,7 +55,7 @@ class Pmappings:
     templates: tuple[Template, ...]
     template: Array
     choice: Array
-    regions: tuple[Inner, ...]
+    regions: tuple[InnerPoints, ...]
     lower: Array
     below: Array
     sizes: str
@@ -153,7 +153,7 @@ class Regions:
     when they are looked at side by side."""
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
-    regions: list[Inner] = field(default_factory=list)
+    regions: list[InnerPoints] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
 
@@ -211,7 +211,7 @@ class Explorer:
     def _worked_out(
         self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
     ) -> tuple[Pmappings | None, bool]:
-        parts: list[Part] = []
+        parts: list[CombinedPoints] = []
         late = False
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
@@ -264,7 +264,7 @@ class Explorer:
 
     def _points(
         self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: Tally
-    ) -> Iterator[Part]:
+    ) -> Iterator[CombinedPoints]:
         if template.bottom:
             lower = self._below(template, tally)
             yield from cut_points(
@@ -310,7 +310,7 @@ class Explorer:
         return self.known.numbers[key]
 
     def _merged(
-        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part], interest: Interest
+        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[CombinedPoints], interest: Interest
     ) -> Pmappings:
         def joined(name: str) -> Array:
             return np.concatenate([getattr(p, name) for p in parts], axis=-1)
@@ -324,7 +324,7 @@ class Explorer:
             joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
             repeated("lower"), np.concatenate(below), self.limits.sizes,
         )  # fmt: skip
-        figures = Part(
+        figures = CombinedPoints(
             whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
         ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))

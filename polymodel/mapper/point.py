@@ -12,7 +12,7 @@ from polymodel.api.evaluation import evaluate
 from polymodel.errors import writing
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
-from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
+from polymodel.mapper.confirm import MappingFigures, compared, confirmed, fitting
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
@@ -37,10 +37,10 @@ class Point:
     base: Spec
     candidate: Candidate
     objectives: tuple[str, ...]
-    found: Figures
+    found: MappingFigures
 
     @cached_property
-    def figures(self) -> Figures:
+    def figures(self) -> MappingFigures:
         """What `evaluate` says; raises InternalError if the search said something else."""
         return self.found if self.found.confirmed else confirmed(self.base, self.candidate)
 

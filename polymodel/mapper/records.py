@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SearchStage:
     """What one step of the search looked at. `of`: an Einsum, or `join EINSUM`.
 
     `templates`: placements and orders; `points`: mappings combined from them; `kept`: those left after
@@ -188,7 +188,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The answer. `complete`: False if it was cut short, by the time limit unless it was for want of `memory`
     or interrupted; `unsearched` says what is missing.
 
@@ -197,7 +197,7 @@ class Found:
 
     objectives: tuple[str, ...]
     candidates: tuple[Candidate, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[SearchStage, ...]
     complete: bool = True
     unsearched: tuple[str, ...] = ()
     eps: float = 0.0

@@ -86,7 +86,7 @@ def _nested(limits: Limits) -> dict[str, dict[str, object]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckedRequest:
     """The request, and the architecture with its rules narrowed by those of the exploration."""
 
     request: Request
@@ -103,7 +103,7 @@ def asked_for(
     progress: Callable[[Progress], None] | None,
     store: object = None,
     resume: object = True,
-) -> Asked:
+) -> CheckedRequest:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
     section, early = given_section(constraints)
@@ -136,7 +136,7 @@ def asked_for(
     share, seconds = reader.eps(), reader.time_limit()
     machine = reader.narrowed(hierarchy)
     reader.raise_if_any()
-    return Asked(Request(wanted, limits, share, seconds, workers, progress), machine)
+    return CheckedRequest(Request(wanted, limits, share, seconds, workers, progress), machine)
 
 
 class _Reader(MapspaceConstraints):

@@ -21,7 +21,7 @@ from polymodel.mapper.checkpoints import Finished, fingerprint, store_of
 from polymodel.mapper.confirm import LONGEST, all_confirmed, searched
 from polymodel.mapper.front import Front
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Found, Progress, Quality, Request
+from polymodel.mapper.records import Progress, Quality, Request, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.search import search
 from polymodel.pareto import undominated
@@ -105,7 +105,7 @@ def _stored(
 
 def _on_sparse_data(
     spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop, end: float
-) -> tuple[Found, tuple[Point, ...], Quality | None]:
+) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
     # The sparse rooms take long to load, and searches on dense data do without.
     from polymodel.mapper import sparse_objectives
@@ -142,7 +142,7 @@ def _on_sparse_data(
 
 def _evaluated(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     objectives: tuple[str, ...],
     workers: int,
     told: _Told,

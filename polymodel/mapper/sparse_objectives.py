@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.loading import Spec
-from polymodel.mapper.confirm import Figures, all_confirmed, bug, confirmed
+from polymodel.mapper.confirm import MappingFigures, all_confirmed, bug, confirmed
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Candidate, Found, Quality, Request, Shares, Toll
+from polymodel.mapper.records import Candidate, Quality, Request, SearchResult, Shares, Toll
 from polymodel.mapper.sparse_lower_bounds import least_shares, price_of
 from polymodel.mapper.terms import READS
 from polymodel.report.sparse import SparseReport, with_data
@@ -51,7 +51,7 @@ def _plain(objectives: Sequence[str]) -> tuple[str, ...]:
 
 def sparse_points(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     objectives: tuple[str, ...],
     data: Mapping[str, TensorData],
     workers: int,
@@ -75,11 +75,11 @@ def sparse_points(
 
 def more_points(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     points: Sequence[Point],
     data: Mapping[str, TensorData],
     request: Request,
-    search: Callable[[Request], Found],
+    search: Callable[[Request], SearchResult],
     before: float,
 ) -> list[Point]:
     """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
@@ -126,7 +126,7 @@ def _trials(
     yield replace(request, objectives=names, progress=None)
 
 
-def _check(spec: Spec, candidate: Candidate, found: Figures) -> None:
+def _check(spec: Spec, candidate: Candidate, found: MappingFigures) -> None:
     """What the search takes for a lower bound must be one."""
     assert found.sparse is not None, "only evaluated mappings are checked"
     for name, bound, figure in zip(
@@ -161,7 +161,7 @@ def factor(bounds: Floats, figures: Floats) -> float:
     return worst
 
 
-def quality(found: Found, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
+def quality(found: SearchResult, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
     """How good the front of these points is. `found`: the search's answer, whose values are the bounds;
     `besides`: how many of the points are none of its mappings."""
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)

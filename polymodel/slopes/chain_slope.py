@@ -31,8 +31,8 @@ from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.slopes.chain_tree import chain_tree
 from polymodel.slopes.chains import Chain, chain_of
 from polymodel.slopes.curve_text import (
+    CurvePoints,
     Curves,
-    Points,
     check_point,
     checked_capacity,
     figures_text,
@@ -42,7 +42,7 @@ from polymodel.slopes.curve_text import (
 from polymodel.slopes.curves import Curve, in_turn, lowest
 from polymodel.slopes.fused_segments import Segment, Workbench
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
-from polymodel.slopes.options import Options
+from polymodel.slopes.options import SlopeOptions
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section
@@ -101,7 +101,7 @@ class ChainSlope(Answer):
 
     problem: Problem
     chain: Chain
-    curves: Mapping[str, Points[ChainPoint]]
+    curves: Mapping[str, CurvePoints[ChainPoint]]
     unit: str
     compared: int
     seconds: float
@@ -195,7 +195,7 @@ class ChainSlope(Answer):
     def _bench(self) -> Workbench:
         return Workbench(self.chain, "divisors", _weights(self.chain, self.unit))
 
-    def _points(self, curve: str) -> Points[ChainPoint]:
+    def _points(self, curve: str) -> CurvePoints[ChainPoint]:
         if curve not in self.curves:
             raise SpecError([Diagnostic(f"there is no curve {curve!r}", suggestion(curve, self.curves))])
         return self.curves[curve]
@@ -263,7 +263,7 @@ def chain_slope(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("chain_slope", spec)
-    every, options = spec.workload, Options()
+    every, options = spec.workload, SlopeOptions()
     if einsums is not None:
         einsums = options.names(("einsums",), einsums, [e.name for e in every], "Einsum")
     asked = options.names(("curves",), curves, get_args(CurveName), "curve")
@@ -277,8 +277,8 @@ def chain_slope(
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
     bench = Workbench(chain, tiles, weights)
-    found: dict[str, Points[ChainPoint]] = {
-        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
+    found: dict[str, CurvePoints[ChainPoint]] = {
+        name: CurvePoints(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
     }
     cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.slopes.chains import Chain
-from polymodel.slopes.fused_einsum import Choice
+from polymodel.slopes.fused_einsum import FusedChoice
 from polymodel.slopes.fused_segments import Segment
 
 
@@ -49,7 +49,7 @@ def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Itera
 
 
 def _branch(
-    chain: Chain, segment: Segment, k: int, choice: Choice, buffer: str, compute: str
+    chain: Chain, segment: Segment, k: int, choice: FusedChoice, buffer: str, compute: str
 ) -> tuple[list[tuple[str, int]], tuple[Node, ...]]:
     """(tensors above the branch, each below so many fused loops), and the branch."""
     one = next(e for e in chain.einsums if e.name == choice.einsum)

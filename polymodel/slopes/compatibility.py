@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.workload.einsum import Einsum
 
 Case = Literal["", "unfused", "untiled", "tiled"]
@@ -71,7 +71,7 @@ class Verdict:
         return "sum" if self.case == "tiled" else "max"
 
 
-def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: Rules) -> Verdict:
+def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
     """Whether two Einsums may hand on (or share) a tensor as they are mapped.
 
     SpecError if one of them has no such tensor. `first` is the producer where there is one.
@@ -96,8 +96,8 @@ def compatible(first: OperationMapping, second: OperationMapping, tensor: str, r
     return _tiled(first, second, tensor, rules)
 
 
-def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules: Rules) -> Verdict:
-    link = Link.between(first, second, tensor)
+def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
+    link = SharedLoops.between(first, second, tensor)
     names = f"{first.einsum.name} and {second.einsum.name}"
     if crossed := link.crossed:
         (a, b), (c, d) = crossed
@@ -130,7 +130,7 @@ def _unequal(first: OperationMapping, second: OperationMapping, tensor: str) -> 
     return ""
 
 
-def _heads_only(link: Link, einsums: tuple[Einsum, Einsum], rules: Rules) -> bool:
+def _heads_only(link: SharedLoops, einsums: tuple[Einsum, Einsum], rules: FusionRules) -> bool:
     return all(
         set(loops) <= set(rules.outermost(e))
         for loops, e in zip((link.first, link.second), einsums, strict=True)
@@ -138,7 +138,7 @@ def _heads_only(link: Link, einsums: tuple[Einsum, Einsum], rules: Rules) -> boo
 
 
 @dataclass(frozen=True)
-class Link:
+class SharedLoops:
     """The loops with which two Einsums tile one tensor, outermost first, and which of them overlap.
 
     Two loops overlap if they index the same rank of the tensor. `pairs`: positions in `first`, `second`.
@@ -150,7 +150,7 @@ class Link:
     pairs: frozenset[tuple[int, int]]
 
     @staticmethod
-    def between(first: OperationMapping, second: OperationMapping, tensor: str) -> Link:
+    def between(first: OperationMapping, second: OperationMapping, tensor: str) -> SharedLoops:
         mine, theirs = (tuple(x.variable for x in m.tiling(tensor)) for m in (first, second))
         ranks = zip(
             first.einsum.access_of(tensor).projection,
@@ -164,7 +164,7 @@ class Link:
             for j, w in enumerate(theirs)
             if any(v in a and w in b for a, b in shared)
         )
-        return Link((first.einsum.name, second.einsum.name), mine, theirs, pairs)
+        return SharedLoops((first.einsum.name, second.einsum.name), mine, theirs, pairs)
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -206,7 +206,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
     Every fused loop of the consumer has one of the producer on its rank, outermost as well, of a bound that
     its own divides; so its tile spans whole tiles of the producer, which iterates on inside.
     """
-    link = Link.between(first, second, tensor)
+    link = SharedLoops.between(first, second, tensor)
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
     for j, loop in enumerate(theirs):
         met = [mine[i] for i, k in sorted(link.pairs) if k == j]
@@ -221,7 +221,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
     return ""
 
 
-def fault(mapping: OperationMapping, rules: Rules) -> str:
+def fault(mapping: OperationMapping, rules: FusionRules) -> str:
     """Why a mapping of one Einsum cannot stand in a fused graph by itself; "" if it can.
 
     A tile that is handed on must be complete and is handed on once, so every loop above it indexes the tensor

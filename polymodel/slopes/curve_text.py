@@ -45,7 +45,7 @@ P = TypeVar("P", bound=Described)
 C = TypeVar("C", bound=Stepped)
 
 
-class Points(tuple[P, ...], Generic[P]):
+class CurvePoints(tuple[P, ...], Generic[P]):
     """The points of one curve: a tuple that prints as a short table."""
 
     __slots__ = ()

@@ -24,7 +24,7 @@ class Join:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class CurveLeaf:
     """Points that one Einsum's mappings make: `describe(i)` is the i-th."""
 
     describe: Callable[[int], Any]
@@ -40,7 +40,7 @@ class Curve:
     source: Ints
     left: Ints
     right: Ints
-    sources: tuple[Join | Leaf, ...]
+    sources: tuple[Join | CurveLeaf, ...]
 
     def __len__(self) -> int:
         return len(self.capacity)
@@ -64,7 +64,7 @@ class Curve:
     def choices(self, point: int) -> Iterator[Any]:
         """What a point stands for: one description per Einsum."""
         source = self.sources[int(self.source[point])]
-        if isinstance(source, Leaf):
+        if isinstance(source, CurveLeaf):
             yield source.describe(int(self.left[point]))
             return
         yield from source.first.choices(int(self.left[point]))
@@ -74,7 +74,7 @@ class Curve:
 def leaf(capacity: Ints, accesses: Ints, describe: Callable[[int], Any]) -> Curve:
     """A curve of an Einsum's mappings, already pruned and in order."""
     zeros = np.zeros(len(capacity), np.int64)
-    return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (Leaf(describe),))
+    return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (CurveLeaf(describe),))
 
 
 def _nothing(at: int) -> None:

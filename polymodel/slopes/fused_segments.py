@@ -15,8 +15,8 @@ from polymodel.slopes.chains import Chain
 from polymodel.slopes.curves import Curve, leaf, lowest
 from polymodel.slopes.fused_einsum import (
     Candidates,
-    Choice,
-    Setting,
+    FusedChoice,
+    FusedSetting,
     together,
     under_fusion,
     undominated_by_key,
@@ -46,7 +46,7 @@ class Segment:
     """
 
     loops: tuple[FusedLoop, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[FusedChoice, ...]
     resident: tuple[str, ...]
     capacity: int
     accesses: int
@@ -96,7 +96,7 @@ class Workbench:
     def __init__(self, chain: Chain, tiles: TileSizes, weights: dict[str, int]) -> None:
         self.chain, self.tiles, self.weights = chain, tiles, weights
         self.compared = 0
-        self._candidates: dict[Setting, Candidates] = {}
+        self._candidates: dict[FusedSetting, Candidates] = {}
         self._fronts: dict[tuple[int, int, bool, frozenset[str]], Curve] = {}
 
     def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Curve:
@@ -164,18 +164,18 @@ class Workbench:
             )
             width = tuple((t, self.weights[t]) for t in one.tensors)
             here = frozenset(one.tensors)
-            plain = Setting(one, mine, sizes, free & here, resident & here, None, width)
+            plain = FusedSetting(one, mine, sizes, free & here, resident & here, None, width)
             found = self._under(plain)
             if order is not None:
                 ordered = tuple(mine[i] for i in order)
-                kept = Setting(one, mine, sizes, free & here, resident & here, ordered, width)
+                kept = FusedSetting(one, mine, sizes, free & here, resident & here, ordered, width)
                 found = together(found, self._under(kept))
             members.append(found)
         held = tuple(sorted(resident, key=self.chain.links.index))
         order = tuple(range(len(loops))) if order is None else order
         return _Group(loops, order, fused, tuple(members), held, sum(map(self.size, held)))
 
-    def _under(self, setting: Setting) -> Candidates:
+    def _under(self, setting: FusedSetting) -> Candidates:
         if setting not in self._candidates:
             self._candidates[setting] = under_fusion(setting)
             self.compared += self._candidates[setting].compared

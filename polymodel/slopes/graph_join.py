@@ -30,7 +30,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedCurve:
     """The curve of the whole graph, how many states there were at most, and how many joins were made."""
 
     curve: Curve
@@ -40,7 +40,7 @@ class Joined:
 
 def join(
     graph: FusedGraph, kinds: tuple[Kind, ...], progress: Callable[[int, int], None] | None = None
-) -> Joined:
+) -> JoinedCurve:
     """The curve of the graph where each shared tensor may be of one of these kinds."""
     found: dict[State, Curve] = {State(): NOTHING}
     curves = GroupCurves(graph)
@@ -66,7 +66,7 @@ def join(
         if progress:
             progress(at + 1, len(graph.members))
     (curve,) = found.values()
-    return Joined(curve, most, joins)
+    return JoinedCurve(curve, most, joins)
 
 
 def _choices(graph: FusedGraph, at: int, state: State, kinds: tuple[Kind, ...]) -> Iterator[dict[str, Kind]]:

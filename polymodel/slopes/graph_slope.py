@@ -19,8 +19,8 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Storag
 from polymodel.reuse import Reuse
 from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible
 from polymodel.slopes.curve_text import (
+    CurvePoints,
     Curves,
-    Points,
     check_point,
     counted,
     figures_text,
@@ -31,7 +31,7 @@ from polymodel.slopes.curve_text import (
 )
 from polymodel.slopes.curves import Curve
 from polymodel.slopes.fused_graph import FusedGraph, fused_graph
-from polymodel.slopes.fusion_rules import Operands, Rules
+from polymodel.slopes.fusion_rules import FusionRules, Operands
 from polymodel.slopes.graph_bounds import (
     EXECUTABLE,
     LOWER_BOUND,
@@ -45,7 +45,7 @@ from polymodel.slopes.graph_join import join
 from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules_asked
 from polymodel.slopes.group_curves import EinsumChoice
 from polymodel.slopes.levels import plain_hierarchy, two_levels
-from polymodel.slopes.options import Options
+from polymodel.slopes.options import SlopeOptions
 from polymodel.slopes.tilings import TileSizes
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
@@ -133,8 +133,8 @@ class GraphCurve:
         return f"{self.name} ({LOWER_BOUND})" if any(self.bounds) else self.name
 
     @cached_property
-    def points(self) -> Points[GraphPoint]:
-        return Points(self.point(i) for i in range(len(self)))
+    def points(self) -> CurvePoints[GraphPoint]:
+        return CurvePoints(self.point(i) for i in range(len(self)))
 
     def point(self, at: int) -> GraphPoint:
         """The choices behind one point."""
@@ -335,7 +335,7 @@ def graph_slope(
     the shared tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to
     try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
     "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
-    are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
+    are those of `FusionRules`. `progress` is called with (curve, Einsums joined, all of them).
     Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
     divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """
@@ -344,12 +344,12 @@ def graph_slope(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("graph_slope", spec)
-    cascade, options = spec.workload, Options()
+    cascade, options = spec.workload, SlopeOptions()
     names = curves_asked(options, curves)
     options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
     options.unit(unit)
     options.called("progress", progress)
-    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
+    plain = FusionRules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
     plain = plain if equal_outer_sizes is None else replace(plain, equal_outer_sizes=equal_outer_sizes)
     rules = rules_asked(options, plain, uneven, roles, cascade)
     options.raise_if_any()

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from polymodel.errors import Refused
-from polymodel.slopes.curves import NOTHING, Curve, Leaf, at_once, in_turn, leaf, lowest
+from polymodel.slopes.curves import NOTHING, Curve, CurveLeaf, at_once, in_turn, leaf, lowest
 from polymodel.slopes.einsum_mappings import (
     BACKING,
     WHOLE,
+    GraphSetting,
     Operation,
     OperationChoice,
-    Setting,
     operation_curve,
 )
-from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor, Tiling
+from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor, TensorTiling
 from polymodel.slopes.group_legality import Handed, nesting_fault, on_cycles
 
-Option = tuple[tuple[str, Tiling], ...]
+Option = tuple[tuple[str, TensorTiling], ...]
 MOST_OPTIONS = 10_000  # of one Einsum
 MOST_CURVES = 20_000  # of all Einsums
 FEWER = "give fewer sizes in `tiles`, or equal_outer_sizes=False (a lower bound) without partial_overlap"
@@ -49,9 +49,9 @@ class _Named:
     """Descriptions of an operation's mappings by the names of one Einsum. `held`: as in EinsumChoice."""
 
     member: Member
-    setting: Setting
+    setting: GraphSetting
     held: tuple[tuple[str, int], ...]
-    source: Leaf
+    source: CurveLeaf
 
     def __call__(self, point: int) -> EinsumChoice:
         choice = self.source.describe(point)
@@ -73,8 +73,8 @@ class GroupCurves:
 
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
-    _loops: dict[tuple[int, str], list[tuple[Tiling, tuple[str, ...]]]] = field(default_factory=dict)
-    _made: set[tuple[Operation, Setting]] = field(default_factory=set)
+    _loops: dict[tuple[int, str], list[tuple[TensorTiling, tuple[str, ...]]]] = field(default_factory=dict)
+    _made: set[tuple[Operation, GraphSetting]] = field(default_factory=set)
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
@@ -170,7 +170,7 @@ class GroupCurves:
         earlier = self._partial(order[:-1], kinds, told, lead)
         open_names = [t for t, _ in next(iter(earlier), ())]
         common = [t for t in open_names if t in tiled]
-        known: dict[tuple[Tiling, ...], list[tuple[dict[str, Tiling], Curve]]] = {}
+        known: dict[tuple[TensorTiling, ...], list[tuple[dict[str, TensorTiling], Curve]]] = {}
         for before, curve in earlier.items():
             open_ = dict(before)
             known.setdefault(tuple(open_[t] for t in common), []).append((open_, curve))
@@ -233,7 +233,7 @@ class GroupCurves:
                 if not tiling.bounds or _consistent(_bounds(member, more)):
                     yield from self._nested(at, names[1:], longer, more)
 
-    def _tilings(self, at: int, tensor: str) -> list[tuple[Tiling, tuple[str, ...]]]:
+    def _tilings(self, at: int, tensor: str) -> list[tuple[TensorTiling, tuple[str, ...]]]:
         """Ways to hand on a tensor, each with the rank variables of the loops above its tile here."""
         key = at, tensor
         if key not in self._loops:
@@ -253,12 +253,12 @@ class GroupCurves:
             )
         found = operation_curve(member.operation, setting)
         (source,) = found.sources
-        assert isinstance(source, Leaf)
+        assert isinstance(source, CurveLeaf)
         return leaf(found.capacity, found.accesses, _Named(member, setting, held, source))
 
     def _setting(
         self, at: int, kinds: Kinds, option: Option, lead: int
-    ) -> tuple[Setting, tuple[tuple[str, int], ...]]:
+    ) -> tuple[GraphSetting, tuple[tuple[str, int], ...]]:
         member = self.graph.members[at]
         loops: tuple[str, ...] = ()
         for t in self.graph.touched(at):
@@ -277,7 +277,7 @@ class GroupCurves:
             for t, h in zip(member.einsum.tensors, held, strict=True)
             if h != BACKING
         )
-        return Setting(numbers, held, uneven, lead, _bounds(member, option)), told
+        return GraphSetting(numbers, held, uneven, lead, _bounds(member, option)), told
 
 
 def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:

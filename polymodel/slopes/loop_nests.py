@@ -58,7 +58,7 @@ def nests(
 
 
 @dataclass(frozen=True)
-class Block:
+class ChoiceBlock:
     """Combinations of one choice per axis: some choices of the first axis with all of the others.
 
     `shape`: how many choices of each axis. `begin`: the first choice of the first axis.
@@ -92,15 +92,15 @@ class Block:
         return (self.begin + first, *others)
 
 
-def blocks(lengths: Sequence[int], most: int) -> Iterator[Block]:
+def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
     """All combinations of choices of axes of these lengths, about so many at a time."""
     if not lengths:
-        yield Block(())
+        yield ChoiceBlock(())
         return
     others = prod(lengths[1:])
     step = max(1, most // others) if others else lengths[0]
     for begin in range(0, lengths[0] if others else 0, step):
-        yield Block((min(step, lengths[0] - begin), *lengths[1:]), begin)
+        yield ChoiceBlock((min(step, lengths[0] - begin), *lengths[1:]), begin)
 
 
 @lru_cache(maxsize=4096)

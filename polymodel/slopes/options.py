@@ -14,7 +14,7 @@ from polymodel.workload.einsum import Einsum
 TRUTH = (bool, np.bool_)
 
 
-class Options:
+class SlopeOptions:
     """Reads the options of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ TileSizes = str | Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TileChoices:
     """Choices as arrays: which fused tile (`key`), the tile below it (`inner`), iterations of the fused loop
     (`trips`) and of both loops together (`total`)."""
 
@@ -31,9 +31,9 @@ class Part:
     def __len__(self) -> int:
         return len(self.key)
 
-    def taken(self, index: slice, shape: tuple[int, ...]) -> Part:
+    def taken(self, index: slice, shape: tuple[int, ...]) -> TileChoices:
         """Some of the choices, as arrays of another shape."""
-        return Part(*(a[index].reshape(shape) for a in (self.key, self.inner, self.trips, self.total)))
+        return TileChoices(*(a[index].reshape(shape) for a in (self.key, self.inner, self.trips, self.total)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ class Tilings:
 
     extent: int
     fused: tuple[int, ...]
-    whole: Part
-    split: Part
-    least: Part
+    whole: TileChoices
+    split: TileChoices
+    least: TileChoices
 
 
 def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, bool]:
@@ -95,8 +95,8 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     every = np.asarray(fused, dtype=np.int64)
     trips = -(-extent // every)
     of = np.concatenate(keys)
-    split = Part(of, np.concatenate(inner), trips[of], np.concatenate(total))
+    split = TileChoices(of, np.concatenate(inner), trips[of], np.concatenate(total))
     # Tiles of one key fall as the iterations rise, so that the smallest stands last.
     last = np.flatnonzero(np.diff(of, append=-1))
-    least = Part(of[last], split.inner[last], split.trips[last], split.total[last])
-    return Tilings(extent, fused, Part(np.arange(len(every)), every, trips, trips), split, least)
+    least = TileChoices(of[last], split.inner[last], split.trips[last], split.total[last])
+    return Tilings(extent, fused, TileChoices(np.arange(len(every)), every, trips, trips), split, least)

@@ -46,7 +46,7 @@ def _steps(one: Einsum, access: TensorAccess) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TileTable:
     """Tile sizes of one rank variable of extent `extent`, the whole extent last.
 
     `trips`: how many tiles each makes. `over`, `slid`: per step b the sum U of (e-b)^+ over the tiles, each
@@ -59,7 +59,7 @@ class Sizes:
     over: Mapping[int, Ints]
     slid: Mapping[int, Ints]
 
-    def taken(self, index: Any, shape: tuple[int, ...] = (-1,)) -> Sizes:
+    def taken(self, index: Any, shape: tuple[int, ...] = (-1,)) -> TileTable:
         """Some of the sizes, as arrays of another shape."""
 
         def cut(values: Ints) -> Ints:
@@ -67,7 +67,7 @@ class Sizes:
             return part
 
         over, slid = ({b: cut(v) for b, v in table.items()} for table in (self.over, self.slid))
-        return Sizes(self.extent, cut(self.tiles), cut(self.trips), over, slid)
+        return TileTable(self.extent, cut(self.tiles), cut(self.trips), over, slid)
 
 
 def extent(one: Einsum, variable: str) -> int:
@@ -75,7 +75,7 @@ def extent(one: Einsum, variable: str) -> int:
     return high - low + 1
 
 
-def candidates(one: Einsum, variable: str, tiles: TileSizes) -> Sizes:
+def candidates(one: Einsum, variable: str, tiles: TileSizes) -> TileTable:
     """The sizes to combine: divisors, given ones, or of all those that no smaller one replaces."""
     x = extent(one, variable)
     below, _ = sizes_below(x, variable, tiles)
@@ -83,7 +83,7 @@ def candidates(one: Einsum, variable: str, tiles: TileSizes) -> Sizes:
     return without_replaceable(found) if tiles == "all" else found
 
 
-def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> Sizes:
+def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> TileTable:
     """Everything that depends on a tile size of an extent x alone."""
     whole, rest = x // tiles, x % tiles
 
@@ -96,10 +96,10 @@ def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> Sizes:
         each = above(tiles, b)
         joined = (whole - 1) * (above(2 * tiles, b) - each)
         slid[b] = each + joined + np.where(rest > 0, above(tiles + rest, b) - each, 0)
-    return Sizes(x, tiles, -(-x // tiles), over, slid)
+    return TileTable(x, tiles, -(-x // tiles), over, slid)
 
 
-def without_replaceable(found: Sizes) -> Sizes:
+def without_replaceable(found: TileTable) -> TileTable:
     """Without sizes beside which a smaller one makes as many trips and shares as much.
 
     Without windows, and with windows of step 1, that leaves the smallest size of each number of trips.
@@ -114,7 +114,7 @@ def volume(one: Einsum, access: TensorAccess) -> int:
     return int(moved(one, access, whole, ""))
 
 
-def tile(one: Einsum, access: TensorAccess, here: Mapping[str, Sizes]) -> Any:
+def tile(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable]) -> Any:
     """Elements of the largest tile, for every combination of the sizes."""
     found: Any = 1
     for v in _alone(one, access):
@@ -125,7 +125,7 @@ def tile(one: Einsum, access: TensorAccess, here: Mapping[str, Sizes]) -> Any:
     return found
 
 
-def moved(one: Einsum, access: TensorAccess, here: Mapping[str, Sizes], slid: str) -> Any:
+def moved(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], slid: str) -> Any:
     """Elements of all tiles together, those along `slid` without what their predecessors hold."""
     found: Any = np.asarray(1, np.int64)
     for v in _alone(one, access):

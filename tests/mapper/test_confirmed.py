@@ -10,12 +10,12 @@ import pytest
 import polymodel as pm
 from polymodel.errors import InternalError, SpecError
 from polymodel.mapper import confirm, run
-from polymodel.mapper.records import Candidate, Found
+from polymodel.mapper.records import Candidate, SearchResult
 from tests.mapper.conftest import OBJECTIVES
 from tests.seeds import seeds
 
 
-def _changed(found: Found, **values: float) -> Found:
+def _changed(found: SearchResult, **values: float) -> SearchResult:
     first: Candidate = found.candidates[0]
     return replace(found, candidates=(replace(first, **values), *found.candidates[1:]))  # type: ignore[arg-type]  # floats by name
 
@@ -26,7 +26,7 @@ def test_a_search_that_disagrees_with_evaluate_is_a_bug(
 ) -> None:
     true = run.search
 
-    def wrong(*arguments: object) -> Found:
+    def wrong(*arguments: object) -> SearchResult:
         found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
         first = found.candidates[0]
         return _changed(found, **{figure: getattr(first, figure) * (1 + 1e-6)})
@@ -43,7 +43,7 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     true = run.search
 
     def shifted(bits: float) -> None:
-        def search(*arguments: object) -> Found:
+        def search(*arguments: object) -> SearchResult:
             found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
             peaks = tuple((m, b + bits) for m, b in found.candidates[0].buffers)
             first = replace(found.candidates[0], buffers=peaks)

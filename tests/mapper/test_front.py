@@ -48,7 +48,7 @@ def test_a_mapping_saves_and_loads_back_unchanged(front: pm.Front, spec: pm.Spec
     assert (tmp_path / "all" / "front.txt").read_text(encoding="utf-8") == f"{front!r}\n"
     rows = pd.read_parquet(tmp_path / "all" / "front.parquet")
     pd.testing.assert_frame_equal(rows, front.frame, check_dtype=False)
-    assert _columns_of(front, tmp_path / "all" / "front.csv") == set(front.exported.units)
+    assert _columns_of(front, tmp_path / "all" / "front.csv") == set(front.exported().units)
 
 
 def _columns_of(front: pm.Front, file: Path) -> set[str]:

@@ -13,7 +13,7 @@ import yaml
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper import run
-from polymodel.mapper.records import Found, Request
+from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import asked_for
 from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
 from polymodel.spec.request_schema import ExploreSection
@@ -27,9 +27,9 @@ def spec() -> pm.Spec:
 def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[pm.Limits] = []
 
-    def listen(cascade: object, hierarchy: object, request: Request) -> Found:
+    def listen(cascade: object, hierarchy: object, request: Request) -> SearchResult:
         asked.append(request.limits)
-        return Found(request.objectives, (), ())
+        return SearchResult(request.objectives, (), ())
 
     monkeypatch.setattr(run, "search", listen)
     spec = pm.load("matmul_chain_2", "tpu_v4i")

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from tests.graphs import choices, graph, random_graph, referee
 from tests.seeds import seeds
 
@@ -173,4 +173,4 @@ def test_what_has_no_slope_is_refused() -> None:
 
 def test_rules_are_those_of_the_call() -> None:
     slope = pm.graph_slope(GRAPHS["chain"], curves=["unfused"], uneven=["B"], roles={"head": ["M"]})
-    assert slope.graph.rules == Rules(uneven=("B",), equal_outer_sizes=True, roles=(("head", ("M",)),))
+    assert slope.graph.rules == FusionRules(uneven=("B",), equal_outer_sizes=True, roles=(("head", ("M",)),))
