@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.levels import check_einsum
-from polymodel.slopes.windows import extent, overlapping
+from polymodel.slopes.tile_sizes import extent, overlapping
 from polymodel.workload.einsum import Cascade, Einsum
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 from polymodel.pareto import undominated
 from polymodel.slopes.loop_nests import OrderClass, blocks, nests, subsets
-from polymodel.slopes.tilings import TileChoices, Tilings
+from polymodel.slopes.tile_sizes import TileChoices, Tilings
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]

@@ -13,8 +13,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.einsum_mappings import Operation, OperationTensor
 from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.slopes.levels import check_counts, check_einsum, weights_of
-from polymodel.slopes.tilings import TileSizes, sizes_of
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
 from polymodel.workload.einsum import Cascade, Einsum
 
 # How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
@@ -187,7 +186,7 @@ def check_plain(one: Einsum) -> None:
         plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]
         if not all(plain) or len(a.variables) < sum(bool(e.variables) for e in a.projection):
             raise NotSeparable(
-                f"{a.tensor} of {one.name} has a rank that is no rank variable of its own",
+                f"{a.tensor} of {one.name} has a rank that is not a rank variable of its own",
                 "see ski_slope for the slope of this Einsum alone",
             )
 

@@ -22,8 +22,7 @@ from polymodel.slopes.fused_einsum import (
     undominated_by_key,
 )
 from polymodel.slopes.loop_nests import as_indexed, order_classes
-from polymodel.slopes.tilings import TileSizes, Tilings, sizes_of, tilings
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import TileSizes, Tilings, extent, sizes_of, tilings
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]

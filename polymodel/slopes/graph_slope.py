@@ -46,7 +46,7 @@ from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules
 from polymodel.slopes.group_curves import EinsumChoice
 from polymodel.slopes.levels import plain_hierarchy, two_levels
 from polymodel.slopes.options import SlopeOptions
-from polymodel.slopes.tilings import TileSizes
+from polymodel.slopes.tile_sizes import TileSizes
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of

@@ -31,7 +31,7 @@ from polymodel.slopes.curves import CurveOfBlocks
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.loop_nests import ChoiceBlock, OrderClass, blocks, nests, subsets
 from polymodel.slopes.options import SlopeOptions
-from polymodel.slopes.windows import TileTable, candidates, extent, moved, overlapping, tile, volume
+from polymodel.slopes.tile_sizes import TileTable, candidates, extent, moved, overlapping, tile, volume
 from polymodel.spec.faults import not_a_spec
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of

@@ -101,7 +101,7 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--max-fused-loops", "x")
     assert (code, out) == (BAD_INPUT, "")
     assert "--objective: unknown objective energi\n  remedy: did you mean energy" in err
-    assert "--max-fused-loops: 'x' is no number" in err
+    assert "--max-fused-loops: 'x' is neither a number nor a symbol" in err
     several = ("--objective", "energy,latency", "--eps", "-1", "--time-limit", "a", "--fuse", "T9")
     code, out, err = run(capsys, "explore", *SMALL, *several, "--workers", "0")
     assert (code, out) == (BAD_INPUT, "")

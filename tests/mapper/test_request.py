@@ -98,16 +98,16 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"constraints": {"memories": {"GLC": {}}}}, "did you mean GLB"),
         ({"constraints": {"exchange": ["GLC"]}}, "did you mean GLB"),
         ({"constraints": {"max_fused_loops_per_rank_variable": 0}}, "is not a whole number of at least 1"),
-        ({"constraints": 7}, "7 is no set of constraints"),
+        ({"constraints": 7}, "7 is not a set of constraints"),
         ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
         ({"eps": -0.1}, "negative eps"),
         ({"eps": "a"}, "eps: 'a' is neither a number nor a symbol"),
         ({"time_limit": 0}, "zero time limit"),
-        ({"workers": 0}, "workers: 0 is no number of processes"),
-        ({"progress": True}, "progress: True is no function"),
+        ({"workers": 0}, "workers: 0 is not a number of processes"),
+        ({"progress": True}, "progress: True is not a function"),
         ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
         ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong on purpose
-        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong on purpose
+        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "is not a set of"),  # type: ignore[arg-type]  # wrong on purpose
         ({"constraints": pm.Limits(exchange="RF")}, "cannot be handed on in RF"),  # type: ignore[arg-type]  # one name
         ({"constraints": pm.Limits(sizes="few")}, "'few' is not one of divisors, all"),
     ],

@@ -151,7 +151,7 @@ def test_progress_is_told() -> None:
 
 
 def test_what_has_no_slope_is_refused() -> None:
-    with pytest.raises(pm.NotSeparable, match="no rank variable of its own"):
+    with pytest.raises(pm.NotSeparable, match="not a rank variable of its own"):
         pm.graph_slope(pm.load("conv2d"))
     with pytest.raises(pm.Refused, match="`layout`"):
         pm.graph_slope(GRAPHS["chain"], layout="row major")
