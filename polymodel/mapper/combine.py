@@ -122,12 +122,12 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
 
 def _held(template: Template, costs: Costs, memories: Sequence[int], relaxed: bool) -> list[Form]:
     """Bits in each memory, apart for every slot, and for exchanged tensors."""
-    found: dict[tuple[int, int, bool], Form] = {}
+    result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
         if n.memory in memories and not (n.shared and relaxed):
-            form = found.setdefault((n.memory, min(n.level, template.depth), n.shared), {})
+            form = result.setdefault((n.memory, min(n.level, template.depth), n.shared), {})
             form[t] = form.get(t, 0.0) + bits
-    return list(found.values())
+    return list(result.values())
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class Interest:
 
     def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
         """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
-        found = [energy] if self.energy else []
-        return [*found, *([latency] if self.latency else []), *peaks]
+        result = [energy] if self.energy else []
+        return [*result, *([latency] if self.latency else []), *peaks]
 
     def compared(
         self, energy: Array, latency: Array, peaks: Sequence[Array], space: Sequence[Array]
@@ -200,8 +200,8 @@ class CombinedPoints:
 def coarse(figure: Array, eps: float) -> Array:
     """Figures by the cell of a logarithmic grid they lie in."""
     with np.errstate(divide="ignore"):
-        found: Array = np.floor(np.log(figure) / np.log1p(eps))
-    return found
+        result: Array = np.floor(np.log(figure) / np.log1p(eps))
+    return result
 
 
 def group_numbers(keys: Array, n: int) -> Array:
@@ -342,10 +342,10 @@ class Combination:
         """Points whose best completion no known whole mapping beats."""
 
         def least(form: Form) -> Array:
-            found = np.zeros(points.n)
+            result = np.zeros(points.n)
             for t, c in form.items():
-                found = found + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
-            return found
+                result = result + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+            return result
 
         latency = np.zeros(points.n)
         for _, form, fixed in self.costs.times:
@@ -357,17 +357,17 @@ class Combination:
 
     def _held(self, points: PartialPoints, memory: int) -> Array:
         """The least bits in a memory."""
-        found = np.zeros(points.n)
+        result = np.zeros(points.n)
         for t, bits in self._nodes(memory):
-            found = found + points.values[t] * bits
-        return found
+            result = result + points.values[t] * bits
+        return result
 
     def _held_by(self, some: PartialPoints, mine: PartialPoints, memory: int) -> Array:
         """The same of pairs [some, mine]."""
-        found = np.zeros((some.n, mine.n))
+        result = np.zeros((some.n, mine.n))
         for t, bits in self._nodes(memory):
-            found += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
-        return found
+            result += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
+        return result
 
     def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
         """What stands in a memory: terms, and the least bits of each by what is not joined yet."""
@@ -392,14 +392,14 @@ class Combination:
         return self._ends(self.points)
 
     def _ends(self, points: PartialPoints) -> list[Array]:
-        found: list[Array] = []
+        result: list[Array] = []
         for level, sign in ((1, 1), (-1, -1)):
             if not (self.template.top if sign > 0 else self.template.bottom):
                 continue
             for v, i in sorted(points.index.items()):
                 c = self.chains[v]
-                found += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
-        return found
+                result += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
+        return result
 
     def part(self, number: int) -> CombinedPoints:
         """Energy, latency and space of every point."""
@@ -439,10 +439,10 @@ class Combination:
         return self._form(form, self.points)
 
     def _form(self, form: Form, points: PartialPoints) -> Array:
-        found = np.zeros(points.n)
+        result = np.zeros(points.n)
         for t, c in form.items():
-            found = found + points.values[t] * c
-        return found
+            result = result + points.values[t] * c
+        return result
 
 
 def _together(parts: Sequence[PartialPoints]) -> PartialPoints:
@@ -459,29 +459,29 @@ def _together(parts: Sequence[PartialPoints]) -> PartialPoints:
 @lru_cache(maxsize=4096)
 def primes(n: int) -> tuple[int, ...]:
     """The primes that divide n."""
-    found, p = [], 2
+    result, p = [], 2
     while n > 1:
         if n % p == 0:
-            found.append(p)
+            result.append(p)
             while n % p == 0:
                 n //= p
         p = p + 1 if p * p <= n else n
-    return tuple(found)
+    return tuple(result)
 
 
 def _multiplicity(values: Array, p: int) -> Array:
     """How often p divides each value."""
-    left, found = values.copy(), np.zeros(len(values), np.int64)
+    left, result = values.copy(), np.zeros(len(values), np.int64)
     while True:
         divides = left % p == 0
         if not divides.any():
-            return found
-        found += divides
+            return result
+        result += divides
         left = np.where(divides, left // p, left)
 
 
 def prod_of(arrays: Sequence[Array], n: int) -> Array:
-    found = np.ones(n)
+    result = np.ones(n)
     for a in arrays:
-        found = found * a
-    return found
+        result = result * a
+    return result

@@ -55,15 +55,15 @@ class ShapeTiles:
         base = int(max(keys.max(initial=0), self.keys.max(initial=0))) + 1
         mine, theirs = _numbered(self.keys, base), _numbered(keys, base)
         order = np.argsort(mine)
-        found: Array = order[np.searchsorted(mine[order], theirs)]
-        return found
+        result: Array = order[np.searchsorted(mine[order], theirs)]
+        return result
 
 
 def _numbered(keys: Array, base: int) -> Array:
-    found = np.zeros(keys.shape[1], object if base ** len(keys) > 2**62 else np.int64)
+    result = np.zeros(keys.shape[1], object if base ** len(keys) > 2**62 else np.int64)
     for row in keys:
-        found = found * base + row
-    return found
+        result = result * base + row
+    return result
 
 
 def open_shapes(
@@ -87,11 +87,11 @@ def exchanged_inside(
 ) -> set[Exchanges]:
     """What may be handed on further inside than the first memory and fits there at some tile size."""
     some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
-    found = set()
+    result = set()
     for c in choices_of(space, some, "", rules):  # at tile sizes of 1, which take the least
         if (c.own <= rules.capacity[:, None]).all(axis=0).any():
-            found.add(c.shape.exchanges)
-    return found
+            result.add(c.shape.exchanges)
+    return result
 
 
 def choices_of(
@@ -114,17 +114,17 @@ def keys_of(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> Array:
     """All tile sizes of fused loops [loops, n]; without `sizes` a column of zeros stands for all."""
     if not sizes:
         return np.zeros((len(prefix), 1), np.int64)
-    found: list[tuple[int, ...]] = [()]
+    result: list[tuple[int, ...]] = [()]
     for k, v in enumerate(prefix):
         before = next((j for j in range(k - 1, -1, -1) if prefix[j] == v), None)
-        found = [
+        result = [
             (*t, size)
-            for t in found
+            for t in result
             for now in [space.extents[v] if before is None else t[before]]
             for size in sizes_below(now, sizes)
             if size < now
         ]
-    return np.array(found, np.int64).reshape(len(found), len(prefix)).T
+    return np.array(result, np.int64).reshape(len(result), len(prefix)).T
 
 
 def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
@@ -231,7 +231,7 @@ class CompletionBounds:
     def _table(self, mine: Sequence[ShapeTiles], floors: Floors) -> Array:
         """Least sums [sums, all tile sizes, levels of space and one that is no space]."""
         n = sum(len(c) for c in mine)
-        found = np.full((self.sums, n, len(self.usage) + 1), np.inf)
+        result = np.full((self.sums, n, len(self.usage) + 1), np.inf)
         for c in mine:
             least = floors.of(c.shape.exchanges)
             if least is None:
@@ -248,8 +248,8 @@ class CompletionBounds:
                 fits = fits & (left >= 0)
             sums = least[(slice(None), *at)] if at else least[:, None, None]
             sums = self._mixed(np.broadcast_to(sums, (len(sums), len(c), len(self.usage))))
-            found[:, c.places, :-1] = np.where(fits[None], sums, np.inf)
-        return found
+            result[:, c.places, :-1] = np.where(fits[None], sums, np.inf)
+        return result
 
     def _mixed(self, sums: Array) -> Array:
         """Sums [sums, ...] with their mixtures."""
@@ -272,17 +272,17 @@ class CompletionBounds:
             passing = self._passing(space, structure, old.keys)
             for c in wanted.get(follows(space, structure), ()):
                 self.tally.ask()
-                found = step(structure, space, c.shape, number, self.rules.lives)
-                if found is None:
+                result = step(structure, space, c.shape, number, self.rules.lives)
+                if result is None:
                     continue
                 for a, b in pairs(old.keys, c.keys, structure.depth):
                     self.tally.points += len(a)
                     fits = (passing[:, a] + c.own[:, b] <= self.rules.capacity[:, None]).all(axis=0)
                     a, b = a[fits], b[fits]
                     if len(a):
-                        reached.setdefault(found.after, []).append(len(groups))
+                        reached.setdefault(result.after, []).append(len(groups))
                         groups.append((old.first + a, c.first + b, self._left(passing[:, a])))
-                        tiles.append(c.keys[: found.after.depth, b])
+                        tiles.append(c.keys[: result.after.depth, b])
         after: list[Array] = [np.zeros(0, np.int64)] * len(groups)
         states: dict[Structure, ShapeTiles] = {}
         count = 0
@@ -309,13 +309,13 @@ class CompletionBounds:
     def _passing(self, space: EinsumSpace, structure: Structure, tiles: Array) -> Array:
         """Bits of live tensors that the Einsum does not touch [memories, n]."""
         which = self.rules.which
-        found = np.zeros((len(which), tiles.shape[1]))
+        result = np.zeros((len(which), tiles.shape[1]))
         for live in structure.live:
             if space.operand(live.tensor) is None and live.memory in which:
-                found[which.index(live.memory)] += self.rules.lives.size(
+                result[which.index(live.memory)] += self.rules.lives.size(
                     live.tensor, live.ranks[: live.depth], tiles[: live.depth]
                 )
-        return found
+        return result
 
     def _left(self, passing: Array) -> Array:
         """Entries of the tables for what each level leaves [levels, n]."""
@@ -323,8 +323,8 @@ class CompletionBounds:
             return np.zeros((1, passing.shape[1]), np.int64)
         left = np.minimum(self.edges, self.rules.capacity[self.axis])[:, None] - passing[self.axis][None, :]
         at = np.minimum(np.searchsorted(self.usage, left * (1 - 1e-12)), len(self.usage) - 1)
-        found: Array = np.where(left >= 0, at, len(self.usage))
-        return found
+        result: Array = np.where(left >= 0, at, len(self.usage))
+        return result
 
     def work_out(self, bound: KnownMappings | None) -> None:
         """Shortest paths; steps that no hopeful one goes over are dropped. Raises Late once time is over."""
@@ -403,12 +403,12 @@ class CompletionBounds:
         """Per Einsum the shapes and tile sizes on paths no more than so much above the shortest, for every
         level and sum."""
         best = self.behind[0][:, :, :1]
-        found = []
+        result = []
         for number, least in enumerate(self.least):
             near = (least <= best * (1 + share)) & np.isfinite(least)
             open_ = near.any(axis=(0, 1)) if self.sums else np.isfinite(least).any(axis=(0, 1))
-            found.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
-        return found
+            result.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
+        return result
 
     def rest_of(self, number: int, shape: Shape, keys: Array | None = None) -> Array:
         """What a whole mapping costs besides this shape at least [sums, levels, tile sizes]."""
@@ -440,16 +440,16 @@ def _unique(tiles: Array) -> tuple[Array, Array]:
     """Unlike columns, and which one each is."""
     if not len(tiles):
         return np.zeros((0, 1), np.int64), np.zeros(tiles.shape[1], np.int64)
-    found, which = np.unique(tiles, axis=1, return_inverse=True)
-    return found, which.reshape(-1)
+    result, which = np.unique(tiles, axis=1, return_inverse=True)
+    return result, which.reshape(-1)
 
 
 def _least(values: Array, of: Array, count: int) -> Array:
     """The least of values [..., n] of each number below `count`."""
-    found = np.full((*values.shape[:-1], count), np.inf)
+    result = np.full((*values.shape[:-1], count), np.inf)
     if len(of):
         order = np.argsort(of, kind="stable")
         mine = of[order]
         starts = np.flatnonzero(np.concatenate([[True], mine[1:] != mine[:-1]]))
-        found[..., mine[starts]] = np.minimum.reduceat(values[..., order], starts, axis=-1)
-    return found
+        result[..., mine[starts]] = np.minimum.reduceat(values[..., order], starts, axis=-1)
+    return result

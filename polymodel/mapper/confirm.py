@@ -63,33 +63,33 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFig
         return compared(spec, candidate, report)
     from polymodel.report.sparse import with_data
 
-    found, sparse = fitting(spec, candidate, report), with_data(report, data)
-    return replace(found, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
+    result, sparse = fitting(spec, candidate, report), with_data(report, data)
+    return replace(result, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
 
 
 def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The figures of a report. Raises InternalError if they are not those of the search."""
-    found = fitting(spec, candidate, report)
+    result = fitting(spec, candidate, report)
     for name, mine, theirs in (
-        ("energy", candidate.energy, found.energy),
-        ("latency", candidate.latency, found.latency),
+        ("energy", candidate.energy, result.energy),
+        ("latency", candidate.latency, result.latency),
     ):
         if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
             raise bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
-    return found
+    return result
 
 
 def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
-    found = figures_of(report)
+    result = figures_of(report)
     if not report.feasible:
         raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
-    peaks = dict(found.buffers)
+    peaks = dict(result.buffers)
     for memory, bits in candidate.buffers:
         if peaks.get(memory, 0) > bits * (1 + CLOSE):
             what = f"the peak of {memory} is {peaks[memory]:.0f} bit to evaluate and {bits:.0f} to the search"
             raise bug(spec, candidate, what)
-    return found
+    return result
 
 
 def below(candidate: Candidate, found: MappingFigures) -> bool:
@@ -119,13 +119,13 @@ def all_confirmed(
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
     those left keep the figures of the search. So do those not reached within so many seconds, those that are
     not done at the `end` (`time.monotonic`), and those for which there is no memory."""
-    found: list[MappingFigures] = []
+    result: list[MappingFigures] = []
     try:
         with until(end):
-            _confirm(spec, candidates, found, workers, done, longest, data)
+            _confirm(spec, candidates, result, workers, done, longest, data)
     except CUT:
         pass
-    return found + [searched(c) for c in candidates[len(found) :]]
+    return result + [searched(c) for c in candidates[len(result) :]]
 
 
 def _confirm(

@@ -164,7 +164,7 @@ class Relaxer:
     def admits(self, p: RelaxedProblem) -> bool:
         """Whether there is any mapping; the first one ends the search."""
         best: list[float] = []
-        found = self.search(
+        result = self.search(
             self.cascade,
             p.hierarchy,
             Request(
@@ -174,14 +174,14 @@ class Relaxer:
                 stop=lambda: bool(best) or not self.going_on(),
             ),
         )
-        return bool(found.candidates or best)
+        return bool(result.candidates or best)
 
     def least(self, c: SearchConstraint, p: RelaxedProblem) -> float | None:
         """The least figure of a constraint with which the problem admits a mapping, if it has figures."""
         if c.kind == "capacity":
             request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.going_on())
-            found = self.search(self.cascade, c.dropped(p).hierarchy, request)
-            return min((x.values[0] for x in found.candidates), default=math.inf)
+            result = self.search(self.cascade, c.dropped(p).hierarchy, request)
+            return min((x.values[0] for x in result.candidates), default=math.inf)
         if c.kind == "min_utilisation":
             return self._utilisation(c, p)
         if c.kind == "max_fused_loops":

@@ -128,17 +128,17 @@ class _Diagnosis:
     def _capacities(self, e: Einsum, mappings: int) -> Iterator[Obstacle]:
         """Memories that are too small for an Einsum by itself."""
         small = [c for c in self.all if c.kind == "capacity"]
-        found: list[Obstacle] = []
+        result: list[Obstacle] = []
         for c in small:
             need, tensors = self._least_alone(c, e)
             if need is not None and need > (c.have or 0):
-                found.append(Obstacle("capacity", c.level, e.name, tensors, mappings, 0, need, c.have))
-        if not found:
+                result.append(Obstacle("capacity", c.level, e.name, tensors, mappings, 0, need, c.have))
+        if not result:
             # No memory by itself is too small for what is not exchanged.
-            found = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
+            result = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
             tensors = self._forced(e) or e.tensors
-            found = [replace(o, tensors=tensors, have=c.have) for o, c in zip(found, small, strict=True)]
-        yield from found
+            result = [replace(o, tensors=tensors, have=c.have) for o, c in zip(result, small, strict=True)]
+        yield from result
 
     def _least_alone(self, c: SearchConstraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
         """The least bits that an Einsum needs of a memory, if others had any size, and what is held then;
@@ -147,10 +147,10 @@ class _Diagnosis:
         for other in self.all:
             p = other.dropped(p) if other.kind == "capacity" else p
         request = Request((f"working_set:{c.level}",), p.limits, stop=self._stop)
-        found = self.search(replace(self.cascade, einsums=(e,)), p.hierarchy, request)
-        if not found.candidates:
+        result = self.search(replace(self.cascade, einsums=(e,)), p.hierarchy, request)
+        if not result.candidates:
             return None, ()
-        best = found.candidates[0]
+        best = result.candidates[0]
         nodes = [n for n in best.tree.nodes if isinstance(n, StorageNode) and n.component == c.level]
         return best.values[0], tuple(dict.fromkeys(t for n in nodes for t in n.tensors))
 
@@ -198,13 +198,13 @@ class _Diagnosis:
 
     def relaxations(self) -> tuple[Relaxation, ...]:
         """Every single change that helps, sizes first; else several."""
-        found: list[Relaxation] = []
+        result: list[Relaxation] = []
         for c in self.all[::-1]:
             helps = self._helping([c]) if self.watch.step(partial(self._admits, c)) else []
-            found += helps
+            result += helps
             if not self.going_on() and not helps:
                 self.untried.append(f"{c.kind} {c.level} {' '.join(c.tensors) or c.einsum}".strip())
-        return tuple(found) if found or self.untried else tuple(self._together())
+        return tuple(result) if result or self.untried else tuple(self._together())
 
     def _admits(self, c: SearchConstraint) -> bool:
         """Whether there is any mapping without it."""

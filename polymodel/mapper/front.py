@@ -136,11 +136,11 @@ class Front(Answer):
     def exported(self, name: str = "", *, live: bool = True) -> Table:
         """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
         was cut short every row says `complete`: False."""
-        found = self.table(name)
-        if found.name != "front":
-            return found
-        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in found.columns]
-        rows = found.rows
+        result = self.table(name)
+        if result.name != "front":
+            return result
+        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in result.columns]
+        rows = result.rows
         if not self.complete:
             columns.append(Column("complete"))
             rows = tuple((*row, False) for row in rows)
@@ -172,11 +172,11 @@ class Front(Answer):
 
     def _minimised(self) -> tuple[str, ...]:
         """Figures whose least value is on this front."""
-        found = list(self.objectives)
+        result = list(self.objectives)
         for kind in ("", "sparse_"):
-            if {f"{kind}energy", f"{kind}latency"} <= set(found):
-                found.append(f"{kind}edp")
-        return tuple(dict.fromkeys(found))
+            if {f"{kind}energy", f"{kind}latency"} <= set(result):
+                result.append(f"{kind}edp")
+        return tuple(dict.fromkeys(result))
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
@@ -188,12 +188,12 @@ class Front(Answer):
         """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
         the notes), and `mapping-N.yaml` per point."""
         with self.keeping():
-            found = [*self.to_csv(folder)]
+            result = [*self.to_csv(folder)]
             target = Path(folder)
-            found += self.to_parquet(target / "front.parquet") if parquet else ()
+            result += self.to_parquet(target / "front.parquet") if parquet else ()
             saved_text(masked(f"{self!r}\n"), target / "front.txt")
         mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
-        return (*found, target / "front.txt", *mappings)
+        return (*result, target / "front.txt", *mappings)
 
     @property
     def title(self) -> str:
@@ -282,17 +282,17 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
 
 def _meant(front: Front, name: str) -> str:
     """The objective that a name means: older words, and a working set without a memory."""
-    found = canonical(name)
-    return f"{found}:{measured_memory(front.spec.arch)}" if found == WORKING_SET else found
+    result = canonical(name)
+    return f"{result}:{measured_memory(front.spec.arch)}" if result == WORKING_SET else result
 
 
 def _told_empty(front: Front) -> tuple[str, str]:
     """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
-    found = front.diagnosis
-    if found is None or not found.obstacles:
+    result = front.diagnosis
+    if result is None or not result.obstacles:
         return f"no valid mapping: {front.reason}", "relax the constraints"
-    ways = [f"a mapping exists if {r.text}" for r in found.relaxations]
-    return "no valid mapping: " + "; ".join(o.text for o in found.obstacles), "; or ".join(ways)
+    ways = [f"a mapping exists if {r.text}" for r in result.relaxations]
+    return "no valid mapping: " + "; ".join(o.text for o in result.obstacles), "; or ".join(ways)
 
 
 def _whole(bits: float | None) -> Cell:
@@ -361,23 +361,23 @@ def _sparse(front: Front) -> Iterator[str]:
 
 
 def _notes(front: Front) -> Iterator[str]:
-    found, request = front.found, front.request
+    result, request = front.found, front.request
     yield from _unbounded(front)
     yield from likely_typos(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"
         yield from more
-    elif found.complete and (request.eps or not _attained(front)):
+    elif result.complete and (request.eps or not _attained(front)):
         yield _bounded(front)
-    elif found.complete:
+    elif result.complete:
         within = _within(front)
         yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
-    if not found.complete:
+    if not result.complete:
         what = f"the time limit of {request.time_limit or 0:g} s struck"
-        if front.interrupted or found.memory:
+        if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
-        rest = "; ".join(found.unsearched) or "a part of the space"
+        rest = "; ".join(result.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)

@@ -73,14 +73,14 @@ def _below(chosen: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:
 
 def _stored(run: Sequence[ChosenMapping], depth: int, elsewhere: set[tuple[str, int]]) -> tuple[Node, ...]:
     """Storage at this depth of Einsums that share everything below it, outer memories first."""
-    found: dict[tuple[int, str], None] = {}
+    result: dict[tuple[int, str], None] = {}
     for c in run:
-        found.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
+        result.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
         for n in c.template.nodes:
             if not n.shared and n.level == depth:
-                found[n.memory, c.space.operands[n.operand].tensor] = None
+                result[n.memory, c.space.operands[n.operand].tensor] = None
     memories = run[0].space.memories
-    return tuple(StorageNode(memories[m].name, (t,)) for m, t in sorted(found, key=lambda key: key[0]))
+    return tuple(StorageNode(memories[m].name, (t,)) for m, t in sorted(result, key=lambda key: key[0]))
 
 
 def _run(run: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:

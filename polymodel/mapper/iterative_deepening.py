@@ -269,16 +269,16 @@ class Deepening:
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)
             )
             with self.tallies.counted(space.name) as tally:
-                found = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
-                self.found[i] += [p for p in found if p is not None]
+                result = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
+                self.found[i] += [p for p in result if p is not None]
 
     def _alike(self, some: Iterable[int]) -> list[list[int]]:
         """Einsums of equal shape together."""
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         first = dict(equal_shapes(self.spaces, self.names))
         for i in some:
-            found.setdefault(first[i], []).append(i)
-        return list(found.values())
+            result.setdefault(first[i], []).append(i)
+        return list(result.values())
 
     def _turns(self) -> Iterator[list[list[int]]]:
         """Einsums in the order they are looked at, as many shapes at once as there are workers."""

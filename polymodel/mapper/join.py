@@ -107,29 +107,29 @@ def _joined(
 ) -> Stage:
     rules = rules.behind(number)
     steps = [
-        (g, s, found)
+        (g, s, result)
         for g, states in enumerate(before)
         for s, points in enumerate(shapes)
-        if (found := step(states.structure, space, points.shape, number, rules.lives)) is not None
+        if (result := step(states.structure, space, points.shape, number, rules.lives)) is not None
     ]
 
     def joined(which: tuple[int, int, JoinStep]) -> tuple[list[States], Tally]:
-        g, s, found = which
+        g, s, result = which
         states, points, parts, mine = before[g], shapes[s], [], Tally()
         for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
             if not going_on():
                 break
             source = StateSource(g, s, taken, chosen)
-            part = _combined(states, points, taken, chosen, found, rules, mine, source, outlook)
+            part = _combined(states, points, taken, chosen, result, rules, mine, source, outlook)
             parts += [part] if part is not None else []
         return parts, mine
 
     parts: dict[Structure, list[States]] = {}
     with Threads(workers) as pool:
         run = pool.each if workers > 1 else map
-        for (_, _, found), (some, mine) in zip(steps, run(joined, steps), strict=True):
+        for (_, _, result), (some, mine) in zip(steps, run(joined, steps), strict=True):
             if some:
-                parts.setdefault(found.after, []).extend(some)
+                parts.setdefault(result.after, []).extend(some)
             tally.points += mine.points
             tally.too_large += mine.too_large
         merged = tuple(run(lambda item: _merged(item[0], item[1], rules, outlook), parts.items()))

@@ -81,10 +81,10 @@ class Mapspace(Answer):
         limits = self.limits
         named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
         keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
-        found: list[EinsumMapspace] = []
+        result: list[EinsumMapspace] = []
         for i, first in equal_shapes(self.spaces, keys):
-            found.append(found[first] if first < i else self.alone(i))
-        return tuple(found)
+            result.append(result[first] if first < i else self.alone(i))
+        return tuple(result)
 
     def alone(self, number: int) -> EinsumMapspace:
         """One Einsum by itself."""
@@ -204,15 +204,15 @@ class EinsumMapspace:
     @cached_property
     def counted(self) -> tuple[CountedShape, ...]:
         """Every shape with its pmappings by tile sizes below the fused loops."""
-        found: dict[Shape, Array] = {}
+        result: dict[Shape, Array] = {}
         for unit, shape, orders in self.shapes:
             many: dict[int, int] = {}
             for order, ways in orders.items():
                 many[len(order)] = many.get(len(order), 0) + ways
             for nodes, ways in many.items():
                 counts = self.tables.counts(unit, shape.innermost, shape.prefix, nodes) * ways
-                found[shape] = found[shape] + counts if shape in found else counts
-        return tuple(CountedShape(s, self.tables.keys(s.prefix), counts) for s, counts in found.items())
+                result[shape] = result[shape] + counts if shape in result else counts
+        return tuple(CountedShape(s, self.tables.keys(s.prefix), counts) for s, counts in result.items())
 
     @cached_property
     def templates(self) -> int:
@@ -260,7 +260,7 @@ class EinsumMapspace:
         free: Callable[[tuple[int, ...]], Free],
     ) -> int:
         """Chains of all templates, those of one order of the branch `times` as often."""
-        found = 0
+        result = 0
         sizes: dict[tuple[int, ...], Free] = {}
         totals: dict[object, int] = {}
         for unit, shape, orders in some:
@@ -271,5 +271,5 @@ class EinsumMapspace:
                 key = (unit, shape.innermost, tuple(sorted(shape.prefix)), many)
                 if key not in totals:
                     totals[key] = tables.total(unit, shape.innermost, shape.prefix, many)
-                found += ways * times(order) * totals[key]
-        return found
+                result += ways * times(order) * totals[key]
+        return result

@@ -55,8 +55,8 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
 
 def share_of(eps: float, part: float) -> float:
     """What one of the steps that leave out near mappings may cost, if all of them may cost `eps`."""
-    found: float = (1 + eps) ** part - 1
-    return found
+    result: float = (1 + eps) ** part - 1
+    return result
 
 
 def by_name(limits: Limits) -> bool:

@@ -89,12 +89,12 @@ class Point:
         word, _, memory = name.partition(":")
         if word == WORKING_SET:
             return self.buffers[memory or measured_memory(self.base.arch)]
-        found = {"energy": self.energy, "latency": self.latency, "edp": self.edp}
+        result = {"energy": self.energy, "latency": self.latency, "edp": self.edp}
         if self.found.sparse is not None:
             joules, seconds = self.found.sparse
-            found |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
-            found["sparse_edp"] = joules * seconds
-        return found[name]
+            result |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
+            result["sparse_edp"] = joules * seconds
+        return result[name]
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -108,18 +108,18 @@ class Point:
 
     @property
     def mapping(self) -> LoopTree:
-        found = self.spec.mapping
-        assert found is not None
-        return found
+        result = self.spec.mapping
+        assert result is not None
+        return result
 
     @cached_property
     def report(self) -> Report:
         """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
         figures are not those of the search."""
-        found = evaluate(self.spec)
+        result = evaluate(self.spec)
         check = compared if self.found.sparse is None else fitting
-        check(self.base, self.candidate, found)
-        return found
+        check(self.base, self.candidate, result)
+        return result
 
     @property
     def sparse(self) -> SparseReport:

@@ -55,14 +55,14 @@ class InnerPoints:
     def floors(self) -> tuple[Array, Array]:
         """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
         shape = tuple(int(n.max()) + 1 for n in self.needs)
-        found = []
+        result = []
         for figure in (self.energy, self.rest):
             table = np.full(shape, np.inf)
             np.minimum.at(table, tuple(self.needs), figure)
             for axis in range(table.ndim):
                 np.minimum.accumulate(table, axis=axis, out=table)
-            found.append(table)
-        return found[0], found[1]
+            result.append(table)
+        return result[0], result[1]
 
     def least(self, gives: Array) -> tuple[Array, Array]:
         """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
@@ -86,26 +86,26 @@ class InnerPoints:
         )
         each, which = np.unique(cells, return_inverse=True)
         self._fit(np.array([c for c in each.tolist() if c not in self.fitting], np.int64), interest)
-        found = [self.fitting[c] for c in each.tolist()]
-        counts = np.array([len(c) for c in found])[which]
+        result = [self.fitting[c] for c in each.tolist()]
+        counts = np.array([len(c) for c in result])[which]
         ends = np.cumsum(counts)
         # Positions of the cells' runs, cell after cell of the points.
-        starts = np.cumsum([0, *(len(c) for c in found[:-1])])[which]
+        starts = np.cumsum([0, *(len(c) for c in result[:-1])])[which]
         within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-        return np.repeat(np.arange(n), counts), np.concatenate(found)[np.repeat(starts, counts) + within]
+        return np.repeat(np.arange(n), counts), np.concatenate(result)[np.repeat(starts, counts) + within]
 
     def _fit(self, cells: Array, interest: Interest) -> None:
         """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
         if not len(cells):
             return
-        beaten, extents = self._beaten(interest), self.floors[0].shape
+        dominated, extents = self._beaten(interest), self.floors[0].shape
         step = max(1, CELLS // len(self.energy))
         for begin in range(0, len(cells), step):
             some = cells[begin : begin + step]
             fits = np.ones((len(self.energy), len(some)), bool)
             for need, give in zip(self.needs, np.unravel_index(some, extents), strict=True):
                 fits &= need[:, None] <= give[None, :]
-            best = fits & (beaten @ fits.astype(np.float32) == 0)
+            best = fits & (dominated @ fits.astype(np.float32) == 0)
             columns, rows = np.nonzero(best.T)
             bounds = np.searchsorted(columns, np.arange(len(some) + 1))
             for k, cell in enumerate(some.tolist()):
@@ -144,8 +144,8 @@ class InnerPoints:
         np.minimum.at(table, tuple(self.needs), ranks)
         for axis in range(table.ndim):
             np.minimum.accumulate(table, axis=axis, out=table)
-        found: Array = order[table]
-        return found
+        result: Array = order[table]
+        return result
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
@@ -173,7 +173,7 @@ def inner_regions(
     """
     objectives, interest = interest, _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, origins[0], cut))
-    found: list[list[InnerPoints]] = [[] for _ in origins]
+    result: list[list[InnerPoints]] = [[] for _ in origins]
     for number, template in enumerate(some):
         tally.templates += 1
         each = [costs(space, replace(template, parents=parents)) for parents in origins]
@@ -186,7 +186,7 @@ def inner_regions(
         tally.ask()
         kept = undominated([*joined.told_apart(), *local, *needs])
         choice = joined.choice()[kept]
-        for mine, own in zip(found, each, strict=True):
+        for mine, own in zip(result, each, strict=True):
             tally.ask()
             ports, rest = _times(joined, own, space, cut)
             energy = joined.form(own.energy) * space.times
@@ -195,7 +195,7 @@ def inner_regions(
                 np.full(len(kept), number), choice,
             )  # fmt: skip
             mine.append(_best(points, interest))
-    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in found]
+    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in result]
 
 
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
@@ -367,21 +367,21 @@ def cheapest(
 
 def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
     """The least latency of upper points with what lies below; inf where nothing fits."""
-    found = np.full(ports.shape[1], np.inf)
+    result = np.full(ports.shape[1], np.inf)
     fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
     if len(fits):
         rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
         time = _latency(space, ports[:, fits[rows]], below, inside)
         starts = np.searchsorted(rows, np.arange(len(fits)))
-        found[fits] = np.minimum.reduceat(time, starts)
-    return found
+        result[fits] = np.minimum.reduceat(time, starts)
+    return result
 
 
 def _latency(space: EinsumSpace, ports: Array, below: InnerPoints, inside: Array) -> Array:
     fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
     both = ports + below.ports[:, inside]
-    found: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
-    return found
+    result: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    return result
 
 
 def _paired(

@@ -43,9 +43,9 @@ def _read(
     read_mapping({"explore": data}, document)
     told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
     # What is right besides is read all the same, so that wrong values in it are told with these faults.
-    found = document.sections.get("explore", document.rest)
-    assert isinstance(found, ExploreSection)
-    return found, (*faults, *told)
+    result = document.sections.get("explore", document.rest)
+    assert isinstance(result, ExploreSection)
+    return result, (*faults, *told)
 
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:

@@ -77,14 +77,14 @@ def explore(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
         if any(o.startswith("sparse_") for o in request.objectives):
-            found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
+            result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
-            found = search(spec.workload, asked.hierarchy, request)
-            points = _evaluated(spec, found, request.objectives, workers, told, stopped, end)
+            result = search(spec.workload, asked.hierarchy, request)
+            points = _evaluated(spec, result, request.objectives, workers, told, stopped, end)
             sparse = None
-    interrupted = stopped.flag and not found.complete
+    interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
-    return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
+    return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse)
 
 
 def _in_time(request: Request, seconds: float) -> Request:
@@ -113,9 +113,9 @@ def _on_sparse_data(
 
     data = tensor_data(spec.workload, folder=spec.data_folder)
     bounded = sparse_objectives.bounded(spec, hierarchy, request, data)
-    found = search(spec.workload, hierarchy, bounded)
-    if not found.candidates:
-        return replace(found, objectives=request.objectives), (), None
+    result = search(spec.workload, hierarchy, bounded)
+    if not result.candidates:
+        return replace(result, objectives=request.objectives), (), None
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int, total: int) -> bool:
@@ -123,20 +123,20 @@ def _on_sparse_data(
         return not stopped.flag
 
     points = sparse_objectives.sparse_points(
-        spec, found, request.objectives, data, request.workers, done, end
+        spec, result, request.objectives, data, request.workers, done, end
     )
     more = []
-    if found.complete and points:
+    if result.complete and points:
         more = sparse_objectives.more_points(
-            spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
+            spec, result, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
         )
         points += more
     stopped.flag = stopped.flag or earlier
     final = tuple(replace(p, number=i) for i, p in enumerate(_front(points)))
     return (
-        replace(found, objectives=request.objectives),
+        replace(result, objectives=request.objectives),
         final,
-        sparse_objectives.quality(found, points, len(more), final),
+        sparse_objectives.quality(result, points, len(more), final),
     )
 
 

@@ -36,16 +36,16 @@ FIRST = 1  # fused loops that are looked at before deeper ones
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
     does not cover."""
-    found = searched(cascade, hierarchy, request)
-    if found.candidates or not found.complete:
-        return found
+    result = searched(cascade, hierarchy, request)
+    if result.candidates or not result.complete:
+        return result
     from polymodel.mapper.diagnosis import diagnosed
 
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
-    begun = time.perf_counter() - found.seconds
+    begun = time.perf_counter() - result.seconds
     stages = _where_none_is_left(spaces, request, begun)
-    found = replace(found, stages=stages, seconds=time.perf_counter() - begun)
-    return replace(found, diagnosis=diagnosed(cascade, hierarchy, request, found, searched))
+    result = replace(result, stages=stages, seconds=time.perf_counter() - begun)
+    return replace(result, diagnosis=diagnosed(cascade, hierarchy, request, result, searched))
 
 
 def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
@@ -134,10 +134,10 @@ def _unsearched(work: Deepening) -> tuple[str, ...]:
     """What a search that was cut short did not look at."""
     missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
     where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
-    found = [f"whole mappings, in part{where}"]
+    result = [f"whole mappings, in part{where}"]
     if any(f.least is None for f in work.floors):
-        found.append("the least energy and latency of every Einsum by itself")
-    return tuple(found)
+        result.append("the least energy and latency of every Einsum by itself")
+    return tuple(result)
 
 
 def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Deepening | None:

@@ -139,15 +139,15 @@ def _check(spec: Spec, candidate: Candidate, found: MappingFigures) -> None:
 
 def spread(n: int) -> list[int]:
     """0 .. n - 1: the ends, then again and again the middle of what lies between."""
-    found = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
+    result = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
     waiting = deque([(0, n - 1)])
     while waiting:
         low, high = waiting.popleft()
         middle = (low + high) // 2
         if low < middle < high:
-            found.append(middle)
+            result.append(middle)
             waiting += [(low, middle), (middle, high)]
-    return found
+    return result
 
 
 def factor(bounds: Floats, figures: Floats) -> float:
@@ -179,7 +179,7 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
     moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}
     for a in sparse.counts.accesses:
         moved.setdefault((a.einsum, a.tensor, a.component, a.kind), []).append(a)
-    found = []
+    result = []
     for one, shares in zip(problem.cascade.einsums, least, strict=True):
         rows = tuple(
             tuple(
@@ -195,8 +195,8 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
             )
             for i, (tensor, bits) in enumerate((x.tensor, x.bits_per_value) for x in one.accesses)
         )
-        found.append(Shares(rows, _units(one, shares, sparse)))
-    return tuple(found)
+        result.append(Shares(rows, _units(one, shares, sparse)))
+    return tuple(result)
 
 
 def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | None:
@@ -216,12 +216,12 @@ def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | 
 
 def _units(one: Einsum, least: Shares, sparse: SparseReport) -> tuple[tuple[str, float, float], ...]:
     known = {c.component: c for c in sparse.counts.compute if c.einsum == one.name and c.dense}
-    found = []
+    result = []
     for name, joules, share in least.units:
         count, component = known.get(name), sparse.dense.problem.hierarchy[name]
         if count is not None:
             each = count.executed * component.action("compute").energy
             each += count.gated * component.action("gated_compute").energy
             joules, share = each / count.dense, count.timed / count.dense
-        found.append((name, joules, share))
-    return tuple(found)
+        result.append((name, joules, share))
+    return tuple(result)

@@ -109,10 +109,10 @@ class Lives:
         """Bits of a tile below loops over `ranks` with these tile sizes [loops, n]."""
         sizes: dict[int, Array] = dict(enumerate(self.extents[tensor]))
         sizes.update(zip(ranks, tiles, strict=False))
-        found = np.full(tiles.shape[1] if tiles.ndim == 2 else 1, float(self.bits[tensor]))
+        result = np.full(tiles.shape[1] if tiles.ndim == 2 else 1, float(self.bits[tensor]))
         for size in sizes.values():
-            found = found * size
-        return found
+            result = result * size
+        return result
 
 
 def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
@@ -153,11 +153,11 @@ class JoinStep:
 def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
     """Per fused loop the extent it splits, or -1-k where it splits the tile of loop k."""
     seen: dict[int, int] = {}
-    found = []
+    result = []
     for k, v in enumerate(prefix):
-        found.append(-1 - seen[v] if v in seen else space.extents[v])
+        result.append(-1 - seen[v] if v in seen else space.extents[v])
         seen[v] = k
-    return tuple(found)
+    return tuple(result)
 
 
 def step(

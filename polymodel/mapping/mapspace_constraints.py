@@ -36,11 +36,11 @@ def check_section(
     """
     if section is None:
         return
-    found = Faults(faults.locator)
-    NumericConstraints(section, symbols, found).check()
+    result = Faults(faults.locator)
+    NumericConstraints(section, symbols, result).check()
     if workload is not None and arch is not None and hierarchy is not None:
-        MapspaceConstraints(section, symbols, workload, arch, found).check_names(hierarchy)
-    faults.extend(d for d in found.found if d.code != UnboundSymbol.code)
+        MapspaceConstraints(section, symbols, workload, arch, result).check_names(hierarchy)
+    faults.extend(d for d in result.found if d.code != UnboundSymbol.code)
 
 
 class NumericConstraints:
@@ -76,32 +76,32 @@ class NumericConstraints:
         if self.value("time_limit") is None:
             return None
         numbers, path = self.numbers("time_limit")
-        found = numbers.positive(self.number("time_limit", numbers, path), path, "time limit")
-        return None if math.isinf(found) else found
+        result = numbers.positive(self.number("time_limit", numbers, path), path, "time limit")
+        return None if math.isinf(result) else result
 
     def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
         """The field as a number or an expression; anything else is a fault, and 1."""
-        found = self.value(name)
-        if isinstance(found, str) and found.isidentifier() and not {*symbols_in(found)} <= {*self.symbols}:
-            near = close_to(found, self.symbols)
+        result = self.value(name)
+        if isinstance(result, str) and result.isidentifier() and not {*symbols_in(result)} <= {*self.symbols}:
+            near = close_to(result, self.symbols)
             remedy = f"did you mean {near}?" if near else "write a number"
-            numbers.faults.add(path, f"{found!r} is neither a number nor a symbol", remedy)
+            numbers.faults.add(path, f"{result!r} is neither a number nor a symbol", remedy)
             return 1
-        if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
-            return found
-        numbers.faults.add(path, f"{found!r} is not a number", "write a number")
+        if isinstance(result, (int, float, str)) and not isinstance(result, bool) and result == result:
+            return result
+        numbers.faults.add(path, f"{result!r} is not a number", "write a number")
         return 1
 
     def fused_loops(self) -> int | None:
         if self.value("max_fused_loops") is None:
             return None
         numbers, path = self.numbers("max_fused_loops")
-        found = numbers.at_least_zero(
+        result = numbers.at_least_zero(
             self.number("max_fused_loops", numbers, path), path, "number of fused loops"
         )
-        if found != int(found):
-            numbers.faults.add(path, f"{found} is not a whole number", "write 0, 1, 2, ...")
-        return int(found)
+        if result != int(result):
+            numbers.faults.add(path, f"{result} is not a whole number", "write 0, 1, 2, ...")
+        return int(result)
 
     def fused_loops_per_rank_variable(self) -> int:
         numbers, path = self.numbers("max_fused_loops_per_rank_variable")
@@ -143,20 +143,20 @@ class MapspaceConstraints(NumericConstraints):
         known = (*COSTS, *(f"{WORKING_SET}:{n}" for n in inner), *SPARSE_COSTS)
         given = self.value("objectives")
         assert isinstance(given, tuple)
-        found: list[str] = []
+        result: list[str] = []
         for i, name in enumerate(given):
             shown = name if isinstance(name, str) else repr(name)
             meant = canonical(shown)
             if meant == WORKING_SET and inner:
                 meant = f"{WORKING_SET}:{measured_memory(hierarchy)}"
             if meant in known:
-                found.append(meant)
+                result.append(meant)
             else:
                 faults.add((*path, i), *_not_minimised(shown, meant, known, hierarchy))
-        self._sparse_objectives(found, path, faults)
+        self._sparse_objectives(result, path, faults)
         if not given:
             faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(result))
 
     def _sparse_objectives(self, names: Sequence[object], path: Path, faults: Faults) -> None:
         """Objectives on sparse data need some, and are not mixed with those of dense data."""
@@ -184,13 +184,13 @@ class MapspaceConstraints(NumericConstraints):
         return fuse, unfused
 
     def table(self, name: str) -> Mapping[str, object]:
-        found = self.value(name)
-        assert isinstance(found, Mapping)
-        return found
+        result = self.value(name)
+        assert isinstance(result, Mapping)
+        return result
 
     def loop_order(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         path, faults = self.where("loop_order")
-        found = []
+        result = []
         for einsum, order in self.table("loop_order").items():
             assert isinstance(order, tuple)
             if not self.is_einsum(einsum, path, faults):
@@ -202,8 +202,8 @@ class MapspaceConstraints(NumericConstraints):
                     faults.add((*path, einsum, i), f"{einsum} has no rank variable {v}", near)
                 elif v in order[:i]:
                     faults.add((*path, einsum, i), f"rank variable {v} is given twice", "keep one of them")
-            found.append((einsum, order))
-        return tuple(found)
+            result.append((einsum, order))
+        return tuple(result)
 
     def is_einsum(self, name: str, path: Path, faults: Faults) -> bool:
         known = [e.name for e in self.cascade]
@@ -215,15 +215,15 @@ class MapspaceConstraints(NumericConstraints):
     def compute(self, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
         path, faults = self.where("compute")
         known = [c.name for c in hierarchy.components if c.kind == "compute"]
-        found = []
+        result = []
         for einsum, unit in self.table("compute").items():
             assert isinstance(unit, str)
             self.is_einsum(einsum, path, faults)
             if unit not in known:
                 near = suggestion(unit, known, "compute units")
                 faults.add((*path, einsum), f"unknown compute unit {unit}", near)
-            found.append((einsum, unit))
-        return tuple(found)
+            result.append((einsum, unit))
+        return tuple(result)
 
     def exchange(self, hierarchy: Hierarchy) -> frozenset[str] | None:
         names = self.value("exchange")
@@ -242,7 +242,7 @@ class MapspaceConstraints(NumericConstraints):
         known: dict[str, list[str]] = {}
         for component, d in hierarchy.dimensions:
             known.setdefault(component, []).append(d.name)
-        found = []
+        result = []
         for component, dims in self.table("min_utilisation").items():
             assert isinstance(dims, Mapping)
             if component not in known:
@@ -259,8 +259,8 @@ class MapspaceConstraints(NumericConstraints):
                     numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
                 if least > 1:
                     numbers.faults.add(here, f"utilisation {least} is above 1", "write a share from 0 to 1")
-                found.append((component, dim, least))
-        return tuple(found)
+                result.append((component, dim, least))
+        return tuple(result)
 
     def tensors(self, name: str) -> frozenset[str]:
         """The intermediates that a set expression gives in any Einsum."""
@@ -272,12 +272,12 @@ class MapspaceConstraints(NumericConstraints):
         rule = Rules(self.raw_arch, self.scopes, faults).rule("", text, path)
         assert rule is not None
         every = frozenset(t for _, tensors in rule.by_einsum for t in tensors)
-        found = every & self.cascade.intermediates
-        if every and not found and len(faults) == before:
+        result = every & self.cascade.intermediates
+        if every and not result and len(faults) == before:
             between = [t for t in self.cascade.tensors if t in self.cascade.intermediates]
             what = f"`{text}` is not an intermediate: one Einsum has to write it and another to read it"
             faults.add(path, what, suggestion(text, between, "intermediates"))
-        return found
+        return result
 
     def narrowed(self, hierarchy: Hierarchy) -> Hierarchy:
         path, faults = self.where("memories")

@@ -164,13 +164,13 @@ class ChainSlope(Answer):
         """The smallest capacity from which on, at all larger ones, a curve has less traffic than
         `unfused`; None if it has not at the largest."""
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
-        found = None
+        result = None
         for capacity in reversed(steps):
             plain, fused = self._accesses("unfused", capacity), self._accesses(curve, capacity)
             if fused is None or (plain is not None and fused >= plain):
                 break
-            found = capacity
-        return found
+            result = capacity
+        return result
 
     def gain(self, capacity: float) -> float | None:
         """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
@@ -178,8 +178,8 @@ class ChainSlope(Answer):
         plain = self._accesses("unfused", capacity)
         if plain is None:
             return None
-        found = (self._accesses(name, capacity) for name in self.curves)
-        return plain / min(a for a in found if a is not None)
+        result = (self._accesses(name, capacity) for name in self.curves)
+        return plain / min(a for a in result if a is not None)
 
     @property
     def least_unfused(self) -> int:
@@ -226,7 +226,7 @@ class ChainSlope(Answer):
         return chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
 
     def __repr__(self) -> str:
-        points = ", ".join(f"{name} {len(found)}" for name, found in self.curves.items())
+        points = ", ".join(f"{name} {len(result)}" for name, result in self.curves.items())
         names = " -> ".join(one.name for one in self.chain.einsums)
         return f"ChainSlope({names}: points: {points}; {self.compared} mappings of Einsums)"
 
@@ -277,22 +277,22 @@ def chain_slope(
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
     bench = Workbench(chain, tiles, weights)
-    found: dict[str, CurvePoints[ChainPoint]] = {
+    result: dict[str, CurvePoints[ChainPoint]] = {
         name: CurvePoints(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
     }
     cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     problem = Problem(cascade, hierarchy, LoopTree(()))
-    return ChainSlope(problem, chain, Curves(found, unit), unit, bench.compared, time.perf_counter() - start)
+    return ChainSlope(problem, chain, Curves(result, unit), unit, bench.compared, time.perf_counter() - start)
 
 
 def _weights(chain: Chain, unit: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for one in chain.einsums:
         for tensor, width in weights_of(one, unit).items():
-            if found.setdefault(tensor, width) != width:
+            if result.setdefault(tensor, width) != width:
                 raise Refused(f"{tensor} has elements of different width in two Einsums", 'use unit="words"')
-    return found
+    return result
 
 
 State = tuple[int, bool, bool]  # Einsums done, is the last tensor held whole, is anything fused

@@ -192,12 +192,12 @@ class SharedLoops:
     @property
     def overlaps(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Loops that overlap, directly or through others: positions in `first` and in `second`."""
-        found: list[tuple[set[int], set[int]]] = []
+        result: list[tuple[set[int], set[int]]] = []
         for i, j in sorted(self.pairs):
-            touched = [s for s in found if i in s[0] or j in s[1]]
+            touched = [s for s in result if i in s[0] or j in s[1]]
             merged = ({i}.union(*(s[0] for s in touched)), {j}.union(*(s[1] for s in touched)))
-            found = [s for s in found if s not in touched] + [merged]
-        return tuple((tuple(sorted(a)), tuple(sorted(b))) for a, b in found)
+            result = [s for s in result if s not in touched] + [merged]
+        return tuple((tuple(sorted(a)), tuple(sorted(b))) for a, b in result)
 
 
 def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
@@ -242,8 +242,8 @@ def fault(mapping: OperationMapping, rules: FusionRules) -> str:
             return f"the loop over {above[0]} above {tensor} would need it again in {one.name}"
     first = rules.outermost(one)
     if loops and (have := tuple(x.variable for x in loops[: len(first)])) != first:
-        wanted, found = ", ".join(first), ", ".join(have)
-        return f"with fused loops, {wanted} of {one.name} must stand outermost, not {found}"
+        wanted, result = ", ".join(first), ", ".join(have)
+        return f"with fused loops, {wanted} of {one.name} must stand outermost, not {result}"
     return ""
 
 

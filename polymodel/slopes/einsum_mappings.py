@@ -99,9 +99,9 @@ def operation_curve(one: Operation, setting: GraphSetting) -> Curve:
     for active, uneven in table.patterns():
         inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
         indexed = as_indexed({t: frozenset(map(str, c)) for t, c in inner.items()})
-        for found in order_classes(tuple(map(str, active)), indexed):
-            outside = {int(t): frozenset(map(int, o)) for t, o in found.outside}
-            _Pattern(table, active, tuple(map(int, found.order)), uneven, outside).offer(front)
+        for result in order_classes(tuple(map(str, active)), indexed):
+            outside = {int(t): frozenset(map(int, o)) for t, o in result.outside}
+            _Pattern(table, active, tuple(map(int, result.order)), uneven, outside).offer(front)
     return leaf(front.capacity, front.accesses * one.times, _describer(front))
 
 
@@ -138,8 +138,8 @@ class _Axis:
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.again > 1
-        return found
+        result: NDArray[np.bool_] = self.again > 1
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,9 +329,9 @@ class _Source:
             enclosing = [fused.get(v, one.extents[v]) for v in axis.members]
             some = [_below(one.sizes[v], e) for v, e in zip(axis.members, enclosing, strict=True)]
             want = int(axis.inner[row])
-            found = next(p for p in product(*some) if prod(p) == want)
-            for v, t in zip(axis.members, found, strict=True):
+            result = next(p for p in product(*some) if prod(p) == want)
+            for v, t in zip(axis.members, result, strict=True):
                 tiles[v] = t
-            order[c] = tuple(v for v, t, e in zip(axis.members, found, enclosing, strict=True) if t < e)
+            order[c] = tuple(v for v, t, e in zip(axis.members, result, enclosing, strict=True) if t < e)
         below = tuple(v for c in self.pattern.order for v in order[c])
         return OperationChoice(tuple((v, fused[v]) for v in loops), tuple(tiles), below, self.pattern.uneven)

@@ -126,23 +126,23 @@ class Candidates:
 
     @property
     def key(self) -> Ints:
-        found: Ints = self.columns[0]
-        return found
+        result: Ints = self.columns[0]
+        return result
 
     @property
     def additive(self) -> Ints:
-        found: Ints = self.columns[1]
-        return found
+        result: Ints = self.columns[1]
+        return result
 
     @property
     def maximal(self) -> Ints:
-        found: Ints = self.columns[2]
-        return found
+        result: Ints = self.columns[2]
+        return result
 
     @property
     def accesses(self) -> Ints:
-        found: Ints = self.columns[3]
-        return found
+        result: Ints = self.columns[3]
+        return result
 
     def choice(self, at: int) -> FusedChoice:
         """One of the mappings, spelled out."""
@@ -197,14 +197,14 @@ def under_fusion(one: FusedSetting) -> Candidates:
             f"{one.einsum.name} has {compared:.2g} mappings below fused loops",
             'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}',
         )
-    found, waiting, size = np.zeros((6, 0), np.int64), [], 0
+    result, waiting, size = np.zeros((6, 0), np.int64), [], 0
     for number, template in enumerate(templates):
         for block in _blocks(template, number):
             waiting.append(block)
             size += block.shape[1]
             if size > BLOCK:
-                found, waiting, size = _pruned(np.concatenate((found, *waiting), axis=1)), [], 0
-    return Candidates(_pruned(np.concatenate((found, *waiting), axis=1)), templates, compared)
+                result, waiting, size = _pruned(np.concatenate((result, *waiting), axis=1)), [], 0
+    return Candidates(_pruned(np.concatenate((result, *waiting), axis=1)), templates, compared)
 
 
 def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
@@ -221,16 +221,16 @@ def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
 def _kept_outside(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
     """Per tensor the fused loops that move it although it is kept; None where keeping it saves nothing:
     no fused loop indexes it, a loop below does, or it moves in every fused iteration all the same."""
-    found: dict[str, frozenset[str] | None] = {}
+    result: dict[str, frozenset[str] | None] = {}
     for tensor, index in one.indexed.items():
-        found[tensor] = None
+        result[tensor] = None
         if one.order is None or index & set(active) or not index & set(one.loops):
             continue
         innermost = max(i for i, v in enumerate(one.order) if v in index)
         outside = frozenset(one.order[:innermost]) - index
         if outside != frozenset(one.loops) - index:
-            found[tensor] = outside
-    return found
+            result[tensor] = outside
+    return result
 
 
 def _blocks(template: FusedTemplate, number: int) -> Iterator[Ints]:

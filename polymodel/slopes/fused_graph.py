@@ -67,20 +67,20 @@ class SharedTensor:
 
     def tilings(self, rules: FusionRules) -> tuple[TensorTiling, ...]:
         """Every way to hand it on tile by tile; not head by head, where that frees the buffer."""
-        found = [
+        result = [
             TensorTiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)
         ]
         if not rules.head_is_tiled_fusion:
-            found = [t for t in found if not self.heads >= set(t.ranks)]
+            result = [t for t in result if not self.heads >= set(t.ranks)]
         waiting = rules.partial_overlap and self.producer is not None
-        more = [w for t in found for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
+        more = [w for t in result for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
         if rules.equal_outer_sizes:
-            found = [
+            result = [
                 TensorTiling(t.ranks, 0, bounds, len(bounds))
-                for t in found
+                for t in result
                 for bounds in self._bounds(t.ranks[:-1])
             ]
-        return (*found, *more)
+        return (*result, *more)
 
     @cached_property
     def _positions(self) -> tuple[int, ...]:
@@ -160,8 +160,8 @@ def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSize
     check_counts(einsums, weights)
     members = tuple(_member(e, rules, weights, tiles) for e in einsums)
     names = dict.fromkeys(t for e in einsums for t in e.tensors)
-    found = {t: _shared(t, members, weights[t]) for t in names if sum(t in e.tensors for e in einsums) > 1}
-    return FusedGraph(members, found, rules)
+    result = {t: _shared(t, members, weights[t]) for t in names if sum(t in e.tensors for e in einsums) > 1}
+    return FusedGraph(members, result, rules)
 
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:

@@ -42,12 +42,12 @@ def join(
     graph: FusedGraph, kinds: tuple[Kind, ...], progress: Callable[[int, int], None] | None = None
 ) -> JoinedCurve:
     """The curve of the graph where each shared tensor may be of one of these kinds."""
-    found: dict[State, Curve] = {State(): NOTHING}
+    result: dict[State, Curve] = {State(): NOTHING}
     curves = GroupCurves(graph)
     most = joins = 0
     for at in range(len(graph.members)):
         grown: dict[State, list[Curve]] = {}
-        for state, curve in found.items():
+        for state, curve in result.items():
             for chosen in _choices(graph, at, state, kinds):
                 step = _step(graph, at, state, chosen)
                 if step is None:
@@ -61,11 +61,11 @@ def join(
                 if curve_ is not None:
                     joins += 1
                     grown.setdefault(later, []).append(curve_.raised(0, fetched))
-        found = {state: lowest(curves) for state, curves in grown.items()}
-        most = max(most, len(found))
+        result = {state: lowest(curves) for state, curves in grown.items()}
+        most = max(most, len(result))
         if progress:
             progress(at + 1, len(graph.members))
-    (curve,) = found.values()
+    (curve,) = result.values()
     return JoinedCurve(curve, most, joins)
 
 

@@ -25,10 +25,10 @@ def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
 
 def curves_asked(options: SlopeOptions, curves: object) -> tuple[str, ...]:
     before = len(options.faults)
-    found = options.names(("curves",), curves, CURVES, "curve")
-    if not found and len(options.faults) == before:
+    result = options.names(("curves",), curves, CURVES, "curve")
+    if not result and len(options.faults) == before:
         options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
-    return found
+    return result
 
 
 def rules_asked(
@@ -59,9 +59,9 @@ def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tupl
     """Per role the ranks and rank variables that have it."""
     ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
     known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
-    found = []
+    result = []
     given = {} if roles is None else options.table("roles", roles, "roles", '{"head": ["H"]}')
     for role, names in given.items():
         options.choice(("roles", str(role)), role, ROLES, "role")
-        found.append((role, options.names(("roles", str(role)), names, known, "rank")))
-    return tuple(found)
+        result.append((role, options.names(("roles", str(role)), names, known, "rank")))
+    return tuple(result)

@@ -158,12 +158,12 @@ class GraphCurve:
 
     def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
         for name, tensor in self.graph.shared.items():
-            found = []
+            result = []
             for at in tensor.users:
                 one, choice = self.graph.members[at].einsum, einsums[at]
                 depth = dict(choice.held).get(name)
                 if not depth:
-                    found.append("backing" if depth is None else "whole")
+                    result.append("backing" if depth is None else "whole")
                     continue
                 access = one.access_of(name)
                 ranks = {
@@ -172,8 +172,8 @@ class GraphCurve:
                     if e.variables
                 }
                 freed = "headed " if depth <= choice.freed else ""
-                found.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
-            yield name, max(found, key=len)
+                result.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
+            yield name, max(result, key=len)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,11 +256,11 @@ class GraphSlope(Answer):
         """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
         self._check("verdicts", point)
         names = [m.einsum.name for m in self.graph.members]
-        found = {}
+        result = {}
         for a, b, tensor in tied(self.graph):
             both = self.operation(point, names[a]), self.operation(point, names[b])
-            found[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
-        return found
+            result[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
+        return result
 
     def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
         """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
@@ -290,9 +290,9 @@ class GraphSlope(Answer):
         from polymodel.report.plots_slope import chain_axes
 
         curves = {curve.title: curve.figures for curve in self.curves.values()}
-        found = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
-        found.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
-        return found
+        result = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
+        result.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
+        return result
 
     def __repr__(self) -> str:
         lengths = ", ".join(f"{curve.title} {len(curve)}" for curve in self.curves.values())
@@ -355,11 +355,11 @@ def graph_slope(
     options.raise_if_any()
     graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
     graph = affordable(graph) if equal_outer_sizes is None else graph
-    found = _joined(graph, names, unit, progress)
-    lower = any(any(c.bounds) for c in found.values())
-    notes = notes_of(graph, {n: c.figures for n, c in found.items()}, lower, unit)
+    result = _joined(graph, names, unit, progress)
+    lower = any(any(c.bounds) for c in result.values())
+    notes = notes_of(graph, {n: c.figures for n, c in result.items()}, lower, unit)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
-    shown = Curves(found, unit, {n: c.title for n, c in found.items()})
+    shown = Curves(result, unit, {n: c.title for n, c in result.items()})
     return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes)
 
 
@@ -370,7 +370,7 @@ def _joined(
     progress: Callable[[str, int, int], None] | None,
 ) -> dict[str, GraphCurve]:
     kinds = kinds_of(graph.rules)
-    found: dict[str, GraphCurve] = {}
+    result: dict[str, GraphCurve] = {}
     for name in names:
         begin = time.perf_counter()
 
@@ -380,5 +380,5 @@ def _joined(
 
         joined = join(graph, kinds[name], tell)
         seconds = time.perf_counter() - begin
-        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
-    return found
+        result[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
+    return result

@@ -110,15 +110,15 @@ def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = 
     `windows`: per tensor, the variables along which its tiles overlap (none where it is missing).
     """
     overlapping = dict(windows)
-    found: dict[tuple[Moves, ...], tuple[str, ...]] = {}
+    result: dict[tuple[Moves, ...], tuple[str, ...]] = {}
     for order in permutations(active):
         moves = (_moves(order, indexed, overlapping.get(t, frozenset())) for t, indexed in tensors)
-        found.setdefault(tuple(moves), order)
-    kept = [m for m in found if not any(o != m and all(map(_no_more, o, m)) for o in found)]
+        result.setdefault(tuple(moves), order)
+    kept = [m for m in result if not any(o != m and all(map(_no_more, o, m)) for o in result)]
     names = [name for name, _ in tensors]
     return tuple(
         OrderClass(
-            found[moves],
+            result[moves],
             tuple((t, outside) for t, (outside, _) in zip(names, moves, strict=True)),
             tuple((t, slid) for t, (_, slid) in zip(names, moves, strict=True)),
         )

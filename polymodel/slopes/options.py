@@ -43,10 +43,10 @@ class SlopeOptions:
             remedy = f"pass names: {', '.join(known)}"
             self.faults.add(path, f"{shown(value)} is not a list of {what.partition(' ')[0]}s", remedy)
             return ()
-        found = tuple(value)
-        for i, name in enumerate(found):
+        result = tuple(value)
+        for i, name in enumerate(result):
             self.choice((*path, i), name, known, what)
-        return found
+        return result
 
     def table(self, name: str, value: object, what: str, example: str) -> Mapping[str, object]:
         if isinstance(value, Mapping):

@@ -124,13 +124,13 @@ def steps_of(one: Einsum, variable: str) -> frozenset[int]:
 
 def overlapping(one: Einsum, access: TensorAccess) -> frozenset[str]:
     """Rank variables along which tiles of the tensor overlap. NotSeparable for an output with such."""
-    found = frozenset(v for v, _ in _steps(one, access))
-    if found and access.output:
+    result = frozenset(v for v, _ in _steps(one, access))
+    if result and access.output:
         raise NotSeparable(
             f"{access.tensor}, an output of {one.name}, has a rank of two rank variables",
             "sweep the tile sizes instead: polymodel.sweep",
         )
-    return found
+    return result
 
 
 def _steps(one: Einsum, access: TensorAccess) -> tuple[tuple[str, int], ...]:
@@ -171,8 +171,8 @@ def candidates(one: Einsum, variable: str, tiles: TileSizes) -> TileTable:
     """The sizes to combine: divisors, given ones, or of all those that no smaller one replaces."""
     x = extent(one, variable)
     below, _ = sizes_below(x, variable, tiles)
-    found = sizes(x, np.append(below, x), steps_of(one, variable))
-    return without_replaceable(found) if tiles == "all" else found
+    result = sizes(x, np.append(below, x), steps_of(one, variable))
+    return without_replaceable(result) if tiles == "all" else result
 
 
 def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> TileTable:
@@ -208,26 +208,26 @@ def volume(one: Einsum, access: TensorAccess) -> int:
 
 def tile(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable]) -> Any:
     """Elements of the largest tile, for every combination of the sizes."""
-    found: Any = 1
+    result: Any = 1
     for v in _alone(one, access):
-        found = found * here[v].tiles
+        result = result * here[v].tiles
     for w in halos(one, access):
         e, f = here[w.p].tiles, here[w.r].tiles
-        found = found * (e * f - np.maximum(e - w.shift_p, 0) * np.maximum(f - w.shift_r, 0))
-    return found
+        result = result * (e * f - np.maximum(e - w.shift_p, 0) * np.maximum(f - w.shift_r, 0))
+    return result
 
 
 def moved(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], slid: str) -> Any:
     """Elements of all tiles together, those along `slid` without what their predecessors hold."""
-    found: Any = np.asarray(1, np.int64)
+    result: Any = np.asarray(1, np.int64)
     for v in _alone(one, access):
-        found = found * here[v].extent
+        result = result * here[v].extent
     for w in halos(one, access):
         shared: Any = 1
         for v, step in ((w.p, w.shift_p), (w.r, w.shift_r)):
             shared = shared * (here[v].slid if v == slid else here[v].over)[step]
-        found = found * (here[w.p].extent * here[w.r].extent - shared)
-    return found
+        result = result * (here[w.p].extent * here[w.r].extent - shared)
+    return result
 
 
 def _alone(one: Einsum, access: TensorAccess) -> tuple[str, ...]:

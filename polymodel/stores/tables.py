@@ -48,9 +48,9 @@ def _release() -> str:
 
 def _digest(data: bytes) -> str:
     """The fingerprint of a file, whatever stands in the place of the fingerprint."""
-    found = _SEAL.search(data)
-    start, end = found.span(1) if found else (0, 0)
-    return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(found) + data[end:]).hexdigest()
+    result = _SEAL.search(data)
+    start, end = result.span(1) if result else (0, 0)
+    return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(result) + data[end:]).hexdigest()
 
 
 def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[str, Any]]:
