@@ -21,7 +21,7 @@ from polymodel.mapper.confirm import CLOSE, below
 from polymodel.mapper.point import Point
 from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
-from polymodel.objectives import canonical, unit_of
+from polymodel.objectives import SPARSE, canonical, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
@@ -173,9 +173,9 @@ class Front(Answer):
     def _minimised(self) -> tuple[str, ...]:
         """Figures whose least value is on this front."""
         result = list(self.objectives)
-        for kind in ("", "sparse_"):
-            if {f"{kind}energy", f"{kind}latency"} <= set(result):
-                result.append(f"{kind}edp")
+        made = set(result)
+        result += [c for c in COSTS if {f for f, _ in uses(c)} <= made]
+        result += [c for c in SPARSE_COSTS if {SPARSE + f for f, _ in uses(c)} <= made]
         return tuple(dict.fromkeys(result))
 
     def keeping(self) -> AbstractContextManager[None]:

@@ -11,13 +11,14 @@ import numpy as np
 
 from polymodel.mapper.combine import coarse
 from polymodel.mapper.join import JoinRules, Stage
-from polymodel.mapper.objectives import THIN, share_of
+from polymodel.mapper.objectives import THIN, SearchFigures, measured, share_of
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Candidate, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.objectives import value
 from polymodel.pareto import undominated
 
 Array = Any
@@ -214,19 +215,10 @@ def _candidate(
     energy, latency = float(states.energy[k]), float(states.latency[k])
     peaks = [float(p) for p in states.peak[0, :, k]]
     buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
-    values = tuple(
-        _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
-        for name in request.objectives
-    )
+    named = dict(zip(measured(request.objectives), (peaks[b] for b in rules.buffers), strict=True))
+    figures = SearchFigures(energy, latency, named)
+    values = tuple(value(name, figures) for name in request.objectives)
     return Candidate(values, energy, latency, buffers, partial(looptree, chosen))
-
-
-def _value(
-    name: str, energy: float, latency: float, buffers: list[float], objectives: tuple[str, ...]
-) -> float:
-    if name.startswith("working_set"):
-        return buffers[[o for o in objectives if o.startswith("working_set")].index(name)]
-    return {"energy": energy, "latency": latency, "edp": energy * latency}[name]
 
 
 def _traced(whole: FullMappings, last: States, position: int) -> list[ChosenMapping]:

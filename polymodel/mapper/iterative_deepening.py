@@ -21,12 +21,13 @@ from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, ex
 from polymodel.mapper.full_mappings import FullMappings
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
-from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
+from polymodel.mapper.objectives import BEATEN, COARSE, SearchFigures, all_bits, by_name, measured, share_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape
+from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import Threads
 
@@ -410,9 +411,10 @@ class Deepening:
         known = self.known.figures
         if not known.shape[1]:
             return None
-        name = self.request.objectives[0]
-        interest = self.rules.interest
-        figures = [n for n in ("energy", "latency") if getattr(interest, n)]
-        figures += [o for o in self.request.objectives if o.startswith("working_set")]
-        best = known[0] * known[1] if name == "edp" else known[figures.index(name)]
+        objectives, rows = self.request.objectives, iter(known)
+        energy, latency = (
+            next(rows) if getattr(self.rules.interest, n) else None for n in ("energy", "latency")
+        )
+        figures = SearchFigures(energy, latency, dict(zip(measured(objectives), rows, strict=True)))
+        best = value(objectives[0], figures)
         return float(best.min())

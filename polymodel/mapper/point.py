@@ -13,10 +13,11 @@ from polymodel.errors import writing
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.mapper.confirm import MappingFigures, compared, confirmed, fitting
+from polymodel.mapper.objectives import SearchFigures
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
-from polymodel.objectives import canonical
+from polymodel.objectives import BY_WORD, SPARSE, canonical, value
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.output import write_text
@@ -86,15 +87,17 @@ class Point:
         """One of its figures: energy, latency, edp, working_set:MEMORY; on sparse data sparse_energy,
         sparse_latency, sparse_edp, speedup. Older names are known too. KeyError for what it has not."""
         name = canonical(objective)
-        word, _, memory = name.partition(":")
-        if word == WORKING_SET:
-            return self.buffers[memory or measured_memory(self.base.arch)]
-        result = {"energy": self.energy, "latency": self.latency, "edp": self.edp}
-        if self.found.sparse is not None:
-            joules, seconds = self.found.sparse
-            result |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
-            result["sparse_edp"] = joules * seconds
-        return result[name]
+        if name == WORKING_SET:
+            name = f"{name}:{measured_memory(self.base.arch)}"
+        sparse = self.found.sparse
+        if name == "speedup" and sparse is not None:
+            return self.speedup or 0.0
+        on_sparse_data = name.startswith(SPARSE)
+        if (on_sparse_data and sparse is None) or name.removeprefix(SPARSE).partition(":")[0] not in BY_WORD:
+            raise KeyError(objective)
+        energy, latency = sparse if on_sparse_data and sparse else (self.energy, self.latency)
+        found: float = value(name, SearchFigures(energy, latency, self.buffers))
+        return found
 
     @property
     def values(self) -> tuple[float, ...]:

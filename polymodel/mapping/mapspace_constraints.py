@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
-from polymodel.objectives import BY_WORD, SPARSE, canonical
+from polymodel.objectives import BY_WORD, OBJECTIVES, SPARSE, canonical, uses
 from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
@@ -16,9 +16,9 @@ from polymodel.spec.request_schema import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
-# What the search adds up from Einsum to Einsum; peaks of memories (`WORKING_SET`) are known to it as well.
-COSTS = ("energy", "latency", "edp")
-SPARSE_COSTS = tuple(SPARSE + name for name in COSTS)
+# Objectives of what the search adds up from Einsum to Einsum; it knows the peaks of memories as well.
+COSTS = tuple(o.word for o in OBJECTIVES if not o.of and uses(o.word) <= {("energy", ""), ("latency", "")})
+SPARSE_COSTS = tuple(SPARSE + word for word in COSTS if BY_WORD[word].sparse)
 WORKING_SET = "working_set"
 
 

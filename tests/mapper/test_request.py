@@ -13,9 +13,11 @@ import yaml
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper import run
+from polymodel.mapper.objectives import SearchFigures
 from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import asked_for
 from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
+from polymodel.objectives import value
 from polymodel.spec.request_schema import ExploreSection
 
 
@@ -275,3 +277,12 @@ def test_older_words_mean_the_objectives_of_the_vocabulary() -> None:
     assert front.best("buffer") is front.best("working_set:GLB")
     assert front.unit("buffer:GLB") == front.unit("buffer") == "bit"
     assert front.unit("energy_delay") == "J s"
+
+
+def test_the_search_minimises_what_is_made_of_its_figures() -> None:
+    assert COSTS == ("energy", "latency", "edp")
+    figures = SearchFigures(2.0, 3.0, {"GLB": 5})
+    assert [value(name, figures) for name in (*COSTS, "working_set:GLB")] == [2, 3, 6, 5]
+    for name in ("accesses:GLB", "area", "utilisation", "working_set:DRAM"):
+        with pytest.raises(KeyError):
+            value(name, figures)
