@@ -107,7 +107,7 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert (code, out) == (BAD_INPUT, "")
     assert "remedy: repeat the option: --objective energy --objective latency" in err
     assert "--eps: negative eps" in err
-    assert "--time-limit: 'a' is no number" in err
+    assert "--time-limit: 'a' is neither a number nor a symbol" in err
     assert "--fuse: unknown name T9" in err
     assert "--workers: " in err
     assert "constraints" not in err
