@@ -31,7 +31,7 @@ CASES = HERE.parent / "tests" / "reference" / "cases" / "mapper" / "accelforge"
 Case = dict[str, Any]
 GPT3 = "gpt3_6.7b_2048_glb16MiB_mfl1"
 LARGE = "gpt3_6.7b_2048_glb128MiB_mfl1"
-ENERGY, BOTH, THREE = ("energy",), ("energy", "latency"), ("energy", "latency", "buffer")
+ENERGY, BOTH, THREE = ("energy",), ("energy", "latency"), ("energy", "latency", "working_set")
 REGISTERS: Case = {
     "type": "memory", "name": "RF", "size_bits": 8 * 512, "read_energy_per_bit": 1, "write_energy_per_bit": 1,
     "read_bits_per_cycle": 65536, "write_bits_per_cycle": 65536,

@@ -71,13 +71,13 @@ pm.sweep(spec, {'TM': [1]}, objectives=3) | objectives: 3 is no list
 pm.sweep(spec, {'TM': [1]}, objectives=[3]) | objectives[0]: unknown objective 3
 pm.sweep(spec, {'TM': [1]}, memory=3, progress=3) | memory=3 is no amount of memory
 pm.sweep(spec, {'TM': [1]}, prune=3, resume='no') | resume='no' is neither True nor False
-pm.sweep(spec, {'TM': [1]}, eps=True, workers=2.5) | workers=2.5 is no number of processes
+pm.sweep(spec, {'TM': [1]}, eps=True, workers=2.5) | workers=2.5 is not a number of processes
 swept.point('a') | row: there is no point 'a'
 swept.spec(2.5) | row: there is no point 2.5
 swept.spec({}) | row: there is no point a dict
 swept.best('enrgy') | objective: the sweep has no objective enrgy
 pm.explore(spec, eps={'energy': 0.1}) | eps: {'energy': 0.1} is not a number
-pm.design_space(spec, levels='x') | levels: levels='x' is no number of memories
+pm.design_space(spec, levels='x') | levels: levels='x' is not a number of memories
 pm.chain_slope(spec).gain('x') | ChainSlope.gain: 'x' is no capacity
 pm.graph_slope(spec, roles={'heads': ['M']}) | roles.heads: there is no role 'heads'
 pm.import_onnx(3) | import_onnx: 3 is no ONNX model

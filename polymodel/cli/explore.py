@@ -35,9 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, energy_delay, buffer (peak bits of the outermost bounded memory) or "
-        "buffer:MEMORY; on sparse data sparse_energy, sparse_latency, sparse_energy_delay; repeat it for a "
-        "front (default: energy and latency)",
+        help="energy, latency, edp, working_set (peak bits of the outermost bounded memory) or "
+        "working_set:MEMORY; on sparse data sparse_energy, sparse_latency, sparse_edp; repeat it for a front "
+        "(default: energy and latency)",
     )
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
@@ -180,6 +180,7 @@ class Bar(Line):
         if progress is None:
             self.show(0.0, f"begins  {seconds:.0f} s")
             return
+        from polymodel.objectives import canonical, unit_of
         from polymodel.quantities import engineering
 
         share = progress.done / max(progress.total, 1)
@@ -187,9 +188,8 @@ class Bar(Line):
         if progress.looked and progress.of != "evaluate":
             parts.append(f"{engineering(progress.looked)} tilings and joins looked at")
         if progress.best is not None:
-            known = {"energy": "J", "latency": "s", "energy_delay": "J s"}
-            unit = known.get(self.best.removeprefix("sparse_"), "bit")
-            parts.append(f"least {self.best} so far {engineering(progress.best, unit)}")
+            best = canonical(self.best)
+            parts.append(f"least {best} so far {engineering(progress.best, unit_of(best))}")
         if share:
             parts.append(f"about {(seconds - self.phase) * (1 / share - 1):.0f} s left")
         self.show(share, "  ".join(parts))

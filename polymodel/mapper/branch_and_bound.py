@@ -23,7 +23,7 @@ TOGETHER = 8  # known mappings compared at once
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownMappings:
     """Figures of known whole mappings [figures, m]: `sums` of them add up over Einsums (energy and latency,
     as far as they are objectives), the others are peaks. `edges` [levels], ascending: upper ends of ranges of
     the first peak; one, infinite, without any. `eps`: by how much others need not be better. `weights`
@@ -38,14 +38,14 @@ class Known:
     @cached_property
     def low(self) -> Array:
         """Figures below which a mapping is worth having."""
-        found: Array = self.figures * ((1 + ROUNDING) / (1 + self.eps))
-        return found
+        result: Array = self.figures * ((1 + ROUNDING) / (1 + self.eps))
+        return result
 
     @cached_property
     def stairs(self) -> tuple[Array, ...]:
         """Per level the known mappings that take less than all of the level (all without peaks), by rising
         first figure; the others are the least so far."""
-        found = []
+        result = []
         for k in range(len(self.edges)):
             some = self.low
             if len(some) > self.sums:
@@ -53,8 +53,8 @@ class Known:
             if self.sums:
                 some = some[:, np.argsort(some[0], kind="stable")].copy()
                 np.minimum.accumulate(some[1:], axis=1, out=some[1:])
-            found.append(some)
-        return tuple(found)
+            result.append(some)
+        return tuple(result)
 
     @cached_property
     def within(self) -> tuple[Array, ...]:
@@ -71,11 +71,11 @@ class Known:
         return np.arange(len(self.edges) - 1, -1, -STEP)[::-1]
 
     @cached_property
-    def coarser(self) -> Known:
+    def coarser(self) -> KnownMappings:
         """The same with few levels."""
         return replace(self, edges=self.edges[self.few])
 
-    def joined(self, more: Sequence[Array]) -> Known:
+    def joined(self, more: Sequence[Array]) -> KnownMappings:
         """With the figures of more whole mappings."""
         figures = np.concatenate([self.figures, np.stack(list(more))], axis=1)
         kept = undominated(figures)
@@ -86,7 +86,7 @@ class Known:
         """Per level and mixture the most it may be where two neighbours in `stairs` leave room: entry [j, i]
         is the most of corners i to i + 2**j - 1 (a corner: less than the second sum of the one, and than the
         first sum of the next)."""
-        found = []
+        result = []
         for some in self.stairs:
             tables = []
             for w in self.weights if some.shape[1] > 1 else ():
@@ -97,15 +97,15 @@ class Known:
                     row[:-half] = np.maximum(rows[-1][:-half], rows[-1][half:])
                     rows.append(row)
                 tables.append(np.stack(rows))
-            found.append(tuple(tables))
-        return tuple(found)
+            result.append(tuple(tables))
+        return tuple(result)
 
     def _roomy(self, level: int, values: Array, mixed: Array, place: Array) -> Array:
         """False where no corner has room for the mixtures of points; `place`: the last known mapping of less
         first sum."""
         some = self.stairs[level]
         last = some.shape[1] - 1
-        found = np.ones(values.shape[1], bool)
+        result = np.ones(values.shape[1], bool)
         # The second sums fall: the last known mapping whose second sum is above that of the point.
         to = last - np.searchsorted(some[1][::-1], values[1], side="right")
         inside = np.flatnonzero((place >= 0) & (to < last) & (to >= place))
@@ -113,8 +113,8 @@ class Known:
         step = np.floor(np.log2(high - low + 1)).astype(np.int64)
         for table, value in zip(self.corners[level], mixed, strict=True):
             most = np.maximum(table[step, low], table[step, high - 2**step + 1])
-            found[inside] &= most >= value[inside]
-        return found
+            result[inside] &= most >= value[inside]
+        return result
 
     def unbeaten(self, level: int, values: Array, mixed: Array | None = None) -> Array:
         """False where some known mapping is better than `values` [figures, n] in every figure; the first peak
@@ -144,7 +144,7 @@ class Bound:
     """What is known, and the least that what is not counted yet adds to the sums and their mixtures (`rest`
     [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all)."""
 
-    known: Known
+    known: KnownMappings
     rest: Array
     sizes: tuple[Array, ...] = ()
 
@@ -155,10 +155,10 @@ class Bound:
         added = self.rest[:, :, None] if rest is None else rest
         sums, n, edges = self.known.sums, values.shape[1], self.known.edges
         mixed = self.known.weights @ values[:sums] if len(self.known.weights) else np.zeros((0, n))
-        found = np.zeros(n, bool)
+        result = np.zeros(n, bool)
         peaks = len(values) > sums
         for k in range(len(edges) - 1, -1, -1):
-            some = ~found
+            some = ~result
             if peaks:
                 some &= values[sums] <= edges[k]
             mine = np.broadcast_to(added[:, k], (len(added), n))
@@ -170,8 +170,8 @@ class Bound:
             v[:sums] += mine[:sums, where]
             if peaks and k:
                 np.maximum(v[sums], edges[k - 1], out=v[sums])
-            found[where] = self.known.unbeaten(k, v, mixed[:, where] + mine[sums:, where])
-        return found
+            result[where] = self.known.unbeaten(k, v, mixed[:, where] + mine[sums:, where])
+        return result
 
     def plus(self, more: Sequence[float]) -> Bound:
         """With so much more added to the sums."""
@@ -201,6 +201,6 @@ def _against(known: Array, values: Array) -> Array:
         left = left[~better.any(axis=0)]
         if not len(left):
             break
-    found = np.zeros(values.shape[1], bool)
-    found[left] = True
-    return found
+    result = np.zeros(values.shape[1], bool)
+    result[left] = True
+    return result

@@ -15,7 +15,7 @@ import numpy as np
 from polymodel.errors import LimitReached, MemoryUp
 from polymodel.governor import until
 from polymodel.mapper.checkpoints import Finished, fingerprint
-from polymodel.mapper.records import Progress, Request, Stage
+from polymodel.mapper.records import Progress, Request, SearchStage
 
 T = TypeVar("T")
 BEAT = 0.5  # seconds after which the search tells again where it is
@@ -85,9 +85,9 @@ class Tallies:
         yield tally
         self.known[of] = tally, seconds + time.perf_counter() - begun
 
-    def records(self) -> tuple[Stage, ...]:
+    def records(self) -> tuple[SearchStage, ...]:
         return tuple(
-            Stage(of, t.templates, t.points, t.kept, t.too_large, seconds)
+            SearchStage(of, t.templates, t.points, t.kept, t.too_large, seconds)
             for of, (t, seconds) in self.known.items()
         )
 

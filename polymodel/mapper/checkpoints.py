@@ -35,18 +35,18 @@ _KNOWN = {
     **{module: {"_reconstruct", "_frombuffer", "scalar"} for module in _ARRAYS},
     "builtins": {"frozenset", "set"},
     "polymodel.mapper.pmappings": {"Pmappings"},
-    "polymodel.mapper.regions": {"Inner"},
+    "polymodel.mapper.regions": {"InnerPoints"},
     "polymodel.mapper.templates": {"Template", "Shape", "Node"},
-    "polymodel.mapper.states": {"States", "Structure", "Live", "Source"},
+    "polymodel.mapper.states": {"States", "Structure", "Live", "StateSource"},
     "polymodel.mapper.lower_bounds": {"Floors"},
 }
 
 
 def fingerprint(*parts: object) -> bytes:
     """Of plain data, arrays and records of them; the same in every process."""
-    found = hashlib.blake2b(digest_size=20)
-    _feed(parts, found.update)
-    return found.digest()
+    result = hashlib.blake2b(digest_size=20)
+    _feed(parts, result.update)
+    return result.digest()
 
 
 def _feed(part: object, update: Callable[[bytes], object]) -> None:
@@ -73,8 +73,8 @@ def _feed(part: object, update: Callable[[bytes], object]) -> None:
 
 
 def _several(what: str, marks: Iterable[bytes], update: Callable[[bytes], object]) -> None:
-    found = sorted(marks)
-    update(f"{what} {len(found)} ".encode() + b"".join(found))
+    result = sorted(marks)
+    update(f"{what} {len(result)} ".encode() + b"".join(result))
 
 
 class _Pickler(pickle.Pickler):
@@ -116,7 +116,7 @@ class Finished:
         if data is None:
             return None
         try:
-            found = _Unpickler(data, space).load()
+            result = _Unpickler(data, space).load()
         except (
             pickle.UnpicklingError,
             ValueError,
@@ -127,7 +127,7 @@ class Finished:
         ) as error:
             raise Refused(f"{self.folder} holds what is no result of a search", ANEW) from error
         self.used += 1
-        return found
+        return result
 
     def put(self, key: bytes, result: object) -> None:
         """Keep a result; saved now and then."""

@@ -28,7 +28,7 @@ Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Points:
+class PartialPoints:
     """`values`: the product of each term so far [n]; `spread` [fanouts, n]: instances in use; `keys` [D, n]:
     tile sizes below the fused loops, 0 if not chosen yet; `index`: per bundle the candidate [n]."""
 
@@ -38,13 +38,13 @@ class Points:
     index: Mapping[int, Array]
     n: int
 
-    def only(self, which: Array) -> Points:
+    def only(self, which: Array) -> PartialPoints:
         """Those at these positions (or where it is True)."""
         if which.dtype == bool:
             if which.all():
                 return self
             which = np.flatnonzero(which)
-        return Points(
+        return PartialPoints(
             {t: v[which] for t, v in self.values.items()},
             self.spread[:, which],
             self.keys[:, which],
@@ -52,10 +52,10 @@ class Points:
             len(which),
         )
 
-    def between(self, begin: int, end: int) -> Points:
+    def between(self, begin: int, end: int) -> PartialPoints:
         """Those from one position to another."""
         some = slice(begin, end)
-        return Points(
+        return PartialPoints(
             {t: v[some] for t, v in self.values.items()},
             self.spread[:, some],
             self.keys[:, some],
@@ -63,9 +63,9 @@ class Points:
             max(0, min(end, self.n) - begin),
         )
 
-    def paired(self, other: Points, mine: Array, theirs: Array) -> Points:
+    def paired(self, other: PartialPoints, mine: Array, theirs: Array) -> PartialPoints:
         """Pairs of points, by their positions [n] here and there."""
-        return Points(
+        return PartialPoints(
             {t: v[mine] * other.values[t][theirs] for t, v in self.values.items()},
             self.spread[:, mine] * other.spread[:, theirs],
             self.keys[:, mine] + other.keys[:, theirs],
@@ -74,7 +74,7 @@ class Points:
         )
 
 
-class Figures:
+class PartialFigures:
     """The figures that a template's points are compared by."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Figures:
         self.scaled = {key: _scaled(f) for key, f in factors.items()}
         self.forms = [*forms, *_held(template, costs, memories, relaxed)]
 
-    def of(self, points: Points, others: Sequence[Group]) -> Iterator[Array]:
+    def of(self, points: PartialPoints, others: Sequence[Group]) -> Iterator[Array]:
         """Smaller is better in every one [n]; `others`: the groups that are not among the points'."""
         alike: dict[Term, tuple[tuple[bytes, ...], float]] = {}
         for form in self.forms:
@@ -122,12 +122,12 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
 
 def _held(template: Template, costs: Costs, memories: Sequence[int], relaxed: bool) -> list[Form]:
     """Bits in each memory, apart for every slot, and for exchanged tensors."""
-    found: dict[tuple[int, int, bool], Form] = {}
+    result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
         if n.memory in memories and not (n.shared and relaxed):
-            form = found.setdefault((n.memory, min(n.level, template.depth), n.shared), {})
+            form = result.setdefault((n.memory, min(n.level, template.depth), n.shared), {})
             form[t] = form.get(t, 0.0) + bits
-    return list(found.values())
+    return list(result.values())
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class Interest:
 
     def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
         """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
-        found = [energy] if self.energy else []
-        return [*found, *([latency] if self.latency else []), *peaks]
+        result = [energy] if self.energy else []
+        return [*result, *([latency] if self.latency else []), *peaks]
 
     def compared(
         self, energy: Array, latency: Array, peaks: Sequence[Array], space: Sequence[Array]
@@ -164,7 +164,7 @@ class Interest:
 
 
 @dataclass(frozen=True)
-class Part:
+class CombinedPoints:
     """Points of one template: see `Pmappings`. `below`: positions in the lower region, if there is one."""
 
     keys: Array
@@ -181,7 +181,7 @@ class Part:
         space = [*self.local, *(row for slot in self.above for row in slot)]
         return interest.compared(self.energy, self.latency, (), space)
 
-    def only(self, kept: Array) -> Part:
+    def only(self, kept: Array) -> CombinedPoints:
         return replace(
             self,
             keys=self.keys[:, kept],
@@ -193,15 +193,15 @@ class Part:
             below=None if self.below is None else self.below[kept],
         )
 
-    def undominated(self, interest: Interest) -> Part:
+    def undominated(self, interest: Interest) -> CombinedPoints:
         return self.only(undominated(self.figures(interest), group_numbers(self.keys, len(self.energy))))
 
 
 def coarse(figure: Array, eps: float) -> Array:
     """Figures by the cell of a logarithmic grid they lie in."""
     with np.errstate(divide="ignore"):
-        found: Array = np.floor(np.log(figure) / np.log1p(eps))
-    return found
+        result: Array = np.floor(np.log(figure) / np.log1p(eps))
+    return result
 
 
 def group_numbers(keys: Array, n: int) -> Array:
@@ -236,7 +236,9 @@ class Combination:
         self.terms = tuple(terms)
         depth = template.depth
         ones = {t: np.ones(1) for t in self.terms}
-        self.points = Points(ones, np.ones((len(space.fanouts), 1)), np.zeros((depth, 1), np.int64), {}, 1)
+        self.points = PartialPoints(
+            ones, np.ones((len(space.fanouts), 1)), np.zeros((depth, 1), np.int64), {}, 1
+        )
         self.left = list(space.groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
         timed = interest.latency or space.leak > 0
@@ -244,7 +246,9 @@ class Combination:
             [f for _, f, _ in found.times] if timed else []
         )
         where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
-        self.figures = Figures(space, template, found, self.factors, self.forms, where, interest.relaxed)
+        self.figures = PartialFigures(
+            space, template, found, self.factors, self.forms, where, interest.relaxed
+        )
         self.too_large = 0
         if not self.left:
             one = self.points
@@ -270,7 +274,7 @@ class Combination:
             every = m / mine.n
         prune = bool(self.left)  # at the end what comes next compares them, and knows better which
         rows = max(1, BLOCK // max(mine.n, 1))
-        parts: list[Points] = []
+        parts: list[PartialPoints] = []
         for begin in range(0, max(before.n, 1), rows):
             self.ask()
             block = before.between(begin, begin + rows)
@@ -283,7 +287,7 @@ class Combination:
             self.ask()
             self.points = self._undominated(self.points, self.left)
 
-    def _candidates(self, group: tuple[int, ...]) -> Points:
+    def _candidates(self, group: tuple[int, ...]) -> PartialPoints:
         """All candidates of a group by itself."""
         counts = tuple(self.chains[v].count for v in group)
         m = prod(counts)
@@ -298,19 +302,19 @@ class Combination:
             if mine is not None:
                 keys[k] = self.chains[mine].keys[k][position[mine]]
         values = {t: self.factors[t, group] for t in self.terms}
-        points = Points(values, np.array(spread).reshape(-1, m), keys, position, m)
+        points = PartialPoints(values, np.array(spread).reshape(-1, m), keys, position, m)
         wanted = np.ones(m, bool)
         for row, sizes in zip(keys, self.bound.sizes if self.bound is not None else (), strict=False):
             wanted &= (row == 0) | np.isin(row, sizes)
         return points.only(wanted)
 
-    def _hopeful_of(self, points: Points) -> Points:
+    def _hopeful_of(self, points: PartialPoints) -> PartialPoints:
         """Points that no known whole mapping rules out."""
         if self.bound is not None and points.n and points.index:
             points = points.only(self._hopeful(points, self.bound))
         return points
 
-    def _fitting(self, some: Points, mine: Points, every: float) -> tuple[Array, Array]:
+    def _fitting(self, some: PartialPoints, mine: PartialPoints, every: float) -> tuple[Array, Array]:
         """Positions of the pairs that no memory and no fanout rules out, whatever the other variables do;
         each stands for `every` ones. Looked at first, so that all else is worked out for few of them."""
         fits = np.ones((some.n, mine.n), bool)
@@ -334,14 +338,14 @@ class Combination:
         """The smallest or largest factor that the groups not joined yet can give."""
         return prod(float(extreme(self.factors[term, g])) for g in self.left)
 
-    def _hopeful(self, points: Points, bound: Bound) -> Array:
+    def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
         """Points whose best completion no known whole mapping beats."""
 
         def least(form: Form) -> Array:
-            found = np.zeros(points.n)
+            result = np.zeros(points.n)
             for t, c in form.items():
-                found = found + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
-            return found
+                result = result + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+            return result
 
         latency = np.zeros(points.n)
         for _, form, fixed in self.costs.times:
@@ -351,19 +355,19 @@ class Combination:
         peaks = [self._held(points, m) for m in self.interest.buffers]
         return bound.coarser.hopeful(self.interest.figures(energy, latency, peaks))
 
-    def _held(self, points: Points, memory: int) -> Array:
+    def _held(self, points: PartialPoints, memory: int) -> Array:
         """The least bits in a memory."""
-        found = np.zeros(points.n)
+        result = np.zeros(points.n)
         for t, bits in self._nodes(memory):
-            found = found + points.values[t] * bits
-        return found
+            result = result + points.values[t] * bits
+        return result
 
-    def _held_by(self, some: Points, mine: Points, memory: int) -> Array:
+    def _held_by(self, some: PartialPoints, mine: PartialPoints, memory: int) -> Array:
         """The same of pairs [some, mine]."""
-        found = np.zeros((some.n, mine.n))
+        result = np.zeros((some.n, mine.n))
         for t, bits in self._nodes(memory):
-            found += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
-        return found
+            result += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
+        return result
 
     def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
         """What stands in a memory: terms, and the least bits of each by what is not joined yet."""
@@ -375,7 +379,7 @@ class Combination:
         """The most instances that the groups not joined yet can use."""
         return prod(int(self.chains[b].spread[fanout].max(initial=1)) for g in self.left for b in g)
 
-    def _undominated(self, points: Points, others: Sequence[tuple[int, ...]]) -> Points:
+    def _undominated(self, points: PartialPoints, others: Sequence[tuple[int, ...]]) -> PartialPoints:
         """Without those that another one beats, whatever the groups that are not among them give."""
         figures = list(self.figures.of(points, others))
         if self.interest.rough:
@@ -387,17 +391,17 @@ class Combination:
         """How often each prime divides the tile that the region needs, and those that it gives (negative)."""
         return self._ends(self.points)
 
-    def _ends(self, points: Points) -> list[Array]:
-        found: list[Array] = []
+    def _ends(self, points: PartialPoints) -> list[Array]:
+        result: list[Array] = []
         for level, sign in ((1, 1), (-1, -1)):
             if not (self.template.top if sign > 0 else self.template.bottom):
                 continue
             for v, i in sorted(points.index.items()):
                 c = self.chains[v]
-                found += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
-        return found
+                result += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
+        return result
 
-    def part(self, number: int) -> Part:
+    def part(self, number: int) -> CombinedPoints:
         """Energy, latency and space of every point."""
         space = self.space
         latency = np.zeros(self.n)
@@ -406,7 +410,7 @@ class Combination:
         latency = latency * space.times
         local, above = self.slots()
         energy = self.energy() + space.leak * latency
-        return Part(self.points.keys, energy, latency, local, above, number, self.choice())
+        return CombinedPoints(self.points.keys, energy, latency, local, above, number, self.choice())
 
     def told_apart(self) -> list[Array]:
         """Every form that matters, of every point."""
@@ -434,16 +438,16 @@ class Combination:
     def form(self, form: Form) -> Array:
         return self._form(form, self.points)
 
-    def _form(self, form: Form, points: Points) -> Array:
-        found = np.zeros(points.n)
+    def _form(self, form: Form, points: PartialPoints) -> Array:
+        result = np.zeros(points.n)
         for t, c in form.items():
-            found = found + points.values[t] * c
-        return found
+            result = result + points.values[t] * c
+        return result
 
 
-def _together(parts: Sequence[Points]) -> Points:
+def _together(parts: Sequence[PartialPoints]) -> PartialPoints:
     first = parts[0]
-    return Points(
+    return PartialPoints(
         {t: np.concatenate([p.values[t] for p in parts]) for t in first.values},
         np.concatenate([p.spread for p in parts], axis=1),
         np.concatenate([p.keys for p in parts], axis=1),
@@ -455,29 +459,29 @@ def _together(parts: Sequence[Points]) -> Points:
 @lru_cache(maxsize=4096)
 def primes(n: int) -> tuple[int, ...]:
     """The primes that divide n."""
-    found, p = [], 2
+    result, p = [], 2
     while n > 1:
         if n % p == 0:
-            found.append(p)
+            result.append(p)
             while n % p == 0:
                 n //= p
         p = p + 1 if p * p <= n else n
-    return tuple(found)
+    return tuple(result)
 
 
 def _multiplicity(values: Array, p: int) -> Array:
     """How often p divides each value."""
-    left, found = values.copy(), np.zeros(len(values), np.int64)
+    left, result = values.copy(), np.zeros(len(values), np.int64)
     while True:
         divides = left % p == 0
         if not divides.any():
-            return found
-        found += divides
+            return result
+        result += divides
         left = np.where(divides, left // p, left)
 
 
 def prod_of(arrays: Sequence[Array], n: int) -> Array:
-    found = np.ones(n)
+    result = np.ones(n)
     for a in arrays:
-        found = found * a
-    return found
+        result = result * a
+    return result

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tally
-from polymodel.mapper.join import Outlook, Rules, pairs
+from polymodel.mapper.join import JoinRules, Outlook, pairs
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
@@ -32,7 +32,7 @@ MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the
 
 
 @dataclass
-class Choice:
+class ShapeTiles:
     """One shape of an Einsum: its tile sizes `keys` [fused loops, n], the bits of its exchanged tensors
     `own` [memories, n], and where its tile sizes stand among all of the Einsum."""
 
@@ -55,15 +55,15 @@ class Choice:
         base = int(max(keys.max(initial=0), self.keys.max(initial=0))) + 1
         mine, theirs = _numbered(self.keys, base), _numbered(keys, base)
         order = np.argsort(mine)
-        found: Array = order[np.searchsorted(mine[order], theirs)]
-        return found
+        result: Array = order[np.searchsorted(mine[order], theirs)]
+        return result
 
 
 def _numbered(keys: Array, base: int) -> Array:
-    found = np.zeros(keys.shape[1], object if base ** len(keys) > 2**62 else np.int64)
+    result = np.zeros(keys.shape[1], object if base ** len(keys) > 2**62 else np.int64)
     for row in keys:
-        found = found * base + row
-    return found
+        result = result * base + row
+    return result
 
 
 def open_shapes(
@@ -83,18 +83,20 @@ def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int
 
 
 def exchanged_inside(
-    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: Rules
+    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: JoinRules
 ) -> set[Exchanges]:
     """What may be handed on further inside than the first memory and fits there at some tile size."""
     some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
-    found = set()
+    result = set()
     for c in choices_of(space, some, "", rules):  # at tile sizes of 1, which take the least
         if (c.own <= rules.capacity[:, None]).all(axis=0).any():
-            found.add(c.shape.exchanges)
-    return found
+            result.add(c.shape.exchanges)
+    return result
 
 
-def choices_of(space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: Rules) -> Iterator[Choice]:
+def choices_of(
+    space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: JoinRules
+) -> Iterator[ShapeTiles]:
     count = 0
     for shape in some:
         keys = keys_of(space, shape.prefix, sizes)
@@ -104,7 +106,7 @@ def choices_of(space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: Rul
                 o = space.operands[i]
                 ranks = [o.ranks.index(v) for v in shape.prefix[:k]]
                 own[rules.which.index(m)] += rules.lives.size(o.tensor, ranks, np.maximum(keys[:k], 1))
-        yield Choice(shape, keys, own, count)
+        yield ShapeTiles(shape, keys, own, count)
         count += keys.shape[1]
 
 
@@ -112,17 +114,17 @@ def keys_of(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> Array:
     """All tile sizes of fused loops [loops, n]; without `sizes` a column of zeros stands for all."""
     if not sizes:
         return np.zeros((len(prefix), 1), np.int64)
-    found: list[tuple[int, ...]] = [()]
+    result: list[tuple[int, ...]] = [()]
     for k, v in enumerate(prefix):
         before = next((j for j in range(k - 1, -1, -1) if prefix[j] == v), None)
-        found = [
+        result = [
             (*t, size)
-            for t in found
+            for t in result
             for now in [space.extents[v] if before is None else t[before]]
             for size in sizes_below(now, sizes)
             if size < now
         ]
-    return np.array(found, np.int64).reshape(len(found), len(prefix)).T
+    return np.array(result, np.int64).reshape(len(result), len(prefix)).T
 
 
 def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
@@ -174,22 +176,22 @@ class _Steps:
 class _States:
     """All states between two Einsums: tile sizes of each structure, numbered through from `first`."""
 
-    tiles: dict[Structure, Choice]
+    tiles: dict[Structure, ShapeTiles]
     count: int
 
 
-class Interfaces:
+class CompletionBounds:
     """All paths, and what is known of their costs."""
 
     def __init__(
         self,
         spaces: Sequence[EinsumSpace],
         limits: Limits,
-        rules: Rules,
+        rules: JoinRules,
         floors: Sequence[Floors],
         passing: Sequence[Passing],
         depth: int,
-        known: Known,
+        known: KnownMappings,
         tally: Tally,
     ) -> None:
         """Raises Late once time is over."""
@@ -213,7 +215,9 @@ class Interfaces:
         self.usage = floors[0].ladders[self.axis] if rules.which else np.array([np.inf])
         self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
         self.states = [
-            _States({Structure((), ()): Choice(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1)
+            _States(
+                {Structure((), ()): ShapeTiles(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1
+            )
         ]
         self.steps: list[_Steps] = []
         for i in range(len(spaces)):
@@ -224,10 +228,10 @@ class Interfaces:
         self.least: list[Array] = []
         self.behind: list[Array] = []
 
-    def _table(self, mine: Sequence[Choice], floors: Floors) -> Array:
+    def _table(self, mine: Sequence[ShapeTiles], floors: Floors) -> Array:
         """Least sums [sums, all tile sizes, levels of space and one that is no space]."""
         n = sum(len(c) for c in mine)
-        found = np.full((self.sums, n, len(self.usage) + 1), np.inf)
+        result = np.full((self.sums, n, len(self.usage) + 1), np.inf)
         for c in mine:
             least = floors.of(c.shape.exchanges)
             if least is None:
@@ -244,8 +248,8 @@ class Interfaces:
                 fits = fits & (left >= 0)
             sums = least[(slice(None), *at)] if at else least[:, None, None]
             sums = self._mixed(np.broadcast_to(sums, (len(sums), len(c), len(self.usage))))
-            found[:, c.places, :-1] = np.where(fits[None], sums, np.inf)
-        return found
+            result[:, c.places, :-1] = np.where(fits[None], sums, np.inf)
+        return result
 
     def _mixed(self, sums: Array) -> Array:
         """Sums [sums, ...] with their mixtures."""
@@ -256,7 +260,7 @@ class Interfaces:
 
     def _stage(self, number: int) -> tuple[_Steps, _States]:
         space, before = self.spaces[number], self.states[number]
-        wanted: dict[object, list[Choice]] = {}
+        wanted: dict[object, list[ShapeTiles]] = {}
         for c in self.choices[number]:
             for key in entries_of(space, c.shape):
                 wanted.setdefault(key, []).append(c)
@@ -268,23 +272,23 @@ class Interfaces:
             passing = self._passing(space, structure, old.keys)
             for c in wanted.get(follows(space, structure), ()):
                 self.tally.ask()
-                found = step(structure, space, c.shape, number, self.rules.lives)
-                if found is None:
+                result = step(structure, space, c.shape, number, self.rules.lives)
+                if result is None:
                     continue
                 for a, b in pairs(old.keys, c.keys, structure.depth):
                     self.tally.points += len(a)
                     fits = (passing[:, a] + c.own[:, b] <= self.rules.capacity[:, None]).all(axis=0)
                     a, b = a[fits], b[fits]
                     if len(a):
-                        reached.setdefault(found.after, []).append(len(groups))
+                        reached.setdefault(result.after, []).append(len(groups))
                         groups.append((old.first + a, c.first + b, self._left(passing[:, a])))
-                        tiles.append(c.keys[: found.after.depth, b])
+                        tiles.append(c.keys[: result.after.depth, b])
         after: list[Array] = [np.zeros(0, np.int64)] * len(groups)
-        states: dict[Structure, Choice] = {}
+        states: dict[Structure, ShapeTiles] = {}
         count = 0
         for structure, mine in reached.items():
             unique, which = _unique(np.concatenate([tiles[k] for k in mine], axis=1))
-            states[structure] = Choice(Shape((), ()), unique, np.zeros((0, 0)), count)
+            states[structure] = ShapeTiles(Shape((), ()), unique, np.zeros((0, 0)), count)
             begin = 0
             for k in mine:
                 end = begin + tiles[k].shape[1]
@@ -305,13 +309,13 @@ class Interfaces:
     def _passing(self, space: EinsumSpace, structure: Structure, tiles: Array) -> Array:
         """Bits of live tensors that the Einsum does not touch [memories, n]."""
         which = self.rules.which
-        found = np.zeros((len(which), tiles.shape[1]))
+        result = np.zeros((len(which), tiles.shape[1]))
         for live in structure.live:
             if space.operand(live.tensor) is None and live.memory in which:
-                found[which.index(live.memory)] += self.rules.lives.size(
+                result[which.index(live.memory)] += self.rules.lives.size(
                     live.tensor, live.ranks[: live.depth], tiles[: live.depth]
                 )
-        return found
+        return result
 
     def _left(self, passing: Array) -> Array:
         """Entries of the tables for what each level leaves [levels, n]."""
@@ -319,10 +323,10 @@ class Interfaces:
             return np.zeros((1, passing.shape[1]), np.int64)
         left = np.minimum(self.edges, self.rules.capacity[self.axis])[:, None] - passing[self.axis][None, :]
         at = np.minimum(np.searchsorted(self.usage, left * (1 - 1e-12)), len(self.usage) - 1)
-        found: Array = np.where(left >= 0, at, len(self.usage))
-        return found
+        result: Array = np.where(left >= 0, at, len(self.usage))
+        return result
 
-    def work_out(self, bound: Known | None) -> None:
+    def work_out(self, bound: KnownMappings | None) -> None:
         """Shortest paths; steps that no hopeful one goes over are dropped. Raises Late once time is over."""
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
@@ -350,13 +354,13 @@ class Interfaces:
                 if not kept.all():
                     self.steps[i] = steps.only(np.flatnonzero(kept))
 
-    def _hopeful(self, known: Known, sums: Array) -> Array:
+    def _hopeful(self, known: KnownMappings, sums: Array) -> Array:
         n = sums.shape[2]
         figures = [np.zeros(n)] * (self.sums - len(self.weights) + len(self.rules.buffers))
         none = np.zeros((self.sums, len(self.edges)))
         return Bound(known, none).hopeful(figures, sums)
 
-    def hopeful(self, number: int, known: Known | None) -> dict[Shape, Array]:
+    def hopeful(self, number: int, known: KnownMappings | None) -> dict[Shape, Array]:
         """Shapes of an Einsum that may be part of a good whole mapping, and at which tile sizes."""
         open_ = np.zeros(self.tables[number].shape[1], bool)
         open_[self.steps[number].over] = True
@@ -364,7 +368,7 @@ class Interfaces:
             open_ &= self._hopeful(known, self.least[number])
         return {c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()}
 
-    def choice(self, number: int, shape: Shape) -> Choice:
+    def choice(self, number: int, shape: Shape) -> ShapeTiles:
         return next(c for c in self.choices[number] if c.shape == shape)
 
     def refine(
@@ -399,12 +403,12 @@ class Interfaces:
         """Per Einsum the shapes and tile sizes on paths no more than so much above the shortest, for every
         level and sum."""
         best = self.behind[0][:, :, :1]
-        found = []
+        result = []
         for number, least in enumerate(self.least):
             near = (least <= best * (1 + share)) & np.isfinite(least)
             open_ = near.any(axis=(0, 1)) if self.sums else np.isfinite(least).any(axis=(0, 1))
-            found.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
-        return found
+            result.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
+        return result
 
     def rest_of(self, number: int, shape: Shape, keys: Array | None = None) -> Array:
         """What a whole mapping costs besides this shape at least [sums, levels, tile sizes]."""
@@ -420,7 +424,7 @@ class Interfaces:
         """The same with all the space there is [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
-    def outlook(self, number: int, known: Known) -> Outlook:
+    def outlook(self, number: int, known: KnownMappings) -> Outlook:
         """What the join behind an Einsum asks; `told` is all that the answers depend on."""
         told = self.behind[number], self.states[number].tiles
         return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
@@ -436,16 +440,16 @@ def _unique(tiles: Array) -> tuple[Array, Array]:
     """Unlike columns, and which one each is."""
     if not len(tiles):
         return np.zeros((0, 1), np.int64), np.zeros(tiles.shape[1], np.int64)
-    found, which = np.unique(tiles, axis=1, return_inverse=True)
-    return found, which.reshape(-1)
+    result, which = np.unique(tiles, axis=1, return_inverse=True)
+    return result, which.reshape(-1)
 
 
 def _least(values: Array, of: Array, count: int) -> Array:
     """The least of values [..., n] of each number below `count`."""
-    found = np.full((*values.shape[:-1], count), np.inf)
+    result = np.full((*values.shape[:-1], count), np.inf)
     if len(of):
         order = np.argsort(of, kind="stable")
         mine = of[order]
         starts = np.flatnonzero(np.concatenate([[True], mine[1:] != mine[:-1]]))
-        found[..., mine[starts]] = np.minimum.reduceat(values[..., order], starts, axis=-1)
-    return found
+        result[..., mine[starts]] = np.minimum.reduceat(values[..., order], starts, axis=-1)
+    return result

@@ -34,7 +34,7 @@ LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, e
 
 
 @dataclass(frozen=True)
-class Figures:
+class MappingFigures:
     """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
     they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
     costs on sparse data, where these were asked for, and how certain they are (`label`)."""
@@ -47,12 +47,12 @@ class Figures:
     label: Certainty = "exact"
 
 
-def searched(candidate: Candidate) -> Figures:
+def searched(candidate: Candidate) -> MappingFigures:
     """The figures as the search gave them."""
-    return Figures(candidate.energy, candidate.latency, candidate.buffers, False)
+    return MappingFigures(candidate.energy, candidate.latency, candidate.buffers, False)
 
 
-def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> Figures:
+def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFigures:
     """The figures of `evaluate`. Raises InternalError if they are not those of the search. With `data` those
     of sparse data as well: what the search says of energy and latency is then something else."""
     try:
@@ -63,48 +63,48 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> Figures:
         return compared(spec, candidate, report)
     from polymodel.report.sparse import with_data
 
-    found, sparse = fitting(spec, candidate, report), with_data(report, data)
-    return replace(found, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
+    result, sparse = fitting(spec, candidate, report), with_data(report, data)
+    return replace(result, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
 
 
-def compared(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The figures of a report. Raises InternalError if they are not those of the search."""
-    found = fitting(spec, candidate, report)
+    result = fitting(spec, candidate, report)
     for name, mine, theirs in (
-        ("energy", candidate.energy, found.energy),
-        ("latency", candidate.latency, found.latency),
+        ("energy", candidate.energy, result.energy),
+        ("latency", candidate.latency, result.latency),
     ):
         if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
             raise bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
-    return found
+    return result
 
 
-def fitting(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
-    found = figures_of(report)
+    result = figures_of(report)
     if not report.feasible:
         raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
-    peaks = dict(found.buffers)
+    peaks = dict(result.buffers)
     for memory, bits in candidate.buffers:
         if peaks.get(memory, 0) > bits * (1 + CLOSE):
             what = f"the peak of {memory} is {peaks[memory]:.0f} bit to evaluate and {bits:.0f} to the search"
             raise bug(spec, candidate, what)
-    return found
+    return result
 
 
-def below(candidate: Candidate, found: Figures) -> bool:
+def below(candidate: Candidate, found: MappingFigures) -> bool:
     """True if a peak is lower than the search counted it."""
     peaks = dict(found.buffers)
     return any(m in peaks and peaks[m] < bits * (1 - CLOSE) for m, bits in candidate.buffers)
 
 
-def figures_of(report: Report) -> Figures:
+def figures_of(report: Report) -> MappingFigures:
     """Energy, latency and peaks of one report."""
     peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.kind == "memory"}
     for n in report.costs.needs:
         if n.counts:
             peaks[n.component] = max(peaks[n.component], n.bits)
-    return Figures(report.total_energy, report.total_latency, tuple(peaks.items())[1:])
+    return MappingFigures(report.total_energy, report.total_latency, tuple(peaks.items())[1:])
 
 
 def all_confirmed(
@@ -115,23 +115,23 @@ def all_confirmed(
     longest: float = LONGEST,
     data: Data = None,
     end: float = inf,
-) -> list[Figures]:
+) -> list[MappingFigures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
     those left keep the figures of the search. So do those not reached within so many seconds, those that are
     not done at the `end` (`time.monotonic`), and those for which there is no memory."""
-    found: list[Figures] = []
+    result: list[MappingFigures] = []
     try:
         with until(end):
-            _confirm(spec, candidates, found, workers, done, longest, data)
+            _confirm(spec, candidates, result, workers, done, longest, data)
     except CUT:
         pass
-    return found + [searched(c) for c in candidates[len(found) :]]
+    return result + [searched(c) for c in candidates[len(result) :]]
 
 
 def _confirm(
     spec: Spec,
     candidates: Sequence[Candidate],
-    found: list[Figures],
+    found: list[MappingFigures],
     workers: int,
     done: Callable[[int], bool],
     longest: float,
@@ -154,7 +154,7 @@ def _confirm(
 def _together(
     spec: Spec,
     candidates: Sequence[Candidate],
-    found: list[Figures],
+    found: list[MappingFigures],
     workers: int,
     done: Callable[[int], bool],
     longest: float,
@@ -183,11 +183,11 @@ def _together(
             running.close()
 
 
-def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Figures]:
+def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[MappingFigures]:
     return [_known(spec, c, data) for c in candidates]
 
 
-def _known(spec: Spec, candidate: Candidate, data: Data) -> Figures:
+def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
     """The figures of `evaluate`, or of the search where `evaluate` refuses to count (lifetimes, mostly): the
     refusal is told when the report is looked at."""
     try:

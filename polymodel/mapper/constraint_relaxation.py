@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
-from polymodel.mapper.records import Change, Found, Limits, Relaxation, Request
+from polymodel.mapper.records import Change, Limits, Relaxation, Request, SearchResult
 from polymodel.mapping.mapspace_constraints import narrowing_text
 from polymodel.workload.einsum import Cascade
 
@@ -16,7 +16,7 @@ SELDOM = ("force_memory_order", "max_fused_loops_per_rank_variable")
 
 
 @dataclass(frozen=True)
-class Problem:
+class RelaxedProblem:
     """What is searched: an architecture and limits."""
 
     hierarchy: Hierarchy
@@ -24,7 +24,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Constraint:
+class SearchConstraint:
     """One constraint; `have` is its figure, if it has one; `written`: what the exploration says of a rule."""
 
     kind: str
@@ -38,11 +38,11 @@ class Constraint:
         """Whether an Einsum of these tensors feels it."""
         return self.einsum in ("", einsum) and (not self.tensors or bool(set(self.tensors) & set(tensors)))
 
-    def dropped(self, p: Problem) -> Problem:
+    def dropped(self, p: RelaxedProblem) -> RelaxedProblem:
         """The problem without the constraint."""
         return self.at(p, None)
 
-    def at(self, p: Problem, figure: float | None) -> Problem:
+    def at(self, p: RelaxedProblem, figure: float | None) -> RelaxedProblem:
         """The problem with another figure (None: without the constraint)."""
         limits, kind = p.limits, self.kind
         if kind == "capacity":
@@ -93,43 +93,43 @@ class Constraint:
         return Change(self.kind, self.level, self.einsum, self.tensors, need, self.have, self.written)
 
 
-def _with(p: Problem, name: str, changed: Callable[[Component], Component]) -> Problem:
+def _with(p: RelaxedProblem, name: str, changed: Callable[[Component], Component]) -> RelaxedProblem:
     components = tuple(changed(c) if c.name == name else c for c in p.hierarchy.components)
     return replace(p, hierarchy=replace(p.hierarchy, components=components))
 
 
-def constraints(cascade: Cascade, p: Problem) -> tuple[Constraint, ...]:
+def constraints(cascade: Cascade, p: RelaxedProblem) -> tuple[SearchConstraint, ...]:
     """Every constraint that can be relaxed; those given up first are last."""
     return (*_of_limits(p), *_of_memories(cascade, p))
 
 
-def _of_limits(p: Problem) -> Iterator[Constraint]:
+def _of_limits(p: RelaxedProblem) -> Iterator[SearchConstraint]:
     limits = p.limits
     for e, unit in limits.compute:
-        yield Constraint("compute", unit, e)
+        yield SearchConstraint("compute", unit, e)
     for e, _ in limits.loop_order:
-        yield Constraint("loop_order", "", e)
+        yield SearchConstraint("loop_order", "", e)
     memories = [c.name for c in p.hierarchy.components if c.kind == "memory"]
     handed = frozenset(memories) if limits.exchange is None else limits.exchange
     for name in memories[2:]:
         if name not in handed:
-            yield Constraint("exchange", name)
+            yield SearchConstraint("exchange", name)
     for t in sorted(limits.fuse):
-        yield Constraint("fuse", tensors=(t,))
+        yield SearchConstraint("fuse", tensors=(t,))
     for t in sorted(limits.unfused):
-        yield Constraint("unfused", tensors=(t,))
+        yield SearchConstraint("unfused", tensors=(t,))
     if limits.force_memory_order and len(memories) > 2:
-        yield Constraint("force_memory_order")
+        yield SearchConstraint("force_memory_order")
     if limits.max_fused_loops is not None:
-        yield Constraint("max_fused_loops", have=limits.max_fused_loops)
+        yield SearchConstraint("max_fused_loops", have=limits.max_fused_loops)
     per = limits.max_fused_loops_per_rank_variable
-    yield Constraint("max_fused_loops_per_rank_variable", have=per)
+    yield SearchConstraint("max_fused_loops_per_rank_variable", have=per)
     for component, dim, least in limits.min_utilisation:
         if least:
-            yield Constraint("min_utilisation", f"{component}.{dim}", have=least)
+            yield SearchConstraint("min_utilisation", f"{component}.{dim}", have=least)
 
 
-def _of_memories(cascade: Cascade, p: Problem) -> Iterator[Constraint]:
+def _of_memories(cascade: Cascade, p: RelaxedProblem) -> Iterator[SearchConstraint]:
     memories = [c for c in p.hierarchy.components if c.kind == "memory"]
     outermost = memories[0].name
     for c in memories:
@@ -142,15 +142,15 @@ def _of_memories(cascade: Cascade, p: Problem) -> Iterator[Constraint]:
             )
             # What is no intermediate has to be in the outermost memory.
             if kept and (c.name != outermost or t in cascade.intermediates):
-                yield Constraint("keep", c.name, tensors=(t,), written=narrowing_text(c.keep))
+                yield SearchConstraint("keep", c.name, tensors=(t,), written=narrowing_text(c.keep))
             if barred:
-                yield Constraint("may_keep", c.name, tensors=(t,), written=narrowing_text(c.may_keep))
+                yield SearchConstraint("may_keep", c.name, tensors=(t,), written=narrowing_text(c.may_keep))
     for c in memories[1:]:
         if not math.isinf(c.size_bits):
-            yield Constraint("capacity", c.name, have=c.size_bits)
+            yield SearchConstraint("capacity", c.name, have=c.size_bits)
 
 
-Search = Callable[[Cascade, Hierarchy, Request], Found]
+Search = Callable[[Cascade, Hierarchy, Request], SearchResult]
 
 
 @dataclass
@@ -161,10 +161,10 @@ class Relaxer:
     search: Search
     going_on: Callable[[], bool]
 
-    def admits(self, p: Problem) -> bool:
+    def admits(self, p: RelaxedProblem) -> bool:
         """Whether there is any mapping; the first one ends the search."""
         best: list[float] = []
-        found = self.search(
+        result = self.search(
             self.cascade,
             p.hierarchy,
             Request(
@@ -174,14 +174,14 @@ class Relaxer:
                 stop=lambda: bool(best) or not self.going_on(),
             ),
         )
-        return bool(found.candidates or best)
+        return bool(result.candidates or best)
 
-    def least(self, c: Constraint, p: Problem) -> float | None:
+    def least(self, c: SearchConstraint, p: RelaxedProblem) -> float | None:
         """The least figure of a constraint with which the problem admits a mapping, if it has figures."""
         if c.kind == "capacity":
-            request = Request((f"buffer:{c.level}",), p.limits, stop=lambda: not self.going_on())
-            found = self.search(self.cascade, c.dropped(p).hierarchy, request)
-            return min((x.values[0] for x in found.candidates), default=math.inf)
+            request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.going_on())
+            result = self.search(self.cascade, c.dropped(p).hierarchy, request)
+            return min((x.values[0] for x in result.candidates), default=math.inf)
         if c.kind == "min_utilisation":
             return self._utilisation(c, p)
         if c.kind == "max_fused_loops":
@@ -191,7 +191,7 @@ class Relaxer:
             return figure
         return (c.have or 1) + 1 if c.kind == "max_fused_loops_per_rank_variable" else None
 
-    def _utilisation(self, c: Constraint, p: Problem) -> float:
+    def _utilisation(self, c: SearchConstraint, p: RelaxedProblem) -> float:
         """The largest share of the fanout that still works, by halving."""
         component, _, dim = c.level.rpartition(".")
         width = p.hierarchy[component].dim(dim).fanout
@@ -204,7 +204,7 @@ class Relaxer:
                 high = middle
         return low / width
 
-    def relaxation(self, chosen: Sequence[Constraint], p: Problem) -> Relaxation | None:
+    def relaxation(self, chosen: Sequence[SearchConstraint], p: RelaxedProblem) -> Relaxation | None:
         """All of these constraints relaxed, each as little as the others allow once those before it are;
         None if the time did not suffice."""
         changes = []
@@ -217,7 +217,7 @@ class Relaxer:
             p = c.at(p, need)
         return Relaxation(tuple(changes)) if self.going_on() else None
 
-    def smallest(self, some: Sequence[Constraint], p: Problem) -> tuple[Constraint, ...]:
+    def smallest(self, some: Sequence[SearchConstraint], p: RelaxedProblem) -> tuple[SearchConstraint, ...]:
         """Some of the constraints, none of which is dispensable, without which there is a mapping; empty if
         there is none without all of them. Later ones are given up rather than earlier ones."""
         for few in ([c for c in some if c.kind not in SELDOM], some):

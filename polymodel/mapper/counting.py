@@ -99,20 +99,20 @@ def _times(rows: Array, ways: Array, some: Array, extents: Array) -> tuple[Array
     """Every row with every other one, as far as the products divide the extents; equal ones are added."""
     if not len(some) or not len(rows):
         return rows[:0], ways[:0]
-    found, counts = [], []
+    result, counts = [], []
     step = max(1, PAIRS // len(some))
     for begin in range(0, len(rows), step):
         both = (rows[begin : begin + step, None, :] * some[None, :, :]).reshape(-1, rows.shape[1])
         fits = (extents % both == 0).all(axis=1)
-        found.append(both[fits])
+        result.append(both[fits])
         counts.append(np.repeat(ways[begin : begin + step], len(some))[fits])
-    unique, number = np.unique(np.concatenate(found), axis=0, return_inverse=True)
+    unique, number = np.unique(np.concatenate(result), axis=0, return_inverse=True)
     total = np.zeros(len(unique), np.int64)
     np.add.at(total, number.reshape(-1), np.concatenate(counts))
     return unique, total
 
 
-class Tables:
+class ChainTables:
     """Numbers of chains of one Einsum, by the tile sizes below its fused loops.
 
     `bundles`: rank variables of which only the product of sizes is told apart; each by itself, if not given.
@@ -130,10 +130,10 @@ class Tables:
     def total(self, unit: int, inside: int, prefix: Sequence[int], free: Sequence[int]) -> int:
         """All chains, `free` sizes in the branch per bundle."""
         there = self.spreads(unit, inside)
-        found = there.ways.astype(object)
+        result = there.ways.astype(object)
         for b, number in enumerate(free):
-            found = found * self._factor(b, prefix, number, there).sum(axis=0)[there.columns[b][1]]
-        return sum(found.tolist())
+            result = result * self._factor(b, prefix, number, there).sum(axis=0)[there.columns[b][1]]
+        return sum(result.tolist())
 
     def keys(self, prefix: Sequence[int]) -> Array:
         """[D, n]: tile sizes below the fused loops, in the order of `counts`."""
@@ -174,8 +174,8 @@ class Tables:
         for table in tables:
             # The first axis (spreads of a variable) gives way to a last one (its sizes).
             dense = np.tensordot(dense, table, axes=(0, 1))
-        found: Array = dense.reshape(-1)
-        return found
+        result: Array = dense.reshape(-1)
+        return result
 
     def spreads(self, unit: int, inside: int) -> Spreads:
         if (unit, inside) not in self._spreads:
@@ -187,14 +187,14 @@ class Tables:
         loops = [(v, prefix.count(v)) for v in self.bundles[bundle]]
         key = (bundle, tuple(loops))
         if key not in self._ends:
-            found = []
+            result = []
             extents = [self.space.extents[v] for v, _ in loops]
             each = [fused_sizes(n, many, self.even) for n, (_, many) in zip(extents, loops, strict=True)]
             for chosen in product(*each):
                 chains = [(n, *sizes) for n, sizes in zip(extents, chosen, strict=True)]
                 even = all(a % b == 0 for chain in chains for a, b in pairwise(chain))
-                found.append((prod(chain[-1] for chain in chains), even))
-            self._ends[key] = tuple(found)
+                result.append((prod(chain[-1] for chain in chains), even))
+            self._ends[key] = tuple(result)
         return self._ends[key]
 
     def _factor(self, bundle: int, prefix: Sequence[int], nodes: int, there: Spreads) -> Array:
@@ -202,14 +202,14 @@ class Tables:
         is split evenly."""
         values = there.columns[bundle][0].tolist()
         ends = self._below(bundle, prefix)
-        found = np.zeros((len(ends), len(values)), dtype=object)
+        result = np.zeros((len(ends), len(values)), dtype=object)
         for i, (last, even) in enumerate(ends):
             for j, s in enumerate(values):
                 if s == 1:
-                    found[i, j] = chains_below(last, nodes, self.even)
+                    result[i, j] = chains_below(last, nodes, self.even)
                 elif even and last % s == 0:
-                    found[i, j] = chains_below(last // s, nodes, True)
-        return found
+                    result[i, j] = chains_below(last // s, nodes, True)
+        return result
 
 
 def arrangements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool) -> Sequences:
@@ -251,10 +251,10 @@ class _Arranger:
 
     def _through(self) -> dict[int, Sequences]:
         """Band after band: the innermost level in use -> orders in the branch -> ways."""
-        found: dict[int, Sequences] = {0: {(): 1}}
+        result: dict[int, Sequences] = {0: {(): 1}}
         for k in range(len(self.bands)):
             after: dict[int, Sequences] = {}
-            for low, orders in found.items():
+            for low, orders in result.items():
                 for level, counts in self._one_band(k, low).items():
                     into = after.setdefault(level, {})
                     for nodes, ways in counts.items():
@@ -262,8 +262,8 @@ class _Arranger:
                             for order, before in orders.items():
                                 whole = (*order, *inner)
                                 into[whole] = into.get(whole, 0) + ways * before
-            found = after
-        return found
+            result = after
+        return result
 
     def _one_band(self, k: int, low: int) -> dict[int, dict[tuple[int, ...], int]]:
         """Nodes of one band at or below level `low`: innermost level -> how many nodes of each operand are
@@ -272,26 +272,26 @@ class _Arranger:
         here = [d for _, m, d in self.shape.shared if m in self.bands[k]]
         later = [d for _, m, d in self.shape.shared if self._band(m) > k]
         most = min(later, default=branch)
-        found: dict[int, dict[tuple[int, ...], int]] = {}
+        result: dict[int, dict[tuple[int, ...], int]] = {}
         so_far: dict[tuple[int, ...], int] = {}
         for level in range(low, most + 1):
             now = self._up_to(k, low, level)
             new = {nodes: n - so_far.get(nodes, 0) for nodes, n in now.items()}
-            into = found.setdefault(max([level, *here]), {})
+            into = result.setdefault(max([level, *here]), {})
             for nodes, n in new.items():
                 if n:
                     into[nodes] = into.get(nodes, 0) + n
             so_far = now
-        return found
+        return result
 
     def _up_to(self, k: int, low: int, high: int) -> dict[tuple[int, ...], int]:
         each = [self._chains(i, k, low, high) for i in range(len(self.space.operands))]
-        found = {}
+        result = {}
         for chosen in product(*(c.items() for c in each)):
             ways = prod(n for _, n in chosen)
             if ways:
-                found[tuple(b for b, _ in chosen)] = ways
-        return found
+                result[tuple(b for b, _ in chosen)] = ways
+        return result
 
     def _chains(self, i: int, k: int, low: int, high: int) -> dict[int, int]:
         """One operand's nodes in a band, from level `low` to `high`: how many are in the branch -> ways."""
@@ -309,10 +309,10 @@ class _Arranger:
                         key = slot, inside + (slot == branch)
                         after[key] = after.get(key, 0) + ways
             states = after
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for (_, inside), ways in states.items():
-            found[inside] = found.get(inside, 0) + ways
-        return found
+            result[inside] = result.get(inside, 0) + ways
+        return result
 
     def _slots(self, i: int, memory: int) -> tuple[int, ...]:
         if self.every_slot:
@@ -322,13 +322,13 @@ class _Arranger:
 
 def bands(space: EinsumSpace, limits: Limits, reach: int) -> tuple[tuple[int, ...], ...]:
     """Memories inside the backing storage, apart where all nodes of one stand above those of the next."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for m in range(1, reach):
         apart = limits.force_memory_order or any(f.below == m and f.width > 1 for f in space.fanouts)
-        if apart or not found:
-            found.append([])
-        found[-1].append(m)
-    return tuple(map(tuple, found))
+        if apart or not result:
+            result.append([])
+        result[-1].append(m)
+    return tuple(map(tuple, result))
 
 
 @lru_cache(maxsize=4096)
@@ -347,7 +347,7 @@ def _interleaved(nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedShape:
     """One shape. `keys` [D, n]: tile sizes below its fused loops; `counts` [n]: how many pmappings have
     them (integers of any size)."""
 
@@ -376,7 +376,7 @@ class Joining:
         self._positions: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
         self._groups: dict[tuple[tuple[int, ...], int], Array] = {}
 
-    def add(self, space: EinsumSpace, number: int, shapes: Sequence[Counted]) -> None:
+    def add(self, space: EinsumSpace, number: int, shapes: Sequence[CountedShape]) -> None:
         """The next Einsum of the cascade."""
         known: dict[tuple[tuple[int, ...], Exchanges], list[_Entry]] = {}
         for one in shapes:
@@ -392,18 +392,18 @@ class Joining:
                 if x.memory and space.operand(x.tensor) is not None
             )
             for entry in known.get((structure.above, live), ()):
-                found = step(structure, space, entry.shape, number, self.lives)
-                if found is not None:
+                result = step(structure, space, entry.shape, number, self.lives)
+                if result is not None:
                     joined = counts[self._group(entry.above, structure.depth)] * entry.counts
-                    joined = self._summed(joined, entry.above, found.after.depth)
-                    old = after.get(found.after)
-                    after[found.after] = joined if old is None else old + joined
+                    joined = self._summed(joined, entry.above, result.after.depth)
+                    old = after.get(result.after)
+                    after[result.after] = joined if old is None else old + joined
         self.states = after
 
     def total(self) -> int:
         return sum(int(n) for counts in self.states.values() for n in counts)
 
-    def _entry(self, space: EinsumSpace, one: Counted) -> _Entry:
+    def _entry(self, space: EinsumSpace, one: CountedShape) -> _Entry:
         order = np.lexsort(one.keys[::-1]) if len(one.keys) else np.zeros(1, np.int64)
         above = above_of(space, one.shape.prefix)
         self._keys.setdefault(above, one.keys[:, order])
@@ -412,14 +412,14 @@ class Joining:
     def _sizes(self, above: tuple[int, ...]) -> dict[tuple[int, ...], int]:
         """All tile sizes below open loops that split these: size tuples -> position."""
         if above not in self._positions:
-            found: list[tuple[int, ...]] = [()]
+            result: list[tuple[int, ...]] = [()]
             for split in above:
-                found = [
+                result = [
                     (*outer, *inner)
-                    for outer in found
+                    for outer in result
                     for inner in fused_sizes(split if split > 0 else outer[-1 - split], 1, self.even)
                 ]
-            self._positions[above] = {sizes: i for i, sizes in enumerate(found)}
+            self._positions[above] = {sizes: i for i, sizes in enumerate(result)}
         return self._positions[above]
 
     def _group(self, above: tuple[int, ...], depth: int) -> Array:
@@ -432,11 +432,11 @@ class Joining:
 
     def _summed(self, counts: Array, above: tuple[int, ...], depth: int) -> Array:
         group = self._group(above, depth)
-        found = np.zeros(len(self._sizes(above[:depth])), dtype=object)
+        result = np.zeros(len(self._sizes(above[:depth])), dtype=object)
         if len(group):
             starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
-            found[group[starts]] = np.add.reduceat(counts, starts)
-        return found
+            result[group[starts]] = np.add.reduceat(counts, starts)
+        return result
 
 
 def _reads(space: EinsumSpace, shape: Shape) -> Exchanges:

@@ -9,9 +9,15 @@ from functools import partial
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapper.budget import Watch
-from polymodel.mapper.constraint_relaxation import Constraint, Problem, Relaxer, Search, constraints
+from polymodel.mapper.constraint_relaxation import (
+    RelaxedProblem,
+    Relaxer,
+    Search,
+    SearchConstraint,
+    constraints,
+)
 from polymodel.mapper.mapspace import Mapspace, mapspace_of
-from polymodel.mapper.records import Diagnosis, Found, Obstacle, Relaxation, Request
+from polymodel.mapper.records import Diagnosis, Obstacle, Relaxation, Request, SearchResult
 from polymodel.mapping.looptree import StorageNode
 from polymodel.workload.einsum import Cascade, Einsum
 
@@ -21,7 +27,7 @@ SECONDS = 30.0  # for one diagnosis; if the search has a time limit, what it lef
 
 
 def diagnosed(
-    cascade: Cascade, hierarchy: Hierarchy, request: Request, found: Found, search: Search
+    cascade: Cascade, hierarchy: Hierarchy, request: Request, found: SearchResult, search: Search
 ) -> Diagnosis:
     """What rules all mappings out. `found`: the answer of a search that looked at everything; `search`: how
     to search relaxed problems."""
@@ -29,13 +35,13 @@ def diagnosed(
     watch = Watch(replace(request, progress=None), now - found.seconds, 1)
     watch.end = now + SECONDS if limit is None else watch.grace().end
 
-    def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+    def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
         answer = search(cascade, hierarchy, request)
         if answer.memory:  # it says nothing about what there is
             raise MemoryError
         return answer
 
-    work = _Diagnosis(cascade, Problem(hierarchy, request.limits), found, searched, watch)
+    work = _Diagnosis(cascade, RelaxedProblem(hierarchy, request.limits), found, searched, watch)
     obstacles: list[Obstacle] = []
     watch.step(lambda: obstacles.extend(work.obstacles()))
     if any(o.need is not None for o in obstacles):
@@ -45,7 +51,7 @@ def diagnosed(
 
 class _Diagnosis:
     def __init__(
-        self, cascade: Cascade, problem: Problem, found: Found, search: Search, watch: Watch
+        self, cascade: Cascade, problem: RelaxedProblem, found: SearchResult, search: Search, watch: Watch
     ) -> None:
         self.cascade, self.problem, self.found = cascade, problem, found
         self.search, self.watch, self.going_on = search, watch, watch.going_on
@@ -62,7 +68,7 @@ class _Diagnosis:
         some = zip(self.cascade, self.space.spaces, strict=True)
         return tuple(e for e, s in some if not kept.get(e.name, s.shape not in shapes))
 
-    def _matters(self, c: Constraint) -> bool:
+    def _matters(self, c: SearchConstraint) -> bool:
         """A constraint that a failing Einsum feels, if there are any."""
         some = self.failing or tuple(self.cascade)
         return any(c.concerns(e.name, e.tensors) for e in some)
@@ -79,7 +85,7 @@ class _Diagnosis:
     def _of_einsum(self, space: Mapspace, e: Einsum) -> int:
         return space.alone(self.cascade.einsums.index(e)).mappings
 
-    def _counted(self, some: Sequence[Constraint]) -> Mapspace:
+    def _counted(self, some: Sequence[SearchConstraint]) -> Mapspace:
         p = self.problem
         for c in some:
             p = c.dropped(p)
@@ -103,8 +109,8 @@ class _Diagnosis:
             yield replace(self._obstacle(c, users[-1], before, 0), joined=True)
 
     def _fewest(
-        self, some: Sequence[Constraint], count: Callable[[Sequence[Constraint]], int]
-    ) -> tuple[Constraint, ...]:
+        self, some: Sequence[SearchConstraint], count: Callable[[Sequence[SearchConstraint]], int]
+    ) -> tuple[SearchConstraint, ...]:
         """Every constraint without which there is something; or a set of which none is dispensable."""
         alone = tuple(c for c in some if count([c]))
         if alone or not count(some):
@@ -115,36 +121,36 @@ class _Diagnosis:
                 left.remove(c)
         return tuple(left)
 
-    def _obstacle(self, c: Constraint, e: Einsum, before: int, left: int | None) -> Obstacle:
+    def _obstacle(self, c: SearchConstraint, e: Einsum, before: int, left: int | None) -> Obstacle:
         tensors = tuple(t for t in e.tensors if t in c.tensors)
         return Obstacle(c.kind, c.level, e.name, tensors, before, left, written=c.written)
 
     def _capacities(self, e: Einsum, mappings: int) -> Iterator[Obstacle]:
         """Memories that are too small for an Einsum by itself."""
         small = [c for c in self.all if c.kind == "capacity"]
-        found: list[Obstacle] = []
+        result: list[Obstacle] = []
         for c in small:
             need, tensors = self._least_alone(c, e)
             if need is not None and need > (c.have or 0):
-                found.append(Obstacle("capacity", c.level, e.name, tensors, mappings, 0, need, c.have))
-        if not found:
+                result.append(Obstacle("capacity", c.level, e.name, tensors, mappings, 0, need, c.have))
+        if not result:
             # No memory by itself is too small for what is not exchanged.
-            found = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
+            result = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
             tensors = self._forced(e) or e.tensors
-            found = [replace(o, tensors=tensors, have=c.have) for o, c in zip(found, small, strict=True)]
-        yield from found
+            result = [replace(o, tensors=tensors, have=c.have) for o, c in zip(result, small, strict=True)]
+        yield from result
 
-    def _least_alone(self, c: Constraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
+    def _least_alone(self, c: SearchConstraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
         """The least bits that an Einsum needs of a memory, if others had any size, and what is held then;
         None where its tensors have to be exchanged."""
         p = self.problem
         for other in self.all:
             p = other.dropped(p) if other.kind == "capacity" else p
-        request = Request((f"buffer:{c.level}",), p.limits, stop=self._stop)
-        found = self.search(replace(self.cascade, einsums=(e,)), p.hierarchy, request)
-        if not found.candidates:
+        request = Request((f"working_set:{c.level}",), p.limits, stop=self._stop)
+        result = self.search(replace(self.cascade, einsums=(e,)), p.hierarchy, request)
+        if not result.candidates:
             return None, ()
-        best = found.candidates[0]
+        best = result.candidates[0]
         nodes = [n for n in best.tree.nodes if isinstance(n, StorageNode) and n.component == c.level]
         return best.values[0], tuple(dict.fromkeys(t for n in nodes for t in n.tensors))
 
@@ -192,19 +198,19 @@ class _Diagnosis:
 
     def relaxations(self) -> tuple[Relaxation, ...]:
         """Every single change that helps, sizes first; else several."""
-        found: list[Relaxation] = []
+        result: list[Relaxation] = []
         for c in self.all[::-1]:
             helps = self._helping([c]) if self.watch.step(partial(self._admits, c)) else []
-            found += helps
+            result += helps
             if not self.going_on() and not helps:
                 self.untried.append(f"{c.kind} {c.level} {' '.join(c.tensors) or c.einsum}".strip())
-        return tuple(found) if found or self.untried else tuple(self._together())
+        return tuple(result) if result or self.untried else tuple(self._together())
 
-    def _admits(self, c: Constraint) -> bool:
+    def _admits(self, c: SearchConstraint) -> bool:
         """Whether there is any mapping without it."""
         return self.going_on() and self.relaxer.admits(c.dropped(self.problem))
 
-    def _helping(self, some: Sequence[Constraint]) -> list[Relaxation]:
+    def _helping(self, some: Sequence[SearchConstraint]) -> list[Relaxation]:
         """What gives up no more of them than it must; none if there is no time for it."""
         if not some or not self.going_on():
             return []
@@ -212,7 +218,7 @@ class _Diagnosis:
         return [] if helps is None else [helps]
 
     def _together(self) -> Iterator[Relaxation]:
-        seen: list[set[Constraint]] = []
+        seen: list[set[SearchConstraint]] = []
         for order in (self.all, self.all[::-1]):
             chosen = self.watch.step(partial(self.relaxer.smallest, order, self.problem)) or ()
             helps = self._helping(chosen)

@@ -18,8 +18,10 @@ from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
-from polymodel.mapper.point import Point, measured_buffer
-from polymodel.mapper.records import Diagnosis, Found, Limits, Quality, Request
+from polymodel.mapper.point import Point
+from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult
+from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
+from polymodel.objectives import SPARSE, canonical, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 20
-UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
-UNITS |= {f"sparse_{n}": u for n, u in UNITS.items() if n != "buffer"} | {"speedup": RATIO}
+UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 
 
@@ -48,7 +49,7 @@ class Front(Answer):
 
     spec: Spec
     request: Request
-    found: Found
+    found: SearchResult
     points: tuple[Point, ...]
     seconds: float = 0.0
     interrupted: bool = False
@@ -111,21 +112,21 @@ class Front(Answer):
 
     @cached_property
     def rows(self) -> Table:
-        """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
+        """One row per point: number, objectives, energy, latency, edp, peak bits of every memory
         below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
         costs of sparse and dense data and the speedup, dense latency over sparse latency."""
         inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
-        plain = [o for o in self.objectives if not o.startswith("buffer:")]
+        plain = [o for o in self.objectives if not o.startswith(WORKING_SET)]
         sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
-        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "energy_delay"]))
+        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "edp"]))
         columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
-        columns += [Column(f"buffer:{m}", "bit") for m in inner]
+        columns += [Column(f"{WORKING_SET}:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
         sure = all(p.found.confirmed for p in self.points)
         rows: list[tuple[Cell, ...]] = []
         for p in self.points:
             peaks = [_whole(p.buffers.get(m)) for m in inner]
-            figures = [_whole(p.value(n)) if n == "buffer" else p.value(n) for n in names]
+            figures = [p.value(n) for n in names]
             row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
             rows.append(row if sure else (*row, p.found.confirmed))
         if not sure:
@@ -135,28 +136,28 @@ class Front(Answer):
     def exported(self, name: str = "", *, live: bool = True) -> Table:
         """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
         was cut short every row says `complete`: False."""
-        found = self.table(name)
-        if found.name != "front":
-            return found
-        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in found.columns]
-        rows = found.rows
+        result = self.table(name)
+        if result.name != "front":
+            return result
+        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in result.columns]
+        rows = result.rows
         if not self.complete:
             columns.append(Column("complete"))
             rows = tuple((*row, False) for row in rows)
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
-        """The point with the least of an objective (the first, if none is named), or of energy_delay.
+        """The point with the least of an objective (the first, if none is named), or of edp.
 
         Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
         is not on this front, might then be better.
         """
-        name = objective or self.objectives[0]
+        name = _meant(self, objective) if objective else self.objectives[0]
         known = self._minimised()
         if name not in known:
             # Objectives of dense and of sparse data do not go together.
             others = "" if (self.sparse is None) == name.startswith("sparse_") else "..., "
-            remedy = suggestion(name, known, "objectives of this front") if name not in UNITS else ""
+            remedy = suggestion(name, known, "objectives of this front") if not unit_of(name) else ""
             raise SpecError(
                 [
                     Diagnostic(
@@ -171,15 +172,11 @@ class Front(Answer):
 
     def _minimised(self) -> tuple[str, ...]:
         """Figures whose least value is on this front."""
-        found = list(self.objectives)
-        for kind in ("", "sparse_"):
-            if {f"{kind}energy", f"{kind}latency"} <= set(found):
-                found.append(f"{kind}energy_delay")
-        inner = [c for c in self.spec.arch.components if c.kind == "memory"][1:]
-        name = f"buffer:{measured_buffer(self.spec)}" if inner else ""
-        if name in found or "buffer" in found:
-            found += ["buffer", name]
-        return tuple(dict.fromkeys(found))
+        result = list(self.objectives)
+        made = set(result)
+        result += [c for c in COSTS if {f for f, _ in uses(c)} <= made]
+        result += [c for c in SPARSE_COSTS if {SPARSE + f for f, _ in uses(c)} <= made]
+        return tuple(dict.fromkeys(result))
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
@@ -191,12 +188,12 @@ class Front(Answer):
         """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
         the notes), and `mapping-N.yaml` per point."""
         with self.keeping():
-            found = [*self.to_csv(folder)]
+            result = [*self.to_csv(folder)]
             target = Path(folder)
-            found += self.to_parquet(target / "front.parquet") if parquet else ()
+            result += self.to_parquet(target / "front.parquet") if parquet else ()
             saved_text(masked(f"{self!r}\n"), target / "front.txt")
         mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
-        return (*found, target / "front.txt", *mappings)
+        return (*result, target / "front.txt", *mappings)
 
     @property
     def title(self) -> str:
@@ -219,11 +216,11 @@ class Front(Answer):
 
     def unit(self, name: str) -> str:
         """The unit of a figure: J, s, J s, bit, or none."""
-        return self.rows.units.get(name, "bit" if name.startswith("buffer") else "")
+        return self.rows.units.get(name, unit_of(_meant(self, name)))
 
     def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
-        """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
-        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
+        """The front over two figures (the first two objectives that vary): energy, latency, edp or
+        working_set:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
         the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
         from polymodel.report.plots_sweep import explored_axes
 
@@ -246,9 +243,7 @@ class Front(Answer):
     @cached_property
     def shown(self) -> Table:
         """The first rows, and the columns that fit on a screen."""
-        drop = {"energy_delay"} - set(self.objectives)
-        if "buffer" in self.objectives:
-            drop.add("buffer")  # the same as that of the memory, which says which one it is
+        drop = {"edp"} - set(self.objectives)
         table = self.rows.only(*(c.name for c in self.rows.columns if c.name not in drop))
         return table.first(SHOWN)
 
@@ -262,16 +257,15 @@ class Front(Answer):
     def _headline(self) -> str:
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
-        over = [f"buffer of {measured_buffer(self.spec)}" if o == "buffer" else o for o in self.objectives]
         combined = f" ({looked:.4g} combinations looked at)" if looked else ""
-        return f"Front over {', '.join(over)}: {count}, in {self.seconds:.3g} s{combined}"
+        return f"Front over {', '.join(self.objectives)}: {count}, in {self.seconds:.3g} s{combined}"
 
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
     known = [c.name for c in front.rows.columns if c.unit]
     if x or y:
-        given = (x or front.objectives[0], y or front.objectives[0])
+        given = tuple(_meant(front, name) if name else front.objectives[0] for name in (x, y))
     elif len(front.objectives) > 1:
         # One that is the same everywhere shows nothing.
         values = zip(*(p.values for p in front.points), strict=True)
@@ -283,16 +277,22 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     for name in given:
         if name not in known:
             raise SpecError([Diagnostic(f"there is no figure {name}", suggestion(name, known, "figures"))])
-    return given
+    return given[0], given[1]
+
+
+def _meant(front: Front, name: str) -> str:
+    """The objective that a name means: older words, and a working set without a memory."""
+    result = canonical(name)
+    return f"{result}:{measured_memory(front.spec.arch)}" if result == WORKING_SET else result
 
 
 def _told_empty(front: Front) -> tuple[str, str]:
     """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
-    found = front.diagnosis
-    if found is None or not found.obstacles:
+    result = front.diagnosis
+    if result is None or not result.obstacles:
         return f"no valid mapping: {front.reason}", "relax the constraints"
-    ways = [f"a mapping exists if {r.text}" for r in found.relaxations]
-    return "no valid mapping: " + "; ".join(o.text for o in found.obstacles), "; or ".join(ways)
+    ways = [f"a mapping exists if {r.text}" for r in result.relaxations]
+    return "no valid mapping: " + "; ".join(o.text for o in result.obstacles), "; or ".join(ways)
 
 
 def _whole(bits: float | None) -> Cell:
@@ -308,12 +308,13 @@ def _within(front: Front) -> str:
 
 
 def _unbounded(front: Front) -> Iterator[str]:
-    """Where no size says which memory is the buffer."""
+    """Where no size says which memory a working set without a name is of."""
     inner = [c for c in front.spec.arch.components if c.kind == "memory"][1:]
-    if "buffer" in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
+    meant = f"{WORKING_SET}:{inner[-1].name}" if inner else ""
+    if meant in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
         yield (
-            f"no memory inside the backing storage is bounded: `buffer` is that of {inner[-1].name}, the "
-            f"innermost; name another one as `buffer:{inner[0].name}`"
+            f"no memory inside the backing storage is bounded: `{WORKING_SET}` is that of {inner[-1].name}, "
+            f"the innermost; name another one as `{WORKING_SET}:{inner[0].name}`"
         )
 
 
@@ -360,23 +361,23 @@ def _sparse(front: Front) -> Iterator[str]:
 
 
 def _notes(front: Front) -> Iterator[str]:
-    found, request = front.found, front.request
+    result, request = front.found, front.request
     yield from _unbounded(front)
     yield from likely_typos(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"
         yield from more
-    elif found.complete and (request.eps or not _attained(front)):
+    elif result.complete and (request.eps or not _attained(front)):
         yield _bounded(front)
-    elif found.complete:
+    elif result.complete:
         within = _within(front)
         yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
-    if not found.complete:
+    if not result.complete:
         what = f"the time limit of {request.time_limit or 0:g} s struck"
-        if front.interrupted or found.memory:
+        if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
-        rest = "; ".join(found.unsearched) or "a part of the space"
+        rest = "; ".join(result.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.combine import coarse
-from polymodel.mapper.join import Rules, Stage
-from polymodel.mapper.objectives import THIN, share_of
+from polymodel.mapper.join import JoinRules, Stage
+from polymodel.mapper.objectives import THIN, SearchFigures, measured, share_of
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Candidate, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.objectives import value
 from polymodel.pareto import undominated
 
 Array = Any
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenMapping:
     """One Einsum's mapping. `tiles` [variables, levels], `spread` [variables, fanouts]; `open_after`: how
     many of its fused loops are shared with the next Einsum."""
 
@@ -40,7 +41,7 @@ class Chosen:
         return [(o[i].tensor, m) for i, m, d in self.template.shape.shared if d == depth]
 
 
-def looptree(chosen: Sequence[Chosen], name: str = "") -> LoopTree:
+def looptree(chosen: Sequence[ChosenMapping], name: str = "") -> LoopTree:
     """The tree; every tensor that is exchanged nowhere is in the backing storage, at the root."""
     backed: dict[str, None] = {}
     for c in chosen:
@@ -50,9 +51,9 @@ def looptree(chosen: Sequence[Chosen], name: str = "") -> LoopTree:
     return LoopTree(((root,) if backed else ()) + _below(chosen, 0), name)
 
 
-def _below(chosen: Sequence[Chosen], depth: int) -> tuple[Node, ...]:
+def _below(chosen: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:
     """Everything below `depth` fused loops of Einsums that share them."""
-    runs: list[list[Chosen]] = [[]]
+    runs: list[list[ChosenMapping]] = [[]]
     for c in chosen:
         runs[-1].append(c)
         if c.open_after <= depth:
@@ -71,26 +72,26 @@ def _below(chosen: Sequence[Chosen], depth: int) -> tuple[Node, ...]:
     return (*above, Split(branches))
 
 
-def _stored(run: Sequence[Chosen], depth: int, elsewhere: set[tuple[str, int]]) -> tuple[Node, ...]:
+def _stored(run: Sequence[ChosenMapping], depth: int, elsewhere: set[tuple[str, int]]) -> tuple[Node, ...]:
     """Storage at this depth of Einsums that share everything below it, outer memories first."""
-    found: dict[tuple[int, str], None] = {}
+    result: dict[tuple[int, str], None] = {}
     for c in run:
-        found.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
+        result.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
         for n in c.template.nodes:
             if not n.shared and n.level == depth:
-                found[n.memory, c.space.operands[n.operand].tensor] = None
+                result[n.memory, c.space.operands[n.operand].tensor] = None
     memories = run[0].space.memories
-    return tuple(StorageNode(memories[m].name, (t,)) for m, t in sorted(found, key=lambda key: key[0]))
+    return tuple(StorageNode(memories[m].name, (t,)) for m, t in sorted(result, key=lambda key: key[0]))
 
 
-def _run(run: Sequence[Chosen], depth: int) -> tuple[Node, ...]:
+def _run(run: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:
     first = run[0]
     if depth < first.template.depth and (len(run) > 1 or depth < first.template.depth):
         return (_fused_loop(run, depth), *_below(run, depth + 1))
     return _branch(first)
 
 
-def _fused_loop(run: Sequence[Chosen], depth: int) -> Loop:
+def _fused_loop(run: Sequence[ChosenMapping], depth: int) -> Loop:
     names = {c.space.name: c.space.variables[c.template.shape.prefix[depth]] for c in run}
     variable = next(iter(names.values()))
     first = run[0]
@@ -99,7 +100,7 @@ def _fused_loop(run: Sequence[Chosen], depth: int) -> Loop:
     return Loop(variable, tile, per_einsum=others)
 
 
-def _branch(c: Chosen) -> tuple[Node, ...]:
+def _branch(c: ChosenMapping) -> tuple[Node, ...]:
     """The private part of one Einsum: blocks of loops, its own storage, spatial loops, compute."""
     space, template, depth = c.space, c.template, c.template.depth
     if space.copy:
@@ -132,7 +133,12 @@ def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int
 
 
 def _block(
-    c: Chosen, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int], held: int | None
+    c: ChosenMapping,
+    nodes: list[Node],
+    size: list[int],
+    goal: list[int],
+    fanouts: list[int],
+    held: int | None,
 ) -> None:
     """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
     leave least of the operand `held` live: over its own variables, then over one of a window."""
@@ -153,12 +159,12 @@ def _block(
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullMappings:
     """One run of the join: its stages, the pmappings of every Einsum that went into it, and its rules."""
 
     joined: tuple[Stage, ...]
     found: tuple[tuple[Pmappings, ...], ...]
-    rules: Rules
+    rules: JoinRules
 
     def __len__(self) -> int:
         return sum(len(s) for s in self.joined[-1])
@@ -184,7 +190,7 @@ class Whole:
 
 
 def candidates_of(
-    wholes: Sequence[Whole], spaces: Sequence[EinsumSpace], request: Request
+    wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request
 ) -> tuple[Candidate, ...]:
     """The whole mappings that no other one beats; of near ones (`eps`) one."""
     wholes = [w for w in wholes if len(w)]
@@ -202,37 +208,28 @@ def candidates_of(
 
 
 def _candidate(
-    whole: Whole, states: States, k: int, spaces: Sequence[EinsumSpace], request: Request
+    whole: FullMappings, states: States, k: int, spaces: Sequence[EinsumSpace], request: Request
 ) -> Candidate:
     rules = whole.rules
     chosen = _traced(whole, states, k)
     energy, latency = float(states.energy[k]), float(states.latency[k])
     peaks = [float(p) for p in states.peak[0, :, k]]
     buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
-    values = tuple(
-        _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
-        for name in request.objectives
-    )
+    named = dict(zip(measured(request.objectives), (peaks[b] for b in rules.buffers), strict=True))
+    figures = SearchFigures(energy, latency, named)
+    values = tuple(value(name, figures) for name in request.objectives)
     return Candidate(values, energy, latency, buffers, partial(looptree, chosen))
 
 
-def _value(
-    name: str, energy: float, latency: float, buffers: list[float], objectives: tuple[str, ...]
-) -> float:
-    if name.startswith("buffer"):
-        return buffers[[o for o in objectives if o.startswith("buffer")].index(name)]
-    return {"energy": energy, "latency": latency, "energy_delay": energy * latency}[name]
-
-
-def _traced(whole: Whole, last: States, position: int) -> list[Chosen]:
+def _traced(whole: FullMappings, last: States, position: int) -> list[ChosenMapping]:
     """The pmappings of a state of the last stage, first Einsum first."""
-    chosen: list[Chosen] = []
+    chosen: list[ChosenMapping] = []
     states = last
     for i in range(len(whole.found) - 1, -1, -1):
         number, at = (int(x) for x in states.origin[:, position])
         source = states.sources[number]
         template, tiles, spread = whole.tiles(i, source.shape, int(source.point[at]))
         space = whole.found[i][source.shape].space
-        chosen.append(Chosen(space, template, tiles, spread, states.structure.depth))
+        chosen.append(ChosenMapping(space, template, tiles, spread, states.structure.depth))
         states, position = whole.joined[i][source.group], int(source.state[at])
     return chosen[::-1]

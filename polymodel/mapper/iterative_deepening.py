@@ -14,19 +14,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
-from polymodel.mapper.completion_bounds import Interfaces, every_shape, exchanged_inside, unlike
-from polymodel.mapper.full_mappings import Whole
-from polymodel.mapper.join import Outlook, Rules, Stage, first_stage, next_stage
+from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
+from polymodel.mapper.full_mappings import FullMappings
+from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
-from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
+from polymodel.mapper.objectives import BEATEN, COARSE, SearchFigures, all_bits, by_name, measured, share_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape
+from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import Threads
 
@@ -49,7 +50,7 @@ class Deepening:
         spaces: Sequence[EinsumSpace],
         request: Request,
         watch: Watch,
-        rules: Rules,
+        rules: JoinRules,
         before: Deepening | None = None,
     ) -> None:
         """`before`: of a part of these spaces, whose whole mappings are known."""
@@ -59,7 +60,7 @@ class Deepening:
         figures = np.zeros((sums + len(rules.buffers), 0))
         edges = self.steps[rules.buffers[0]][::-2][::-1] if rules.buffers else np.array([np.inf])
         slack = share_of(request.eps, BEATEN)
-        self.known = Known(figures, sums, edges, slack)  # mixtures once their scale is known
+        self.known = KnownMappings(figures, sums, edges, slack)  # mixtures once their scale is known
         self.floors = [Floors(self.steps, sums, None)] * len(spaces)
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
         self.seen: list[dict[Shape, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
@@ -70,9 +71,9 @@ class Deepening:
             Explorer(s, request.limits, rules.interest, p, known.setdefault((s.shape, name), Regions()))
             for s, p, name in zip(spaces, self.passing, self.names, strict=True)
         ]
-        self.paths: Interfaces | None = None
+        self.paths: CompletionBounds | None = None
         self.before: list[Floors] = []  # of the part that is known
-        self.wholes: list[Whole] = []
+        self.wholes: list[FullMappings] = []
         self.tallies = Tallies(watch.tally)
         if before is not None:
             self.wholes, self.tallies = before.wholes, before.tallies
@@ -167,7 +168,7 @@ class Deepening:
         self.seen = [{} for _ in self.spaces]
         limits, tally = self.request.limits, self.watch.tally()
         self.watch.look("bounds of whole mappings")
-        self.paths = Interfaces(
+        self.paths = CompletionBounds(
             self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
         )
 
@@ -269,16 +270,16 @@ class Deepening:
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)
             )
             with self.tallies.counted(space.name) as tally:
-                found = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
-                self.found[i] += [p for p in found if p is not None]
+                result = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
+                self.found[i] += [p for p in result if p is not None]
 
     def _alike(self, some: Iterable[int]) -> list[list[int]]:
         """Einsums of equal shape together."""
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         first = dict(equal_shapes(self.spaces, self.names))
         for i in some:
-            found.setdefault(first[i], []).append(i)
-        return list(found.values())
+            result.setdefault(first[i], []).append(i)
+        return list(result.values())
 
     def _turns(self) -> Iterator[list[list[int]]]:
         """Einsums in the order they are looked at, as many shapes at once as there are workers."""
@@ -385,7 +386,7 @@ class Deepening:
                 self.watch.tell(of, self._best())
         if self.wholes and watch.late:
             return
-        self.wholes.append(Whole(tuple(joined), tuple(tuple(f) for f in found), self.rules))
+        self.wholes.append(FullMappings(tuple(joined), tuple(tuple(f) for f in found), self.rules))
         self.learn(self.wholes[-1])
 
     def _widest(self, found: Sequence[Sequence[Pmappings]]) -> frozenset[int] | None:
@@ -400,7 +401,7 @@ class Deepening:
         paths = self.paths
         return None if paths is None else paths.outlook(number, self.known)
 
-    def learn(self, whole: Whole) -> None:
+    def learn(self, whole: FullMappings) -> None:
         """From now on only what may be better than these whole mappings is looked at."""
         if len(whole):
             self.known = self.known.joined(whole.figures())
@@ -410,9 +411,10 @@ class Deepening:
         known = self.known.figures
         if not known.shape[1]:
             return None
-        name = self.request.objectives[0]
-        interest = self.rules.interest
-        figures = [n for n in ("energy", "latency") if getattr(interest, n)]
-        figures += [o for o in self.request.objectives if o.startswith("buffer")]
-        best = known[0] * known[1] if name == "energy_delay" else known[figures.index(name)]
+        objectives, rows = self.request.objectives, iter(known)
+        energy, latency = (
+            next(rows) if getattr(self.rules.interest, n) else None for n in ("energy", "latency")
+        )
+        figures = SearchFigures(energy, latency, dict(zip(measured(objectives), rows, strict=True)))
+        best = value(objectives[0], figures)
         return float(best.min())

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import (
+    JoinStep,
     Lives,
-    Source,
     States,
-    Step,
+    StateSource,
     Structure,
     joined_space,
     most_held,
@@ -36,7 +36,7 @@ PAIRS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Rules:
+class JoinRules:
     """What the join needs besides states and pmappings. `buffers`: positions in `which` whose peak is an
     objective. `coarse`: Einsums behind which states are compared by cells of a grid (None: all)."""
 
@@ -47,7 +47,7 @@ class Rules:
     buffers: tuple[int, ...]
     coarse: frozenset[int] | None = None
 
-    def behind(self, number: int) -> Rules:
+    def behind(self, number: int) -> JoinRules:
         """As they are behind an Einsum."""
         if self.coarse is None or number in self.coarse:
             return self
@@ -59,7 +59,7 @@ class Outlook:
     """Whole mappings that are known, and what the Einsums to come cost at least behind states of a structure
     and their tile sizes: [sums, levels, n], and with all the space there is [sums, n]."""
 
-    known: Known
+    known: KnownMappings
     behind: Callable[[Structure, Array], Array]
     least_behind: Callable[[Structure, Array], Array]
     told: tuple[object, ...] = ()  # all that their answers depend on
@@ -68,7 +68,7 @@ class Outlook:
 Stage = tuple[States, ...]
 
 
-def first_stage(rules: Rules) -> Stage:
+def first_stage(rules: JoinRules) -> Stage:
     return (start(len(rules.which)),)
 
 
@@ -77,7 +77,7 @@ def next_stage(
     shapes: Sequence[Pmappings],
     space: EinsumSpace,
     number: int,
-    rules: Rules,
+    rules: JoinRules,
     tally: Tally,
     going_on: Callable[[], bool] = always,
     outlook: Outlook | None = None,
@@ -99,7 +99,7 @@ def _joined(
     shapes: Sequence[Pmappings],
     space: EinsumSpace,
     number: int,
-    rules: Rules,
+    rules: JoinRules,
     tally: Tally,
     going_on: Callable[[], bool],
     outlook: Outlook | None,
@@ -107,29 +107,29 @@ def _joined(
 ) -> Stage:
     rules = rules.behind(number)
     steps = [
-        (g, s, found)
+        (g, s, result)
         for g, states in enumerate(before)
         for s, points in enumerate(shapes)
-        if (found := step(states.structure, space, points.shape, number, rules.lives)) is not None
+        if (result := step(states.structure, space, points.shape, number, rules.lives)) is not None
     ]
 
-    def joined(which: tuple[int, int, Step]) -> tuple[list[States], Tally]:
-        g, s, found = which
+    def joined(which: tuple[int, int, JoinStep]) -> tuple[list[States], Tally]:
+        g, s, result = which
         states, points, parts, mine = before[g], shapes[s], [], Tally()
         for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
             if not going_on():
                 break
-            source = Source(g, s, taken, chosen)
-            part = _combined(states, points, taken, chosen, found, rules, mine, source, outlook)
+            source = StateSource(g, s, taken, chosen)
+            part = _combined(states, points, taken, chosen, result, rules, mine, source, outlook)
             parts += [part] if part is not None else []
         return parts, mine
 
     parts: dict[Structure, list[States]] = {}
     with Threads(workers) as pool:
         run = pool.each if workers > 1 else map
-        for (_, _, found), (some, mine) in zip(steps, run(joined, steps), strict=True):
+        for (_, _, result), (some, mine) in zip(steps, run(joined, steps), strict=True):
             if some:
-                parts.setdefault(found.after, []).extend(some)
+                parts.setdefault(result.after, []).extend(some)
             tally.points += mine.points
             tally.too_large += mine.too_large
         merged = tuple(run(lambda item: _merged(item[0], item[1], rules, outlook), parts.items()))
@@ -167,10 +167,10 @@ def _combined(
     points: Pmappings,
     taken: Array,
     chosen: Array,
-    found: Step,
-    rules: Rules,
+    found: JoinStep,
+    rules: JoinRules,
     tally: Tally,
-    source: Source,
+    source: StateSource,
     outlook: Outlook | None,
 ) -> States | None:
     tally.points += len(taken)
@@ -192,7 +192,7 @@ def _combined(
     return _hopeful(_pruned(whole.only(np.flatnonzero(ok)), rules, outlook), rules, outlook)
 
 
-def _hopeful(states: States, rules: Rules, outlook: Outlook | None) -> States | None:
+def _hopeful(states: States, rules: JoinRules, outlook: Outlook | None) -> States | None:
     """Those that may be part of better whole mappings than are known."""
     if outlook is None:
         return states
@@ -204,7 +204,9 @@ def _hopeful(states: States, rules: Rules, outlook: Outlook | None) -> States | 
     return states.only(left) if len(left) else None
 
 
-def _merged(structure: Structure, parts: Sequence[States], rules: Rules, outlook: Outlook | None) -> States:
+def _merged(
+    structure: Structure, parts: Sequence[States], rules: JoinRules, outlook: Outlook | None
+) -> States:
     if len(parts) == 1:
         return _compact(parts[0])
     shift = np.cumsum([0, *(len(p.sources) for p in parts)])
@@ -229,7 +231,7 @@ def _compact(states: States) -> States:
     for k, s in enumerate(states.sources):
         mine = states.origin[0] == k
         used = states.origin[1][mine]
-        sources.append(Source(s.group, s.shape, s.state[used], s.point[used]))
+        sources.append(StateSource(s.group, s.shape, s.state[used], s.point[used]))
         position[mine] = np.arange(len(used))
     origin = np.stack([states.origin[0], position])
     return States(
@@ -238,7 +240,7 @@ def _compact(states: States) -> States:
     )  # fmt: skip
 
 
-def _pruned(states: States, rules: Rules, outlook: Outlook | None) -> States:
+def _pruned(states: States, rules: JoinRules, outlook: Outlook | None) -> States:
     peaks = [states.peak[0, m] for m in rules.buffers]
     space = [f for d in range(1, states.structure.depth + 1) for f in (*states.peak[d], *states.held[d])]
     energy, latency, interest = states.energy, states.latency, rules.interest

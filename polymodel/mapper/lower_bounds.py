@@ -45,7 +45,7 @@ class Floors:
 
 def ladders(capacities: Array, most: float) -> tuple[Array, ...]:
     """Levels of space per memory, ascending; `most`: bits of all tensors, if the memory has no end."""
-    found = []
+    result = []
     entries = 1
     for capacity in capacities:
         top = capacity if np.isfinite(capacity) else most
@@ -55,8 +55,8 @@ def ladders(capacities: Array, most: float) -> tuple[Array, ...]:
         entries *= count
         levels = top * 2.0 ** (-np.arange(count - 1, -1, -1) / STEPS)
         levels[-1] = capacity
-        found.append(levels)
-    return tuple(found)
+        result.append(levels)
+    return tuple(result)
 
 
 def floors_of(
@@ -94,18 +94,18 @@ def _worked_out(
     alone = replace(interest, buffers=(), relaxed=True, eps=0.0)
     sums = int(interest.energy) + int(interest.latency)
     explorer = Explorer(space, limits, alone, Passing(), regions)
-    found: dict[Exchanges, Array] = {}
+    result: dict[Exchanges, Array] = {}
     try:
         for exchanges, points in explorer.floors(tally, None if before is None else wanted):
             entry = np.zeros(len(points.energy), np.int64)
             for x, bits in zip(steps, points.local, strict=True):
                 entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
-            table = found.setdefault(exchanges, np.full((sums, prod(len(x) for x in steps)), np.inf))
+            table = result.setdefault(exchanges, np.full((sums, prod(len(x) for x in steps)), np.inf))
             for row, figure in zip(table, interest.figures(points.energy, points.latency, ()), strict=True):
                 np.minimum.at(row, entry, figure)
     except Late:
         return Floors(steps, sums, None)
-    shaped = {k: table.reshape(sums, *(len(x) for x in steps)) for k, table in found.items()}
+    shaped = {k: table.reshape(sums, *(len(x) for x in steps)) for k, table in result.items()}
     for table in shaped.values():
         for axis in range(1, table.ndim):
             np.minimum.accumulate(table, axis=axis, out=table)

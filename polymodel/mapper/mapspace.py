@@ -17,9 +17,9 @@ from math import factorial, prod
 from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapper.counting import Counted, Joining, Sequences, Tables, arrangements
+from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequences, arrangements
 from polymodel.mapper.pmappings import equal_shapes
-from polymodel.mapper.records import Found, Limits
+from polymodel.mapper.records import Limits, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.states import lives_of, passing_of
@@ -81,10 +81,10 @@ class Mapspace(Answer):
         limits = self.limits
         named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
         keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
-        found: list[EinsumMapspace] = []
+        result: list[EinsumMapspace] = []
         for i, first in equal_shapes(self.spaces, keys):
-            found.append(found[first] if first < i else self.alone(i))
-        return tuple(found)
+            result.append(result[first] if first < i else self.alone(i))
+        return tuple(result)
 
     def alone(self, number: int) -> EinsumMapspace:
         """One Einsum by itself."""
@@ -101,7 +101,7 @@ class Mapspace(Answer):
         the last row has whole mappings."""
         return self.rules()
 
-    def rules(self, found: Found | None = None) -> Table:
+    def rules(self, found: SearchResult | None = None) -> Table:
         """The table with the steps of a search behind the rules, if what it returned is given.
 
         Numbers are Python integers. Mappings of the first rows may be written in any order of all rank
@@ -173,7 +173,9 @@ WHY = {
 }
 
 
-Free = tuple[Tables, tuple[int, ...]]  # where chains are counted, and how many sizes are free in the branch
+Free = tuple[
+    ChainTables, tuple[int, ...]
+]  # where chains are counted, and how many sizes are free in the branch
 
 
 class EinsumMapspace:
@@ -181,8 +183,8 @@ class EinsumMapspace:
 
     def __init__(self, space: EinsumSpace, limits: Limits, passing: Passing, depths: int) -> None:
         self.space, self.limits = space, limits
-        self.tables = Tables(space, limits.sizes)
-        self.bundled = Tables(space, limits.sizes, space.bundles)
+        self.tables = ChainTables(space, limits.sizes)
+        self.bundled = ChainTables(space, limits.sizes, space.bundles)
         self.shapes: list[tuple[int, Shape, Sequences]] = []
         known: dict[object, Sequences] = {}
         for unit, depth in product(range(1 if space.copy else len(space.units)), range(depths)):
@@ -200,17 +202,17 @@ class EinsumMapspace:
         return len(self.space.memories) if self.space.copy else self.space.units[unit].memories
 
     @cached_property
-    def counted(self) -> tuple[Counted, ...]:
+    def counted(self) -> tuple[CountedShape, ...]:
         """Every shape with its pmappings by tile sizes below the fused loops."""
-        found: dict[Shape, Array] = {}
+        result: dict[Shape, Array] = {}
         for unit, shape, orders in self.shapes:
             many: dict[int, int] = {}
             for order, ways in orders.items():
                 many[len(order)] = many.get(len(order), 0) + ways
             for nodes, ways in many.items():
                 counts = self.tables.counts(unit, shape.innermost, shape.prefix, nodes) * ways
-                found[shape] = found[shape] + counts if shape in found else counts
-        return tuple(Counted(s, self.tables.keys(s.prefix), counts) for s, counts in found.items())
+                result[shape] = result[shape] + counts if shape in result else counts
+        return tuple(CountedShape(s, self.tables.keys(s.prefix), counts) for s, counts in result.items())
 
     @cached_property
     def templates(self) -> int:
@@ -258,7 +260,7 @@ class EinsumMapspace:
         free: Callable[[tuple[int, ...]], Free],
     ) -> int:
         """Chains of all templates, those of one order of the branch `times` as often."""
-        found = 0
+        result = 0
         sizes: dict[tuple[int, ...], Free] = {}
         totals: dict[object, int] = {}
         for unit, shape, orders in some:
@@ -269,5 +271,5 @@ class EinsumMapspace:
                 key = (unit, shape.innermost, tuple(sorted(shape.prefix)), many)
                 if key not in totals:
                     totals[key] = tables.total(unit, shape.innermost, shape.prefix, many)
-                found += ways * times(order) * totals[key]
-        return found
+                result += ways * times(order) * totals[key]
+        return result

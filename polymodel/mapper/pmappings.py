@@ -17,10 +17,10 @@ import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import CUT, Tally, once
-from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
+from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import (
-    Inner,
+    InnerPoints,
     cheapest,
     cut_points,
     cuttable,
@@ -55,7 +55,7 @@ class Pmappings:
     templates: tuple[Template, ...]
     template: Array
     choice: Array
-    regions: tuple[Inner, ...]
+    regions: tuple[InnerPoints, ...]
     lower: Array
     below: Array
     sizes: str
@@ -93,19 +93,19 @@ class Pmappings:
 
     def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
         """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
-        found = all_chains(self.space, template, self.sizes)
-        if not found:  # a single iteration has no sizes
+        result = all_chains(self.space, template, self.sizes)
+        if not result:  # a single iteration has no sizes
             levels = template.depth + 1 + template.top + len(template.branch) + template.bottom
             fans = len(self.space.fanouts)
             return np.zeros((0, levels), int), np.zeros((0, fans), int), np.zeros((0, template.depth), int)
-        chosen = np.unravel_index(choice, tuple(c.count for c in found)) if found else ()
-        pairs = list(zip(found, chosen, strict=True))
+        chosen = np.unravel_index(choice, tuple(c.count for c in result)) if result else ()
+        pairs = list(zip(result, chosen, strict=True))
         rows = (
             [c.tiles[:, k] for c, k in pairs],
             [c.spread[:, k] for c, k in pairs],
             [c.keys[:, k] for c, k in pairs],
         )
-        tiles, spread, keys = (np.array(r, dtype=np.int64).reshape(len(found), -1) for r in rows)
+        tiles, spread, keys = (np.array(r, dtype=np.int64).reshape(len(result), -1) for r in rows)
         return tiles, spread, keys
 
 
@@ -153,7 +153,7 @@ class Regions:
     when they are looked at side by side."""
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
-    regions: list[Inner] = field(default_factory=list)
+    regions: list[InnerPoints] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
 
@@ -190,9 +190,9 @@ class Explorer:
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
             for shape, some in by_shape.items():
-                found, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
-                if found is not None or not late:
-                    yield shape, found
+                result, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
+                if result is not None or not late:
+                    yield shape, result
                 if late:
                     return
 
@@ -211,7 +211,7 @@ class Explorer:
     def _worked_out(
         self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
     ) -> tuple[Pmappings | None, bool]:
-        parts: list[Part] = []
+        parts: list[CombinedPoints] = []
         late = False
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
@@ -245,9 +245,9 @@ class Explorer:
                 continue
             if t.bottom:
                 below = self.regions[self._below(t, tally)]
-                found = cheapest(self.space, t, self.limits, self.interest, below, tally)
-                if found is not None:
-                    yield exchanges, Cheap(*found)
+                result = cheapest(self.space, t, self.limits, self.interest, below, tally)
+                if result is not None:
+                    yield exchanges, Cheap(*result)
             else:
                 for p in self._points(t, number, self.interest, None, tally):
                     yield exchanges, Cheap(p.energy, p.latency, p.local)
@@ -264,7 +264,7 @@ class Explorer:
 
     def _points(
         self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: Tally
-    ) -> Iterator[Part]:
+    ) -> Iterator[CombinedPoints]:
         if template.bottom:
             lower = self._below(template, tally)
             yield from cut_points(
@@ -303,14 +303,14 @@ class Explorer:
             # Without the bound and the shares of this shape: other shapes share the region.
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
             several, cut = origins(self.space, key[1]), key[1]
-            found = inner_regions(self.space, self.limits, exact, several, cut, tally)
-            for parents, region in zip(several, found, strict=True):
+            result = inner_regions(self.space, self.limits, exact, several, cut, tally)
+            for parents, region in zip(several, result, strict=True):
                 self.known.numbers[parents, cut] = len(self.regions)
                 self.regions.append(region)
         return self.known.numbers[key]
 
     def _merged(
-        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part], interest: Interest
+        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[CombinedPoints], interest: Interest
     ) -> Pmappings:
         def joined(name: str) -> Array:
             return np.concatenate([getattr(p, name) for p in parts], axis=-1)
@@ -324,7 +324,7 @@ class Explorer:
             joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
             repeated("lower"), np.concatenate(below), self.limits.sizes,
         )  # fmt: skip
-        figures = Part(
+        figures = CombinedPoints(
             whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
         ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))

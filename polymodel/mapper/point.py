@@ -12,9 +12,12 @@ from polymodel.api.evaluation import evaluate
 from polymodel.errors import writing
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
-from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
+from polymodel.mapper.confirm import MappingFigures, compared, confirmed, fitting
+from polymodel.mapper.objectives import SearchFigures
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
+from polymodel.objectives import BY_WORD, SPARSE, canonical, value
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.output import write_text
@@ -35,10 +38,10 @@ class Point:
     base: Spec
     candidate: Candidate
     objectives: tuple[str, ...]
-    found: Figures
+    found: MappingFigures
 
     @cached_property
-    def figures(self) -> Figures:
+    def figures(self) -> MappingFigures:
         """What `evaluate` says; raises InternalError if the search said something else."""
         return self.found if self.found.confirmed else confirmed(self.base, self.candidate)
 
@@ -51,9 +54,14 @@ class Point:
         return self.found.latency
 
     @property
-    def energy_delay(self) -> float:
-        """Joule seconds."""
+    def edp(self) -> float:
+        """Energy-delay product, in joule seconds."""
         return self.energy * self.latency
+
+    @property
+    def energy_delay(self) -> float:
+        """The same as `edp`, by its older name."""
+        return self.edp
 
     @property
     def sparse_energy(self) -> float | None:
@@ -76,17 +84,20 @@ class Point:
         return dict(self.found.buffers)
 
     def value(self, objective: str) -> float:
-        """One of its figures: energy, latency, energy_delay, buffer, buffer:MEMORY; on sparse data
-        sparse_energy, sparse_latency, sparse_energy_delay, speedup. KeyError for what it has not."""
-        if objective.startswith("buffer"):
-            memory = objective.partition(":")[2] or measured_buffer(self.base)
-            return self.buffers[memory]
-        found = {"energy": self.energy, "latency": self.latency, "energy_delay": self.energy_delay}
-        if self.found.sparse is not None:
-            joules, seconds = self.found.sparse
-            found |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
-            found["sparse_energy_delay"] = joules * seconds
-        return found[objective]
+        """One of its figures: energy, latency, edp, working_set:MEMORY; on sparse data sparse_energy,
+        sparse_latency, sparse_edp, speedup. Older names are known too. KeyError for what it has not."""
+        name = canonical(objective)
+        if name == WORKING_SET:
+            name = f"{name}:{measured_memory(self.base.arch)}"
+        sparse = self.found.sparse
+        if name == "speedup" and sparse is not None:
+            return self.speedup or 0.0
+        on_sparse_data = name.startswith(SPARSE)
+        if (on_sparse_data and sparse is None) or name.removeprefix(SPARSE).partition(":")[0] not in BY_WORD:
+            raise KeyError(objective)
+        energy, latency = sparse if on_sparse_data and sparse else (self.energy, self.latency)
+        found: float = value(name, SearchFigures(energy, latency, self.buffers))
+        return found
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -100,18 +111,18 @@ class Point:
 
     @property
     def mapping(self) -> LoopTree:
-        found = self.spec.mapping
-        assert found is not None
-        return found
+        result = self.spec.mapping
+        assert result is not None
+        return result
 
     @cached_property
     def report(self) -> Report:
         """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
         figures are not those of the search."""
-        found = evaluate(self.spec)
+        result = evaluate(self.spec)
         check = compared if self.found.sparse is None else fitting
-        check(self.base, self.candidate, found)
-        return found
+        check(self.base, self.candidate, result)
+        return result
 
     @property
     def sparse(self) -> SparseReport:
@@ -158,12 +169,6 @@ class Point:
 def backing(spec: Spec) -> str:
     """The outermost memory."""
     return next(c.name for c in spec.arch.components if c.kind == "memory")
-
-
-def measured_buffer(spec: Spec) -> str:
-    """The memory that `buffer` means: the outermost bounded one below the backing storage, else the last."""
-    inner = [c for c in spec.arch.components if c.kind == "memory"][1:]
-    return next((c.name for c in inner if c.size_bits != float("inf")), inner[-1].name)
 
 
 def fused_tensors(tree: LoopTree, cascade: Cascade, backing: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.mapper.checkpoints import Finished
 from polymodel.mapping.looptree import LoopTree
+from polymodel.objectives import canonical
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.records import Certainty
@@ -63,7 +64,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SearchStage:
     """What one step of the search looked at. `of`: an Einsum, or `join EINSUM`.
 
     `templates`: placements and orders; `points`: mappings combined from them; `kept`: those left after
@@ -187,7 +188,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The answer. `complete`: False if it was cut short, by the time limit unless it was for want of `memory`
     or interrupted; `unsearched` says what is missing.
 
@@ -196,7 +197,7 @@ class Found:
 
     objectives: tuple[str, ...]
     candidates: tuple[Candidate, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[SearchStage, ...]
     complete: bool = True
     unsearched: tuple[str, ...] = ()
     eps: float = 0.0
@@ -302,6 +303,7 @@ class Quality:
 class Request:
     """All that a search needs to know besides cascade and hierarchy.
 
+    `objectives`: energy, latency, edp, working_set:MEMORY; older names are read as these (`canonical`).
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
     `finished`: steps that were done by earlier runs.
@@ -316,3 +318,6 @@ class Request:
     stop: Callable[[], bool] | None = field(default=None, compare=False)
     shares: tuple[Shares, ...] | None = None
     finished: Finished | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objectives", tuple(map(canonical, self.objectives)))

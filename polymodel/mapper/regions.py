@@ -2,9 +2,9 @@
 
 Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs of
 the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
-tile, the lower one needs a tile that divides it (`Inner`: the undominated points there, and which of them fit
-the tile that is given). The lower region is searched once per set of parents, whatever the fused loops are
-(docs/develop/rules.md, Fusion).
+tile, the lower one needs a tile that divides it (`InnerPoints`: the undominated points there, and which of
+them fit the tile that is given). The lower region is searched once per set of parents, whatever the fused
+loops are (docs/develop/rules.md, Fusion).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import Tally
-from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
+from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Node, Template, inner_templates
@@ -35,7 +35,7 @@ CELLS = 2**24
 
 
 @dataclass(frozen=True)
-class Inner:
+class InnerPoints:
     """Undominated points of the lower region. `ports` [2 * cut memories, n]: seconds at the ports of memories
     above the cut; `rest`: the longest time of all else; `needs` [primes of all variables, n]: how often
     each divides the tile it needs; `local` [memories of interest, n]: bits."""
@@ -55,14 +55,14 @@ class Inner:
     def floors(self) -> tuple[Array, Array]:
         """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
         shape = tuple(int(n.max()) + 1 for n in self.needs)
-        found = []
+        result = []
         for figure in (self.energy, self.rest):
             table = np.full(shape, np.inf)
             np.minimum.at(table, tuple(self.needs), figure)
             for axis in range(table.ndim):
                 np.minimum.accumulate(table, axis=axis, out=table)
-            found.append(table)
-        return found[0], found[1]
+            result.append(table)
+        return result[0], result[1]
 
     def least(self, gives: Array) -> tuple[Array, Array]:
         """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
@@ -86,26 +86,26 @@ class Inner:
         )
         each, which = np.unique(cells, return_inverse=True)
         self._fit(np.array([c for c in each.tolist() if c not in self.fitting], np.int64), interest)
-        found = [self.fitting[c] for c in each.tolist()]
-        counts = np.array([len(c) for c in found])[which]
+        result = [self.fitting[c] for c in each.tolist()]
+        counts = np.array([len(c) for c in result])[which]
         ends = np.cumsum(counts)
         # Positions of the cells' runs, cell after cell of the points.
-        starts = np.cumsum([0, *(len(c) for c in found[:-1])])[which]
+        starts = np.cumsum([0, *(len(c) for c in result[:-1])])[which]
         within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-        return np.repeat(np.arange(n), counts), np.concatenate(found)[np.repeat(starts, counts) + within]
+        return np.repeat(np.arange(n), counts), np.concatenate(result)[np.repeat(starts, counts) + within]
 
     def _fit(self, cells: Array, interest: Interest) -> None:
         """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
         if not len(cells):
             return
-        beaten, extents = self._beaten(interest), self.floors[0].shape
+        dominated, extents = self._beaten(interest), self.floors[0].shape
         step = max(1, CELLS // len(self.energy))
         for begin in range(0, len(cells), step):
             some = cells[begin : begin + step]
             fits = np.ones((len(self.energy), len(some)), bool)
             for need, give in zip(self.needs, np.unravel_index(some, extents), strict=True):
                 fits &= need[:, None] <= give[None, :]
-            best = fits & (beaten @ fits.astype(np.float32) == 0)
+            best = fits & (dominated @ fits.astype(np.float32) == 0)
             columns, rows = np.nonzero(best.T)
             bounds = np.searchsorted(columns, np.arange(len(some) + 1))
             for k, cell in enumerate(some.tolist()):
@@ -126,10 +126,10 @@ class Inner:
         return self.compared[0]
 
     @cached_property
-    def quickest(self) -> Inner:
+    def quickest(self) -> InnerPoints:
         """Those of its points that are best in time."""
         kept = undominated([self.rest, *self.ports, *self.needs])
-        return Inner(
+        return InnerPoints(
             self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:0, kept],
             self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
         )  # fmt: skip
@@ -144,8 +144,8 @@ class Inner:
         np.minimum.at(table, tuple(self.needs), ranks)
         for axis in range(table.ndim):
             np.minimum.accumulate(table, axis=axis, out=table)
-        found: Array = order[table]
-        return found
+        result: Array = order[table]
+        return result
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
@@ -164,7 +164,7 @@ def inner_regions(
     origins: Sequence[tuple[int, ...]],
     cut: int,
     tally: Tally,
-) -> list[Inner]:
+) -> list[InnerPoints]:
     """Search the lower region for operands that come from each of `origins` (memory of each operand); Raises
     Late once time is over.
 
@@ -173,7 +173,7 @@ def inner_regions(
     """
     objectives, interest = interest, _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, origins[0], cut))
-    found: list[list[Inner]] = [[] for _ in origins]
+    result: list[list[InnerPoints]] = [[] for _ in origins]
     for number, template in enumerate(some):
         tally.templates += 1
         each = [costs(space, replace(template, parents=parents)) for parents in origins]
@@ -186,16 +186,16 @@ def inner_regions(
         tally.ask()
         kept = undominated([*joined.told_apart(), *local, *needs])
         choice = joined.choice()[kept]
-        for mine, own in zip(found, each, strict=True):
+        for mine, own in zip(result, each, strict=True):
             tally.ask()
             ports, rest = _times(joined, own, space, cut)
             energy = joined.form(own.energy) * space.times
-            points = Inner(
+            points = InnerPoints(
                 energy[kept], ports[:, kept], rest[kept], local[:, kept], needs[:, kept], some,
                 np.full(len(kept), number), choice,
             )  # fmt: skip
             mine.append(_best(points, interest))
-    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in found]
+    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in result]
 
 
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
@@ -207,9 +207,11 @@ def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
     return list(product(*several))
 
 
-def _nothing(templates: tuple[Template, ...]) -> Inner:
+def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
     none = np.zeros(0)
-    return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), templates, none, none)
+    return InnerPoints(
+        none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), templates, none, none
+    )
 
 
 def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
@@ -217,21 +219,21 @@ def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
     return replace(interest, latency=interest.latency or space.leak > 0)
 
 
-def _together(found: Sequence[Inner]) -> Inner:
+def _together(found: Sequence[InnerPoints]) -> InnerPoints:
     def joined(name: str) -> Array:
         return np.concatenate([getattr(x, name) for x in found], axis=-1)
 
-    return Inner(
+    return InnerPoints(
         joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
         found[0].templates, joined("template"), joined("choice"),
     )  # fmt: skip
 
 
-def _best(x: Inner, interest: Interest) -> Inner:
+def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
     kept = undominated([*figures, *x.local, *x.needs])
-    return Inner(
+    return InnerPoints(
         x.energy[kept], x.ports[:, kept], x.rest[kept], x.local[:, kept], x.needs[:, kept],
         x.templates, x.template[kept], x.choice[kept],
     )  # fmt: skip
@@ -282,10 +284,10 @@ def cut_points(
     limits: Limits,
     interest: Interest,
     bound: Bound | None,
-    below: Inner,
+    below: InnerPoints,
     lower: int,
     tally: Tally,
-) -> Iterator[Part]:
+) -> Iterator[CombinedPoints]:
     """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
     if not len(below.energy):
         return
@@ -317,7 +319,7 @@ def cut_points(
         return
     rows, inside = below.for_tiles(gives[:, kept], apart)
     taken = kept[rows]
-    points = Part(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
+    points = CombinedPoints(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
     for begin in range(0, len(taken), PAIRS):
         tally.ask()
         block = slice(begin, begin + PAIRS)
@@ -327,7 +329,7 @@ def cut_points(
 
 
 def least_together(
-    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: Inner
+    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: InnerPoints
 ) -> tuple[Array, Array]:
     """The least energy and latency that upper points can have with what lies below."""
     joules, rest = below.least(gives)
@@ -338,7 +340,12 @@ def least_together(
 
 
 def cheapest(
-    space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner, tally: Tally
+    space: EinsumSpace,
+    template: Template,
+    limits: Limits,
+    interest: Interest,
+    below: InnerPoints,
+    tally: Tally,
 ) -> tuple[Array, Array, Array] | None:
     """The least energy and latency that the points of an upper template can have with what lies below, and
     their space in the memories of interest [memories, n], apart from what is below."""
@@ -358,34 +365,34 @@ def cheapest(
     return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, local
 
 
-def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: Inner) -> Array:
+def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
     """The least latency of upper points with what lies below; inf where nothing fits."""
-    found = np.full(ports.shape[1], np.inf)
+    result = np.full(ports.shape[1], np.inf)
     fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
     if len(fits):
         rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
         time = _latency(space, ports[:, fits[rows]], below, inside)
         starts = np.searchsorted(rows, np.arange(len(fits)))
-        found[fits] = np.minimum.reduceat(time, starts)
-    return found
+        result[fits] = np.minimum.reduceat(time, starts)
+    return result
 
 
-def _latency(space: EinsumSpace, ports: Array, below: Inner, inside: Array) -> Array:
+def _latency(space: EinsumSpace, ports: Array, below: InnerPoints, inside: Array) -> Array:
     fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
     both = ports + below.ports[:, inside]
-    found: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
-    return found
+    result: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    return result
 
 
 def _paired(
     space: EinsumSpace,
-    upper: Part,
+    upper: CombinedPoints,
     ports: Array,
-    below: Inner,
+    below: InnerPoints,
     inside: Array,
     interest: Interest,
     bound: Bound | None,
-) -> Part:
+) -> CombinedPoints:
     """Both regions' costs together."""
     latency = _latency(space, ports, below, inside)
     energy = upper.energy + below.energy[inside] + space.leak * latency

@@ -31,7 +31,7 @@ def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic
         return _read(*_of_limits(constraints))
     if not isinstance(constraints, Mapping):
         remedy = 'write e.g. {"max_fused_loops": 1}, or pm.Limits(max_fused_loops=1)'
-        fault = Diagnostic(f"{shown(constraints)} is no set of constraints", remedy, "constraints")
+        fault = Diagnostic(f"{shown(constraints)} is not a set of constraints", remedy, "constraints")
         return ExploreSection(), (fault,)
     return _read({str(k): v for k, v in constraints.items()})
 
@@ -43,9 +43,9 @@ def _read(
     read_mapping({"explore": data}, document)
     told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
     # What is right besides is read all the same, so that wrong values in it are told with these faults.
-    found = document.sections.get("explore", document.rest)
-    assert isinstance(found, ExploreSection)
-    return found, (*faults, *told)
+    result = document.sections.get("explore", document.rest)
+    assert isinstance(result, ExploreSection)
+    return result, (*faults, *told)
 
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:
@@ -60,7 +60,7 @@ def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...
         data["min_utilisation"] = _nested(limits)
     elif not isinstance(given, Mapping):
         del data["min_utilisation"]
-        what = f"{given!r} is no set of (component, dimension, share)"
+        what = f"{given!r} is not a set of (component, dimension, share)"
         faults.append(Diagnostic(what, SHARES, "constraints.min_utilisation"))
     for name in ("fuse", "unfused"):
         given = data[name]
@@ -86,7 +86,7 @@ def _nested(limits: Limits) -> dict[str, dict[str, object]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckedRequest:
     """The request, and the architecture with its rules narrowed by those of the exploration."""
 
     request: Request
@@ -103,7 +103,7 @@ def asked_for(
     progress: Callable[[Progress], None] | None,
     store: object = None,
     resume: object = True,
-) -> Asked:
+) -> CheckedRequest:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
     section, early = given_section(constraints)
@@ -118,12 +118,12 @@ def asked_for(
         reader.give("time_limit", plainly(time_limit))
     workers = plainly(workers)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        fault = Diagnostic(f"{workers!r} is no number of processes", "use 1 or more", "workers")
+        fault = Diagnostic(f"{workers!r} is not a number of processes", "use 1 or more", "workers")
         reader.given_faults.note(fault)
     heard: object = progress
     if heard is not None and not callable(heard):
         fault = Diagnostic(
-            f"{heard!r} is no function", "pass one that takes a `Progress`, e.g. print", "progress"
+            f"{heard!r} is not a function", "pass one that takes a `Progress`, e.g. print", "progress"
         )
         reader.given_faults.note(fault)
     with reader.given_faults.noting():
@@ -136,7 +136,7 @@ def asked_for(
     share, seconds = reader.eps(), reader.time_limit()
     machine = reader.narrowed(hierarchy)
     reader.raise_if_any()
-    return Asked(Request(wanted, limits, share, seconds, workers, progress), machine)
+    return CheckedRequest(Request(wanted, limits, share, seconds, workers, progress), machine)
 
 
 class _Reader(MapspaceConstraints):

@@ -21,7 +21,7 @@ from polymodel.mapper.checkpoints import Finished, fingerprint, store_of
 from polymodel.mapper.confirm import LONGEST, all_confirmed, searched
 from polymodel.mapper.front import Front
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Found, Progress, Quality, Request
+from polymodel.mapper.records import Progress, Quality, Request, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.search import search
 from polymodel.pareto import undominated
@@ -49,15 +49,16 @@ def explore(
 ) -> Front:
     """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
 
-    `objectives`: energy (J), latency (s), energy_delay (J s), buffer (peak bits of the outermost bounded
-    memory below the backing storage), buffer:MEMORY; on sparse data sparse_energy, sparse_latency,
-    sparse_energy_delay (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the spec's
-    `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
-    1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall, whatever
-    `workers` is, after which the best so far is returned with what was not searched. `workers`: processes
-    that evaluate what the search finds. `progress` is called with a `Progress` now and then. `store`: a
-    folder for the steps that are done; the same exploration goes on there, however it was ended, unless
-    `resume` is False. What is left out comes from the section, or is energy and latency, no limit, eps 0.
+    `objectives`: energy (J), latency (s), edp (their product, J s), working_set:MEMORY (peak bits of a
+    memory below the backing storage; without a name the outermost bounded one); on sparse data sparse_energy,
+    sparse_latency, sparse_edp (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the
+    spec's `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a
+    factor of 1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall,
+    whatever `workers` is, after which the best so far is returned with what was not searched. `workers`:
+    processes that evaluate what the search finds. `progress` is called with a `Progress` now and then.
+    `store`: a folder for the steps that are done; the same exploration goes on there, however it was ended,
+    unless `resume` is False. What is left out comes from the section, or is energy and latency, no limit,
+    eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
     report is looked at); were its figures not those of the search, that is a bug, and InternalError names the
@@ -76,14 +77,14 @@ def explore(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
         if any(o.startswith("sparse_") for o in request.objectives):
-            found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
+            result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
-            found = search(spec.workload, asked.hierarchy, request)
-            points = _evaluated(spec, found, request.objectives, workers, told, stopped, end)
+            result = search(spec.workload, asked.hierarchy, request)
+            points = _evaluated(spec, result, request.objectives, workers, told, stopped, end)
             sparse = None
-    interrupted = stopped.flag and not found.complete
+    interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
-    return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
+    return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse)
 
 
 def _in_time(request: Request, seconds: float) -> Request:
@@ -104,7 +105,7 @@ def _stored(
 
 def _on_sparse_data(
     spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop, end: float
-) -> tuple[Found, tuple[Point, ...], Quality | None]:
+) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
     # The sparse rooms take long to load, and searches on dense data do without.
     from polymodel.mapper import sparse_objectives
@@ -112,9 +113,9 @@ def _on_sparse_data(
 
     data = tensor_data(spec.workload, folder=spec.data_folder)
     bounded = sparse_objectives.bounded(spec, hierarchy, request, data)
-    found = search(spec.workload, hierarchy, bounded)
-    if not found.candidates:
-        return replace(found, objectives=request.objectives), (), None
+    result = search(spec.workload, hierarchy, bounded)
+    if not result.candidates:
+        return replace(result, objectives=request.objectives), (), None
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int, total: int) -> bool:
@@ -122,26 +123,26 @@ def _on_sparse_data(
         return not stopped.flag
 
     points = sparse_objectives.sparse_points(
-        spec, found, request.objectives, data, request.workers, done, end
+        spec, result, request.objectives, data, request.workers, done, end
     )
     more = []
-    if found.complete and points:
+    if result.complete and points:
         more = sparse_objectives.more_points(
-            spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
+            spec, result, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
         )
         points += more
     stopped.flag = stopped.flag or earlier
     final = tuple(replace(p, number=i) for i, p in enumerate(_front(points)))
     return (
-        replace(found, objectives=request.objectives),
+        replace(result, objectives=request.objectives),
         final,
-        sparse_objectives.quality(found, points, len(more), final),
+        sparse_objectives.quality(result, points, len(more), final),
     )
 
 
 def _evaluated(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     objectives: tuple[str, ...],
     workers: int,
     told: _Told,

@@ -19,11 +19,11 @@ from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapper.budget import Watch
-from polymodel.mapper.full_mappings import Whole, candidates_of
+from polymodel.mapper.full_mappings import FullMappings, candidates_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.objectives import rules_of
-from polymodel.mapper.records import Found, Request
-from polymodel.mapper.records import Stage as StageRecord
+from polymodel.mapper.records import Request, SearchResult
+from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cuttable
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
@@ -33,29 +33,29 @@ ROUGH = 0.03
 FIRST = 1  # fused loops that are looked at before deeper ones
 
 
-def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
     does not cover."""
-    found = searched(cascade, hierarchy, request)
-    if found.candidates or not found.complete:
-        return found
+    result = searched(cascade, hierarchy, request)
+    if result.candidates or not result.complete:
+        return result
     from polymodel.mapper.diagnosis import diagnosed
 
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
-    begun = time.perf_counter() - found.seconds
+    begun = time.perf_counter() - result.seconds
     stages = _where_none_is_left(spaces, request, begun)
-    found = replace(found, stages=stages, seconds=time.perf_counter() - begun)
-    return replace(found, diagnosis=diagnosed(cascade, hierarchy, request, found, searched))
+    result = replace(result, stages=stages, seconds=time.perf_counter() - begun)
+    return replace(result, diagnosis=diagnosed(cascade, hierarchy, request, result, searched))
 
 
-def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings."""
     # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
     with threadpool_limits(1, "blas"):
         return _found(cascade, hierarchy, request)
 
 
-def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     if request.shares is not None:
         spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
@@ -76,7 +76,7 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
         if not any(len(w) for w in work.wholes) and not stopped:
             rescued = _rescued(spaces, request, watch, guess)
             work.wholes += [rescued] if rescued is not None else []
-    return Found(
+    return SearchResult(
         request.objectives,
         candidates_of(work.wholes, spaces, request),
         work.tallies.records(),
@@ -89,7 +89,7 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
 
 
 def _worked_out(
-    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[Whole]
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
 ) -> Deepening:
     """All whole mappings of these spaces that may be better than those that are known."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
@@ -134,10 +134,10 @@ def _unsearched(work: Deepening) -> tuple[str, ...]:
     """What a search that was cut short did not look at."""
     missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
     where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
-    found = [f"whole mappings, in part{where}"]
+    result = [f"whole mappings, in part{where}"]
     if any(f.least is None for f in work.floors):
-        found.append("the least energy and latency of every Einsum by itself")
-    return tuple(found)
+        result.append("the least energy and latency of every Einsum by itself")
+    return tuple(result)
 
 
 def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Deepening | None:
@@ -150,7 +150,7 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
 
 def _rescued(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, guess: Deepening | None
-) -> Whole | None:
+) -> FullMappings | None:
     """A whole mapping or two if time is over before there is any, of what the guess has found by then."""
     if guess is not None:
         guess.rescue(watch.grace())
@@ -163,9 +163,7 @@ def _rescued(
     return None
 
 
-def _among_few(
-    spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]
-) -> Deepening:
+def _among_few(spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]) -> Deepening:
     few = replace(request, limits=replace(request.limits, sizes="few"))
     rules = rules_of(spaces, few)
     rules = replace(rules, interest=replace(rules.interest, eps=ROUGH, rough=ROUGH))
@@ -177,7 +175,7 @@ def _among_few(
     return work
 
 
-def _last(work: Deepening) -> Whole | None:
+def _last(work: Deepening) -> FullMappings | None:
     """The whole mappings that were found last, if any."""
     return next((w for w in reversed(work.wholes) if len(w)), None)
 

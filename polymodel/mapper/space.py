@@ -128,12 +128,12 @@ class EinsumSpace:
         Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
         (not so for sizes that do not divide: `bundled` is False then).
         """
-        found: dict[object, list[int]] = {}
+        result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
             windowed = any(v in o.windowed for o in self.operands)
             key = v if windowed or not self.bundled else tuple(v in o.alone for o in self.operands)
-            found.setdefault(key, []).append(v)
-        return tuple(tuple(b) for b in found.values())
+            result.setdefault(key, []).append(v)
+        return tuple(tuple(b) for b in result.values())
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -149,10 +149,10 @@ class EinsumSpace:
         for o in self.operands:
             for w in o.windows:
                 parent[root(bundle[w.r])] = root(bundle[w.p])
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         for b in range(len(self.bundles)):
-            found.setdefault(root(b), []).append(b)
-        return tuple(tuple(g) for g in found.values())
+            result.setdefault(root(b), []).append(b)
+        return tuple(tuple(g) for g in result.values())
 
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
@@ -176,15 +176,15 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
-    found = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    result = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
         raise Refused(
             f"no mapping is legal: {never}",
             "let the consumer read only what is produced (shrink or shift its ranks), or make all of it",
         )
-    _backed(found, cascade, hierarchy)
-    return found
+    _backed(result, cascade, hierarchy)
+    return result
 
 
 def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
@@ -285,12 +285,12 @@ def _operand(
     one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade, memories: list[Component]
 ) -> Operand:
     try:
-        found = halos(one, access)
+        result = halos(one, access)
     except NotSeparable as fault:
         raise Refused(fault.message, REMEDY) from None
     windows = tuple(
         Window(position[h.p], position[h.r], h.shift_p, h.shift_r)
-        for h in found
+        for h in result
         if h.p in position and h.r in position
     )
     within = {v for w in windows for v in (w.p, w.r)}
@@ -344,13 +344,13 @@ def _memory(c: Component) -> Memory:
 def _fanouts(
     one: Einsum, hierarchy: Hierarchy, memories: list[Component], least: dict[tuple[str, str], float]
 ) -> list[Fanout]:
-    found = []
+    result = []
     names = [m.name for m in memories]
     for c in hierarchy.components:
         above = sum(hierarchy.index(n) < hierarchy.index(c.name) for n in names)
         for d in c.spatial:
-            found.append(_fanout(one, c, d, above, least.get((c.name, d.name), 0.0)))
-    return found
+            result.append(_fanout(one, c, d, above, least.get((c.name, d.name), 0.0)))
+    return result
 
 
 def _fanout(one: Einsum, c: Component, d: FanoutDim, above: int, least: float) -> Fanout:
@@ -360,7 +360,7 @@ def _fanout(one: Einsum, c: Component, d: FanoutDim, above: int, least: float) -
 
 def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
     chosen = dict(limits.compute).get(one.name)
-    found = []
+    result = []
     for i, c in enumerate(hierarchy.components):
         if c.kind != "compute" or (chosen and c.name != chosen):
             continue
@@ -368,7 +368,7 @@ def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
         above = hierarchy.components[: i + 1]
         memories = sum(a.kind == "memory" for a in above)
         fanouts = sum(len(a.spatial) for a in above)
-        found.append(
+        result.append(
             Unit(c.name, action.energy, 1 / action.throughput, c.fill_drain_latency, memories, fanouts)
         )
-    return found
+    return result

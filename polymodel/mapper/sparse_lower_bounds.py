@@ -59,22 +59,22 @@ class _Least:
 
     def _leaders(self, component: Component, tensor: str, kinds: Sequence[str]) -> set[str]:
         """What makes accesses of a tensor idle at a component ("": its operations)."""
-        found: set[str] = set()
+        result: set[str] = set()
         for action in component.sparse.actions if component.sparse else ():
             targets, leaders = action.of(self.einsum.name)
             if action.kind in kinds and (tensor in targets or not tensor):
-                found |= set(leaders)
-        return found
+                result |= set(leaders)
+        return result
 
     def _above(self, tensor: str, outermost: int, kinds: Sequence[str]) -> frozenset[str]:
         """The same at any of the first memories that may hold it; without leaders that have no zeros."""
         if self.einsum.is_copy:
             return frozenset()
-        found: set[str] = set()
+        result: set[str] = set()
         for number, c in enumerate(self.memories[:outermost]):
             if not number or self._may(c, tensor):
-                found |= self._leaders(c, tensor, kinds)
-        return self._sparse(found)
+                result |= self._leaders(c, tensor, kinds)
+        return self._sparse(result)
 
     def _may(self, component: Component, tensor: str) -> bool:
         rules = (component.keep, component.may_keep)
@@ -86,10 +86,10 @@ class _Least:
     def _chance(self, leaders: frozenset[str]) -> float:
         """The least probability (of data: share of transfers) that parts of all of them hold anything."""
         given = frozenset(x for x in leaders if self.data[x].actual is not None)
-        found = self._common(given)
+        result = self._common(given)
         for x in sorted(leaders - given):
-            found *= self._point(x)
-        return found
+            result *= self._point(x)
+        return result
 
     def _point(self, tensor: str) -> float:
         """Probability that one point is not zero."""
@@ -157,8 +157,8 @@ class _Least:
         """How a component keeps a tensor; None if point by point."""
         for name, written in component.sparse.formats if component.sparse else ():
             if name == tensor:
-                found = kept(written_format(self.einsum.access_of(tensor), written))
-                return found if found.elides or found.blocks else None
+                result = kept(written_format(self.einsum.access_of(tensor), written))
+                return result if result.elides or result.blocks else None
         return None
 
     def _toll(self, tensor: str, memory: int, kind: str) -> Toll:
@@ -199,16 +199,16 @@ class _Least:
     def _leading(self, tensor: str, memory: int, kind: str, kinds: Sequence[str]) -> frozenset[str]:
         """Tensors whose zeros spare transfers: leaders of actions, and of an output what makes operations
         idle on any unit, as its elements move only where one is executed."""
-        found = self._above(tensor, memory + (kind in OUTER), kinds)
+        result = self._above(tensor, memory + (kind in OUTER), kinds)
         if self.einsum.is_copy or not self.einsum.access_of(tensor).output:
-            return found
+            return result
         # The memory further out of the two that exchange it decides whether it moves densely.
         outer = [m for i, m in enumerate(self.memories[:memory]) if not i or self._may(m, tensor)]
         outer = [self.memories[memory]] if kind in OUTER else outer
         if all(m.sparse is not None and tensor in m.sparse.dense_outputs for m in outer):
-            return found
+            return result
         units = (c for c in self.hierarchy.components if c.kind == "compute")
-        return found.union(*(self._idle(c, len(self.memories), kinds) for c in units))
+        return result.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
     def _held(self, tensor: str) -> float:
         """Share of the points that are not zero."""
@@ -248,10 +248,10 @@ class _Least:
     def _idle(self, component: Component, reach: int, kinds: Sequence[str]) -> frozenset[str]:
         """What makes operations idle: the unit's actions, and (but of sums) all on the operands on their way
         in."""
-        found = self._sparse(self._leaders(component, "", kinds))
+        result = self._sparse(self._leaders(component, "", kinds))
         if is_union(self.einsum):
-            return found
-        return found.union(*(self._above(a.tensor, reach, kinds) for a in self.einsum.inputs))
+            return result
+        return result.union(*(self._above(a.tensor, reach, kinds) for a in self.einsum.inputs))
 
     def _effectual(self) -> float:
         """Share of the operations whose result may be nonzero: they are executed."""
@@ -267,8 +267,8 @@ class _Least:
 
 def price_of(component: Component, action: str) -> float:
     """Joules per bit; an action that is not named is free."""
-    found = component.action(action)
-    return found.energy / (found.bits_per_action or 1)
+    result = component.action(action)
+    return result.energy / (result.bits_per_action or 1)
 
 
 def _payload(how: Kept) -> int:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.loading import Spec
-from polymodel.mapper.confirm import Figures, all_confirmed, bug, confirmed
+from polymodel.mapper.confirm import MappingFigures, all_confirmed, bug, confirmed
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Candidate, Found, Quality, Request, Shares, Toll
+from polymodel.mapper.records import Candidate, Quality, Request, SearchResult, Shares, Toll
 from polymodel.mapper.sparse_lower_bounds import least_shares, price_of
 from polymodel.mapper.terms import READS
 from polymodel.report.sparse import SparseReport, with_data
@@ -51,7 +51,7 @@ def _plain(objectives: Sequence[str]) -> tuple[str, ...]:
 
 def sparse_points(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     objectives: tuple[str, ...],
     data: Mapping[str, TensorData],
     workers: int,
@@ -75,11 +75,11 @@ def sparse_points(
 
 def more_points(
     spec: Spec,
-    found: Found,
+    found: SearchResult,
     points: Sequence[Point],
     data: Mapping[str, TensorData],
     request: Request,
-    search: Callable[[Request], Found],
+    search: Callable[[Request], SearchResult],
     before: float,
 ) -> list[Point]:
     """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
@@ -122,11 +122,11 @@ def _trials(
             if len(request.objectives) > 1 and turn:
                 yield alike
     inner = [c.name for c in spec.arch.components if c.kind == "memory" and c.size_bits != inf][:2]
-    names = tuple(dict.fromkeys((*request.objectives, *(f"buffer:{n}" for n in inner))))
+    names = tuple(dict.fromkeys((*request.objectives, *(f"working_set:{n}" for n in inner))))
     yield replace(request, objectives=names, progress=None)
 
 
-def _check(spec: Spec, candidate: Candidate, found: Figures) -> None:
+def _check(spec: Spec, candidate: Candidate, found: MappingFigures) -> None:
     """What the search takes for a lower bound must be one."""
     assert found.sparse is not None, "only evaluated mappings are checked"
     for name, bound, figure in zip(
@@ -139,15 +139,15 @@ def _check(spec: Spec, candidate: Candidate, found: Figures) -> None:
 
 def spread(n: int) -> list[int]:
     """0 .. n - 1: the ends, then again and again the middle of what lies between."""
-    found = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
+    result = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
     waiting = deque([(0, n - 1)])
     while waiting:
         low, high = waiting.popleft()
         middle = (low + high) // 2
         if low < middle < high:
-            found.append(middle)
+            result.append(middle)
             waiting += [(low, middle), (middle, high)]
-    return found
+    return result
 
 
 def factor(bounds: Floats, figures: Floats) -> float:
@@ -161,7 +161,7 @@ def factor(bounds: Floats, figures: Floats) -> float:
     return worst
 
 
-def quality(found: Found, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
+def quality(found: SearchResult, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
     """How good the front of these points is. `found`: the search's answer, whose values are the bounds;
     `besides`: how many of the points are none of its mappings."""
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
@@ -179,7 +179,7 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
     moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}
     for a in sparse.counts.accesses:
         moved.setdefault((a.einsum, a.tensor, a.component, a.kind), []).append(a)
-    found = []
+    result = []
     for one, shares in zip(problem.cascade.einsums, least, strict=True):
         rows = tuple(
             tuple(
@@ -195,8 +195,8 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
             )
             for i, (tensor, bits) in enumerate((x.tensor, x.bits_per_value) for x in one.accesses)
         )
-        found.append(Shares(rows, _units(one, shares, sparse)))
-    return tuple(found)
+        result.append(Shares(rows, _units(one, shares, sparse)))
+    return tuple(result)
 
 
 def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | None:
@@ -216,12 +216,12 @@ def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | 
 
 def _units(one: Einsum, least: Shares, sparse: SparseReport) -> tuple[tuple[str, float, float], ...]:
     known = {c.component: c for c in sparse.counts.compute if c.einsum == one.name and c.dense}
-    found = []
+    result = []
     for name, joules, share in least.units:
         count, component = known.get(name), sparse.dense.problem.hierarchy[name]
         if count is not None:
             each = count.executed * component.action("compute").energy
             each += count.gated * component.action("gated_compute").energy
             joules, share = each / count.dense, count.timed / count.dense
-        found.append((name, joules, share))
-    return tuple(found)
+        result.append((name, joules, share))
+    return tuple(result)

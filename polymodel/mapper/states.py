@@ -50,7 +50,7 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class Source:
+class StateSource:
     """Where states came from: positions in the group `group` of the stage before, and in shape `shape`."""
 
     group: int
@@ -71,7 +71,7 @@ class States:
     peak: Array
     held: Array
     origin: Array
-    sources: tuple[Source, ...]
+    sources: tuple[StateSource, ...]
 
     def __len__(self) -> int:
         return len(self.energy)
@@ -109,10 +109,10 @@ class Lives:
         """Bits of a tile below loops over `ranks` with these tile sizes [loops, n]."""
         sizes: dict[int, Array] = dict(enumerate(self.extents[tensor]))
         sizes.update(zip(ranks, tiles, strict=False))
-        found = np.full(tiles.shape[1] if tiles.ndim == 2 else 1, float(self.bits[tensor]))
+        result = np.full(tiles.shape[1] if tiles.ndim == 2 else 1, float(self.bits[tensor]))
         for size in sizes.values():
-            found = found * size
-        return found
+            result = result * size
+        return result
 
 
 def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
@@ -141,7 +141,7 @@ def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Pass
 
 
 @dataclass(frozen=True)
-class Step:
+class JoinStep:
     """How an Einsum with one shape follows a structure. `made`: its exchanged output, if any; `ended`:
     tensors it is the last to read; `after`: the structure behind it."""
 
@@ -153,14 +153,16 @@ class Step:
 def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
     """Per fused loop the extent it splits, or -1-k where it splits the tile of loop k."""
     seen: dict[int, int] = {}
-    found = []
+    result = []
     for k, v in enumerate(prefix):
-        found.append(-1 - seen[v] if v in seen else space.extents[v])
+        result.append(-1 - seen[v] if v in seen else space.extents[v])
         seen[v] = k
-    return tuple(found)
+    return tuple(result)
 
 
-def step(structure: Structure, space: EinsumSpace, shape: Shape, number: int, lives: Lives) -> Step | None:
+def step(
+    structure: Structure, space: EinsumSpace, shape: Shape, number: int, lives: Lives
+) -> JoinStep | None:
     """The step, or None where the Einsum's fused loops and exchanges do not fit those that are open."""
     prefix, c = shape.prefix, structure.depth
     if len(prefix) != max(c, shape.own_depth):
@@ -186,7 +188,7 @@ def step(structure: Structure, space: EinsumSpace, shape: Shape, number: int, li
     depth = max((x.depth for x in rest if x.memory), default=0)
     kept = tuple(replace(x, ranks=x.ranks[:depth]) for x in rest)
     inside = structure.inside or (lives.inside and shape.innermost > 1)
-    return Step(made, ended, Structure(above[:depth], kept, inside))
+    return JoinStep(made, ended, Structure(above[:depth], kept, inside))
 
 
 def _meets(live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]) -> bool:
@@ -206,7 +208,7 @@ def joined_space(
     taken: Array,
     points: Pmappings,
     chosen: Array,
-    found: Step,
+    found: JoinStep,
     lives: Lives,
     which: tuple[int, ...],
 ) -> tuple[Array, Array]:

@@ -118,15 +118,15 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
 
 def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
     """Memories in which the tensor may have its outermost tile; 0 is the backing storage."""
-    found = []
+    result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
-        found.append(0)
+        result.append(0)
     if o.fusable and o.tensor not in limits.unfused:
         # Memories outside its outermost tile do not hold it.
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
         inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
-        found += [m for m in inner if o.tensor in space.may[m]]
-    return found
+        result += [m for m in inner if o.tensor in space.may[m]]
+    return result
 
 
 def _prefixes(

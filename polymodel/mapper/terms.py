@@ -52,10 +52,10 @@ Form = dict[Term, float]
 
 def plus(a: Form, b: Form, times: float = 1.0) -> Form:
     """a + times b."""
-    found = dict(a)
+    result = dict(a)
     for term, c in b.items():
-        found[term] = found.get(term, 0.0) + times * c
-    return {t: c for t, c in found.items() if c}
+        result[term] = result.get(term, 0.0) + times * c
+    return {t: c for t, c in result.items() if c}
 
 
 @dataclass(frozen=True)
@@ -266,30 +266,30 @@ class Factors:
         operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
         windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
         within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
-        found: Array = np.ones(1)
+        result: Array = np.ones(1)
         for axis, b in enumerate(group):
             if b in within:
                 continue
             alone = operand is not None and self.space.bundles[b][0] in operand.alone
-            found = found * _along(self._single(term, b, alone), axis, len(group))
+            result = result * _along(self._single(term, b, alone), axis, len(group))
         for w in windows:
             ends = self.bundle[w.p], self.bundle[w.r]
             # One loop over the first window slides through what is live; else the tile stays whole.
             into = term.into if operand and w == operand.windows[0] else None
-            found = found * self._windowed(term, *ends, w.step_p, w.step_r, group, into)
-        return np.broadcast_to(found, tuple(self.chains[b].count for b in group))
+            result = result * self._windowed(term, *ends, w.step_p, w.step_r, group, into)
+        return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
 
     def _single(self, term: Term, v: int, alone: bool) -> Array:
         c = self.chains[v]
         if term.tile:
             return self._tile(v, term.level if term.into is None else term.into, alone)
-        found = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
+        result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
-            found = found / prod(c.spread[f] for f in sorted(divided))
+            result = result / prod(c.spread[f] for f in sorted(divided))
         if term.spread and not alone:
-            found = found * prod(c.spread[f] for f in sorted(term.spread))
-        return found
+            result = result * prod(c.spread[f] for f in sorted(term.spread))
+        return result
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]

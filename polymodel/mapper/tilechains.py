@@ -102,15 +102,15 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
 
     The region above wants to give a small tile, the region below to get a large one.
     """
-    found = ["small"] if template.top else []
+    result = ["small"] if template.top else []
     slides = False
     for n in template.branch:
         o = space.operands[n.operand]
         kind = _kind(o, variable)
         # What is live of the tile above is less the smaller this one.
-        found.append("free" if slides and kind == "large" else kind)
+        result.append("free" if slides and kind == "large" else kind)
         slides = space.memories[n.memory].live and variable in o.windowed
-    return [*found, "large"] if template.bottom else found
+    return [*result, "large"] if template.bottom else result
 
 
 def _kind(o: Operand, variable: int) -> str:
@@ -239,11 +239,11 @@ def unbundled(starts: Sequence[int], products: Sequence[int]) -> list[tuple[int,
     """
     if len(starts) == 1:
         return [(p,) for p in products]
-    now, found = list(starts), []
+    now, result = list(starts), []
     for goal in products:
         spare = math.prod(now) // goal
         for i, size in enumerate(now):
             taken = math.gcd(size, spare)
             now[i], spare = size // taken, spare // taken
-        found.append(tuple(now))
-    return found
+        result.append(tuple(now))
+    return result

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
+from polymodel.objectives import BY_WORD, OBJECTIVES, SPARSE, canonical, uses
 from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
@@ -15,10 +16,10 @@ from polymodel.spec.request_schema import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
-PLAIN = ("energy", "latency", "energy_delay", "buffer")
-SPARSE = ("sparse_energy", "sparse_latency", "sparse_energy_delay")
-SAME = {"edp": "energy_delay", "energy_delay_product": "energy_delay", "delay": "latency", "time": "latency"}
-SAME |= {f"sparse_{k}": f"sparse_{v}" for k, v in SAME.items()}
+# Objectives of what the search adds up from Einsum to Einsum; it knows the peaks of memories as well.
+COSTS = tuple(o.word for o in OBJECTIVES if not o.of and uses(o.word) <= {("energy", ""), ("latency", "")})
+SPARSE_COSTS = tuple(SPARSE + word for word in COSTS if BY_WORD[word].sparse)
+WORKING_SET = "working_set"
 
 
 def check_section(
@@ -35,11 +36,11 @@ def check_section(
     """
     if section is None:
         return
-    found = Faults(faults.locator)
-    NumericConstraints(section, symbols, found).check()
+    result = Faults(faults.locator)
+    NumericConstraints(section, symbols, result).check()
     if workload is not None and arch is not None and hierarchy is not None:
-        MapspaceConstraints(section, symbols, workload, arch, found).check_names(hierarchy)
-    faults.extend(d for d in found.found if d.code != UnboundSymbol.code)
+        MapspaceConstraints(section, symbols, workload, arch, result).check_names(hierarchy)
+    faults.extend(d for d in result.found if d.code != UnboundSymbol.code)
 
 
 class NumericConstraints:
@@ -75,32 +76,32 @@ class NumericConstraints:
         if self.value("time_limit") is None:
             return None
         numbers, path = self.numbers("time_limit")
-        found = numbers.positive(self.number("time_limit", numbers, path), path, "time limit")
-        return None if math.isinf(found) else found
+        result = numbers.positive(self.number("time_limit", numbers, path), path, "time limit")
+        return None if math.isinf(result) else result
 
     def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
         """The field as a number or an expression; anything else is a fault, and 1."""
-        found = self.value(name)
-        if isinstance(found, str) and found.isidentifier() and not {*symbols_in(found)} <= {*self.symbols}:
-            near = close_to(found, self.symbols)
+        result = self.value(name)
+        if isinstance(result, str) and result.isidentifier() and not {*symbols_in(result)} <= {*self.symbols}:
+            near = close_to(result, self.symbols)
             remedy = f"did you mean {near}?" if near else "write a number"
-            numbers.faults.add(path, f"{found!r} is neither a number nor a symbol", remedy)
+            numbers.faults.add(path, f"{result!r} is neither a number nor a symbol", remedy)
             return 1
-        if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
-            return found
-        numbers.faults.add(path, f"{found!r} is not a number", "write a number")
+        if isinstance(result, (int, float, str)) and not isinstance(result, bool) and result == result:
+            return result
+        numbers.faults.add(path, f"{result!r} is not a number", "write a number")
         return 1
 
     def fused_loops(self) -> int | None:
         if self.value("max_fused_loops") is None:
             return None
         numbers, path = self.numbers("max_fused_loops")
-        found = numbers.at_least_zero(
+        result = numbers.at_least_zero(
             self.number("max_fused_loops", numbers, path), path, "number of fused loops"
         )
-        if found != int(found):
-            numbers.faults.add(path, f"{found} is not a whole number", "write 0, 1, 2, ...")
-        return int(found)
+        if result != int(result):
+            numbers.faults.add(path, f"{result} is not a whole number", "write 0, 1, 2, ...")
+        return int(result)
 
     def fused_loops_per_rank_variable(self) -> int:
         numbers, path = self.numbers("max_fused_loops_per_rank_variable")
@@ -133,31 +134,36 @@ class MapspaceConstraints(NumericConstraints):
         self.narrowed(hierarchy)
 
     def objectives(self, hierarchy: Hierarchy) -> tuple[str, ...]:
+        """What is minimised, in the words of the vocabulary (`objectives.canonical`), each once.
+
+        `working_set` or `buffer` without a memory is that of the memory that `measured_memory` names.
+        """
         path, faults = self.where("objectives")
         inner = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
-        plain = PLAIN if inner else PLAIN[:-1]
-        known = (*plain, *(f"buffer:{n}" for n in inner), *SPARSE)
+        known = (*COSTS, *(f"{WORKING_SET}:{n}" for n in inner), *SPARSE_COSTS)
         given = self.value("objectives")
         assert isinstance(given, tuple)
-        found = tuple(dict.fromkeys(given))
-        for i, name in enumerate(found):
-            if name not in known:
-                shown = name if isinstance(name, str) else repr(name)
-                near = SAME.get(shown, shown.replace("working_set:", "buffer:"))
-                near = near if near in known else ""
-                remedy = f"did you mean {near}?" if near else _near_objective(shown, known, hierarchy)
-                faults.add((*path, i), f"unknown objective {shown}", remedy)
-        self._sparse_objectives(found, path, faults)
-        if not found:
+        result: list[str] = []
+        for i, name in enumerate(given):
+            shown = name if isinstance(name, str) else repr(name)
+            meant = canonical(shown)
+            if meant == WORKING_SET and inner:
+                meant = f"{WORKING_SET}:{measured_memory(hierarchy)}"
+            if meant in known:
+                result.append(meant)
+            else:
+                faults.add((*path, i), *_not_minimised(shown, meant, known, hierarchy))
+        self._sparse_objectives(result, path, faults)
+        if not given:
             faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
-        return found
+        return tuple(dict.fromkeys(result))
 
     def _sparse_objectives(self, names: Sequence[object], path: Path, faults: Faults) -> None:
         """Objectives on sparse data need some, and are not mixed with those of dense data."""
-        sparse = [n for n in SPARSE if n in names]
+        sparse = [n for n in SPARSE_COSTS if n in names]
         if not sparse:
             return
-        dense = [n for n in PLAIN[:-1] if n in names]
+        dense = [n for n in COSTS if n in names]
         if dense:
             what = f"{', '.join(dense)} count dense data, {', '.join(sparse)} sparse data"
             faults.add(
@@ -178,13 +184,13 @@ class MapspaceConstraints(NumericConstraints):
         return fuse, unfused
 
     def table(self, name: str) -> Mapping[str, object]:
-        found = self.value(name)
-        assert isinstance(found, Mapping)
-        return found
+        result = self.value(name)
+        assert isinstance(result, Mapping)
+        return result
 
     def loop_order(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         path, faults = self.where("loop_order")
-        found = []
+        result = []
         for einsum, order in self.table("loop_order").items():
             assert isinstance(order, tuple)
             if not self.is_einsum(einsum, path, faults):
@@ -196,8 +202,8 @@ class MapspaceConstraints(NumericConstraints):
                     faults.add((*path, einsum, i), f"{einsum} has no rank variable {v}", near)
                 elif v in order[:i]:
                     faults.add((*path, einsum, i), f"rank variable {v} is given twice", "keep one of them")
-            found.append((einsum, order))
-        return tuple(found)
+            result.append((einsum, order))
+        return tuple(result)
 
     def is_einsum(self, name: str, path: Path, faults: Faults) -> bool:
         known = [e.name for e in self.cascade]
@@ -209,15 +215,15 @@ class MapspaceConstraints(NumericConstraints):
     def compute(self, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
         path, faults = self.where("compute")
         known = [c.name for c in hierarchy.components if c.kind == "compute"]
-        found = []
+        result = []
         for einsum, unit in self.table("compute").items():
             assert isinstance(unit, str)
             self.is_einsum(einsum, path, faults)
             if unit not in known:
                 near = suggestion(unit, known, "compute units")
                 faults.add((*path, einsum), f"unknown compute unit {unit}", near)
-            found.append((einsum, unit))
-        return tuple(found)
+            result.append((einsum, unit))
+        return tuple(result)
 
     def exchange(self, hierarchy: Hierarchy) -> frozenset[str] | None:
         names = self.value("exchange")
@@ -236,7 +242,7 @@ class MapspaceConstraints(NumericConstraints):
         known: dict[str, list[str]] = {}
         for component, d in hierarchy.dimensions:
             known.setdefault(component, []).append(d.name)
-        found = []
+        result = []
         for component, dims in self.table("min_utilisation").items():
             assert isinstance(dims, Mapping)
             if component not in known:
@@ -253,8 +259,8 @@ class MapspaceConstraints(NumericConstraints):
                     numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
                 if least > 1:
                     numbers.faults.add(here, f"utilisation {least} is above 1", "write a share from 0 to 1")
-                found.append((component, dim, least))
-        return tuple(found)
+                result.append((component, dim, least))
+        return tuple(result)
 
     def tensors(self, name: str) -> frozenset[str]:
         """The intermediates that a set expression gives in any Einsum."""
@@ -266,12 +272,12 @@ class MapspaceConstraints(NumericConstraints):
         rule = Rules(self.raw_arch, self.scopes, faults).rule("", text, path)
         assert rule is not None
         every = frozenset(t for _, tensors in rule.by_einsum for t in tensors)
-        found = every & self.cascade.intermediates
-        if every and not found and len(faults) == before:
+        result = every & self.cascade.intermediates
+        if every and not result and len(faults) == before:
             between = [t for t in self.cascade.tensors if t in self.cascade.intermediates]
             what = f"`{text}` is not an intermediate: one Einsum has to write it and another to read it"
             faults.add(path, what, suggestion(text, between, "intermediates"))
-        return found
+        return result
 
     def narrowed(self, hierarchy: Hierarchy) -> Hierarchy:
         path, faults = self.where("memories")
@@ -281,14 +287,36 @@ class MapspaceConstraints(NumericConstraints):
         return narrow_keep_rules(hierarchy, self.cascade, rules, reader, path)
 
 
-def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> str:
+def measured_memory(hierarchy: Hierarchy) -> str:
+    """The memory that `working_set` alone is of: the outermost bounded one below the backing storage, or the
+    innermost where none is bounded."""
+    inner = [c for c in hierarchy.components if c.kind == "memory"][1:]
+    return next((c.name for c in inner if c.size_bits != math.inf), inner[-1].name)
+
+
+def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hierarchy) -> tuple[str, str]:
+    """What the fault of an objective says that the search does not minimise, and the remedy."""
+    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
+    moving = [c.name for c in hierarchy.components if c.kind in ("memory", "toll")]
+    word, colon, memory = meant.partition(":")
+    what = f"explore does not minimise {shown}"
+    if word == WORKING_SET and colon and memory in memories[:1]:
+        return f"{what}: {memory} is the backing storage, which holds every tensor", "name a memory below it"
+    if word == SPARSE + WORKING_SET:
+        return f"{what}: dense tiles decide what fits", f"use {meant.removeprefix(SPARSE)}"
+    if word == "area":
+        return f"{what}: every mapping has the area of the architecture", "compare architectures instead"
+    if word.removeprefix(SPARSE) in BY_WORD and word != WORKING_SET and (not colon or memory in moving):
+        reason = "the search adds up energy and time, and knows the peaks of memories, but nothing else"
+        return f"{what}: {reason}", "sweep mappings over it, or minimise energy"
+    return f"unknown objective {shown}", _near_objective(shown, known)
+
+
+def _near_objective(name: str, known: Sequence[str]) -> str:
     if "," in name:
         return f"write {[n.strip() for n in name.split(',')]}"
-    head, colon, memory = name.partition(":")
-    if head == "buffer" and colon:
-        outer = next((c.name for c in hierarchy.components if c.kind == "memory"), "")
-        if memory == outer:
-            return f"{memory} is the backing storage: name a memory below it"
+    head, colon, memory = canonical(name).partition(":")
+    if head == WORKING_SET and colon:
         below = [n.partition(":")[2] for n in known if ":" in n]
         return suggestion(memory, below, "memories below the backing storage")
     return suggestion(name, known, "objectives")

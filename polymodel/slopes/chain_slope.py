@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 from polymodel.analysis.engine import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.slopes.chain_tree import chain_tree
 from polymodel.slopes.chains import Chain, chain_of
 from polymodel.slopes.curve_text import (
+    CurvePoints,
     Curves,
-    Points,
     check_point,
     checked_capacity,
     figures_text,
@@ -40,9 +39,10 @@ from polymodel.slopes.curve_text import (
     fitting_or_fault,
 )
 from polymodel.slopes.curves import Curve, in_turn, lowest
+from polymodel.slopes.fused_einsum import FusedChoice
 from polymodel.slopes.fused_segments import Segment, Workbench
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
-from polymodel.slopes.options import Options
+from polymodel.slopes.options import SlopeOptions
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section
@@ -101,7 +101,7 @@ class ChainSlope(Answer):
 
     problem: Problem
     chain: Chain
-    curves: Mapping[str, Points[ChainPoint]]
+    curves: Mapping[str, CurvePoints[ChainPoint]]
     unit: str
     compared: int
     seconds: float
@@ -164,13 +164,13 @@ class ChainSlope(Answer):
         """The smallest capacity from which on, at all larger ones, a curve has less traffic than
         `unfused`; None if it has not at the largest."""
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
-        found = None
+        result = None
         for capacity in reversed(steps):
             plain, fused = self._accesses("unfused", capacity), self._accesses(curve, capacity)
             if fused is None or (plain is not None and fused >= plain):
                 break
-            found = capacity
-        return found
+            result = capacity
+        return result
 
     def gain(self, capacity: float) -> float | None:
         """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
@@ -178,8 +178,8 @@ class ChainSlope(Answer):
         plain = self._accesses("unfused", capacity)
         if plain is None:
             return None
-        found = (self._accesses(name, capacity) for name in self.curves)
-        return plain / min(a for a in found if a is not None)
+        result = (self._accesses(name, capacity) for name in self.curves)
+        return plain / min(a for a in result if a is not None)
 
     @property
     def least_unfused(self) -> int:
@@ -195,7 +195,7 @@ class ChainSlope(Answer):
     def _bench(self) -> Workbench:
         return Workbench(self.chain, "divisors", _weights(self.chain, self.unit))
 
-    def _points(self, curve: str) -> Points[ChainPoint]:
+    def _points(self, curve: str) -> CurvePoints[ChainPoint]:
         if curve not in self.curves:
             raise SpecError([Diagnostic(f"there is no curve {curve!r}", suggestion(curve, self.curves))])
         return self.curves[curve]
@@ -226,7 +226,7 @@ class ChainSlope(Answer):
         return chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
 
     def __repr__(self) -> str:
-        points = ", ".join(f"{name} {len(found)}" for name, found in self.curves.items())
+        points = ", ".join(f"{name} {len(result)}" for name, result in self.curves.items())
         names = " -> ".join(one.name for one in self.chain.einsums)
         return f"ChainSlope({names}: points: {points}; {self.compared} mappings of Einsums)"
 
@@ -263,7 +263,7 @@ def chain_slope(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("chain_slope", spec)
-    every, options = spec.workload, Options()
+    every, options = spec.workload, SlopeOptions()
     if einsums is not None:
         einsums = options.names(("einsums",), einsums, [e.name for e in every], "Einsum")
     asked = options.names(("curves",), curves, get_args(CurveName), "curve")
@@ -277,22 +277,22 @@ def chain_slope(
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
     bench = Workbench(chain, tiles, weights)
-    found: dict[str, Points[ChainPoint]] = {
-        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
+    result: dict[str, CurvePoints[ChainPoint]] = {
+        name: CurvePoints(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
     }
     cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     problem = Problem(cascade, hierarchy, LoopTree(()))
-    return ChainSlope(problem, chain, Curves(found, unit), unit, bench.compared, time.perf_counter() - start)
+    return ChainSlope(problem, chain, Curves(result, unit), unit, bench.compared, time.perf_counter() - start)
 
 
 def _weights(chain: Chain, unit: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for one in chain.einsums:
         for tensor, width in weights_of(one, unit).items():
-            if found.setdefault(tensor, width) != width:
+            if result.setdefault(tensor, width) != width:
                 raise Refused(f"{tensor} has elements of different width in two Einsums", 'use unit="words"')
-    return found
+    return result
 
 
 State = tuple[int, bool, bool]  # Einsums done, is the last tensor held whole, is anything fused
@@ -335,3 +335,68 @@ def _links(chain: Chain, segments: tuple[Segment, ...]) -> list[tuple[str, Link]
     roles = {t: role for s in segments for c in s.choices for t, role in c.roles}
     names: dict[str, Link] = {"free": "tiled", "resident": "untiled"}
     return [(t, names.get(roles[t], "unfused")) for t in chain.links]
+
+
+def chain_tree(chain: Chain, segments: tuple[Segment, ...], levels: tuple[str, str, str]) -> LoopTree:
+    """The mapping: `levels` are the backing store, the buffer and the compute unit."""
+    outer, inner, compute = levels
+    resident = dict.fromkeys(t for s in segments for t in s.resident)
+    within = {t for s in segments for c in s.choices for t, role in c.roles if role == "free"}
+    every = dict.fromkeys(t for one in chain.einsums for t in one.tensors)
+    nodes: list[Node] = [StorageNode(outer, tuple(t for t in every if t not in within | set(resident)))]
+    if resident:
+        nodes.append(StorageNode(inner, tuple(resident)))
+    branches = [tuple(_segment(chain, s, inner, compute)) for s in segments]
+    return LoopTree((*nodes, *(branches[0] if len(branches) == 1 else (Split(tuple(branches)),))))
+
+
+def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Iterator[Node]:
+    """Fused loops with what is kept between them, what is handed on, and a branch per Einsum."""
+    held: list[list[str]] = [[] for _ in range(len(segment.loops) + 1)]
+    branches = []
+    for k, choice in enumerate(segment.choices):
+        above, branch = _branch(chain, segment, k, choice, buffer, compute)
+        for tensor, level in above:
+            held[level].append(tensor)
+        branches.append(branch)
+    handed = dict.fromkeys(t for c in segment.choices for t, role in c.roles if role == "free")
+    held[-1] += handed
+    for level, tensors in enumerate(held):
+        if level:
+            loop = segment.loops[level - 1]
+            names = tuple(zip(segment.einsums, loop.variables, strict=True))
+            others = tuple((e, v) for e, v in names if v != loop.variables[0])
+            yield Loop(loop.variables[0], loop.tile, per_einsum=others)
+        if tensors:
+            yield StorageNode(buffer, tuple(tensors))
+    if len(branches) == 1:
+        yield from branches[0]
+    else:
+        yield Split(tuple(branches))
+
+
+def _branch(
+    chain: Chain, segment: Segment, k: int, choice: FusedChoice, buffer: str, compute: str
+) -> tuple[list[tuple[str, int]], tuple[Node, ...]]:
+    """(tensors above the branch, each below so many fused loops), and the branch."""
+    one = next(e for e in chain.einsums if e.name == choice.einsum)
+    above: list[tuple[str, int]] = []
+    here: list[list[str]] = [[] for _ in range(len(choice.order) + 1)]
+    for tensor, role in choice.roles:
+        index = one.access_of(tensor).variables
+        below = max((i + 1 for i, v in enumerate(choice.order) if v in index), default=0)
+        fused = max((i + 1 for i, loop in enumerate(segment.loops) if loop.variables[k] in index), default=0)
+        if role in ("free", "resident"):
+            continue
+        if role == "keep" or (role == "add" and not below):
+            above.append((tensor, fused))
+        else:
+            here[below].append(tensor)
+    tiles = dict(choice.tiles)
+    nodes: list[Node] = []
+    for level, tensors in enumerate(here):
+        if level:
+            nodes.append(Loop(choice.order[level - 1], tiles[choice.order[level - 1]]))
+        if tensors:
+            nodes.append(StorageNode(buffer, tuple(tensors)))
+    return above, (*nodes, ComputeNode(choice.einsum, compute))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.levels import check_einsum
-from polymodel.slopes.windows import extent, overlapping
+from polymodel.slopes.tile_sizes import extent, overlapping
 from polymodel.workload.einsum import Cascade, Einsum
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
@@ -38,15 +38,15 @@ class Chain:
         Every tensor handed on within the group is indexed by it, so no partial sum is handed on (FFMR).
         Rank variables of extent 1 have nothing to fuse.
         """
-        found = []
+        result = []
         for start in self.einsums[first].rank_variables:
             variables: list[str | None] = [start]
             for i in range(first, last):
                 at = variables[-1]
                 variables.append(at and self.next_variable(i, at))
             if None not in variables and extent(self.einsums[first], start) > 1:
-                found.append(tuple(v for v in variables if v))
-        return tuple(found)
+                result.append(tuple(v for v in variables if v))
+        return tuple(result)
 
 
 def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.workload.einsum import Einsum
 
 Case = Literal["", "unfused", "untiled", "tiled"]
@@ -71,7 +71,7 @@ class Verdict:
         return "sum" if self.case == "tiled" else "max"
 
 
-def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: Rules) -> Verdict:
+def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
     """Whether two Einsums may hand on (or share) a tensor as they are mapped.
 
     SpecError if one of them has no such tensor. `first` is the producer where there is one.
@@ -96,8 +96,8 @@ def compatible(first: OperationMapping, second: OperationMapping, tensor: str, r
     return _tiled(first, second, tensor, rules)
 
 
-def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules: Rules) -> Verdict:
-    link = Link.between(first, second, tensor)
+def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
+    link = SharedLoops.between(first, second, tensor)
     names = f"{first.einsum.name} and {second.einsum.name}"
     if crossed := link.crossed:
         (a, b), (c, d) = crossed
@@ -130,7 +130,7 @@ def _unequal(first: OperationMapping, second: OperationMapping, tensor: str) -> 
     return ""
 
 
-def _heads_only(link: Link, einsums: tuple[Einsum, Einsum], rules: Rules) -> bool:
+def _heads_only(link: SharedLoops, einsums: tuple[Einsum, Einsum], rules: FusionRules) -> bool:
     return all(
         set(loops) <= set(rules.outermost(e))
         for loops, e in zip((link.first, link.second), einsums, strict=True)
@@ -138,7 +138,7 @@ def _heads_only(link: Link, einsums: tuple[Einsum, Einsum], rules: Rules) -> boo
 
 
 @dataclass(frozen=True)
-class Link:
+class SharedLoops:
     """The loops with which two Einsums tile one tensor, outermost first, and which of them overlap.
 
     Two loops overlap if they index the same rank of the tensor. `pairs`: positions in `first`, `second`.
@@ -150,7 +150,7 @@ class Link:
     pairs: frozenset[tuple[int, int]]
 
     @staticmethod
-    def between(first: OperationMapping, second: OperationMapping, tensor: str) -> Link:
+    def between(first: OperationMapping, second: OperationMapping, tensor: str) -> SharedLoops:
         mine, theirs = (tuple(x.variable for x in m.tiling(tensor)) for m in (first, second))
         ranks = zip(
             first.einsum.access_of(tensor).projection,
@@ -164,7 +164,7 @@ class Link:
             for j, w in enumerate(theirs)
             if any(v in a and w in b for a, b in shared)
         )
-        return Link((first.einsum.name, second.einsum.name), mine, theirs, pairs)
+        return SharedLoops((first.einsum.name, second.einsum.name), mine, theirs, pairs)
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -192,12 +192,12 @@ class Link:
     @property
     def overlaps(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Loops that overlap, directly or through others: positions in `first` and in `second`."""
-        found: list[tuple[set[int], set[int]]] = []
+        result: list[tuple[set[int], set[int]]] = []
         for i, j in sorted(self.pairs):
-            touched = [s for s in found if i in s[0] or j in s[1]]
+            touched = [s for s in result if i in s[0] or j in s[1]]
             merged = ({i}.union(*(s[0] for s in touched)), {j}.union(*(s[1] for s in touched)))
-            found = [s for s in found if s not in touched] + [merged]
-        return tuple((tuple(sorted(a)), tuple(sorted(b))) for a, b in found)
+            result = [s for s in result if s not in touched] + [merged]
+        return tuple((tuple(sorted(a)), tuple(sorted(b))) for a, b in result)
 
 
 def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
@@ -206,7 +206,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
     Every fused loop of the consumer has one of the producer on its rank, outermost as well, of a bound that
     its own divides; so its tile spans whole tiles of the producer, which iterates on inside.
     """
-    link = Link.between(first, second, tensor)
+    link = SharedLoops.between(first, second, tensor)
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
     for j, loop in enumerate(theirs):
         met = [mine[i] for i, k in sorted(link.pairs) if k == j]
@@ -221,7 +221,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
     return ""
 
 
-def fault(mapping: OperationMapping, rules: Rules) -> str:
+def fault(mapping: OperationMapping, rules: FusionRules) -> str:
     """Why a mapping of one Einsum cannot stand in a fused graph by itself; "" if it can.
 
     A tile that is handed on must be complete and is handed on once, so every loop above it indexes the tensor
@@ -242,8 +242,8 @@ def fault(mapping: OperationMapping, rules: Rules) -> str:
             return f"the loop over {above[0]} above {tensor} would need it again in {one.name}"
     first = rules.outermost(one)
     if loops and (have := tuple(x.variable for x in loops[: len(first)])) != first:
-        wanted, found = ", ".join(first), ", ".join(have)
-        return f"with fused loops, {wanted} of {one.name} must stand outermost, not {found}"
+        wanted, result = ", ".join(first), ", ".join(have)
+        return f"with fused loops, {wanted} of {one.name} must stand outermost, not {result}"
     return ""
 
 

@@ -45,7 +45,7 @@ P = TypeVar("P", bound=Described)
 C = TypeVar("C", bound=Stepped)
 
 
-class Points(tuple[P, ...], Generic[P]):
+class CurvePoints(tuple[P, ...], Generic[P]):
     """The points of one curve: a tuple that prints as a short table."""
 
     __slots__ = ()
@@ -124,16 +124,16 @@ def figures_text(point: Described) -> str:
 
 def fitting(figures: Sequence[Step], capacity: float) -> int | None:
     """The position of the last point that fits a capacity: the one with the least traffic."""
-    found = [i for i, (c, _) in enumerate(figures) if c <= capacity]
-    return found[-1] if found else None
+    result = [i for i, (c, _) in enumerate(figures) if c <= capacity]
+    return result[-1] if result else None
 
 
 def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
     """The capacity as a plain number; SpecError for what is none."""
-    found = as_number(capacity)
-    if found is None or found != found:
+    result = as_number(capacity)
+    if result is None or result != result:
         raise not_a("capacity", call, capacity, f"pass a number of {unit}")
-    return found
+    return result
 
 
 def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: str) -> int:

@@ -24,7 +24,7 @@ class Join:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class CurveLeaf:
     """Points that one Einsum's mappings make: `describe(i)` is the i-th."""
 
     describe: Callable[[int], Any]
@@ -40,7 +40,7 @@ class Curve:
     source: Ints
     left: Ints
     right: Ints
-    sources: tuple[Join | Leaf, ...]
+    sources: tuple[Join | CurveLeaf, ...]
 
     def __len__(self) -> int:
         return len(self.capacity)
@@ -64,7 +64,7 @@ class Curve:
     def choices(self, point: int) -> Iterator[Any]:
         """What a point stands for: one description per Einsum."""
         source = self.sources[int(self.source[point])]
-        if isinstance(source, Leaf):
+        if isinstance(source, CurveLeaf):
             yield source.describe(int(self.left[point]))
             return
         yield from source.first.choices(int(self.left[point]))
@@ -74,7 +74,7 @@ class Curve:
 def leaf(capacity: Ints, accesses: Ints, describe: Callable[[int], Any]) -> Curve:
     """A curve of an Einsum's mappings, already pruned and in order."""
     zeros = np.zeros(len(capacity), np.int64)
-    return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (Leaf(describe),))
+    return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (CurveLeaf(describe),))
 
 
 def _nothing(at: int) -> None:
@@ -112,13 +112,13 @@ class CurveOfBlocks:
 
     @property
     def capacity(self) -> Ints:
-        found: Ints = self.archive.values[0]
-        return found
+        result: Ints = self.archive.values[0]
+        return result
 
     @property
     def accesses(self) -> Ints:
-        found: Ints = self.archive.values[1]
-        return found
+        result: Ints = self.archive.values[1]
+        return result
 
     @property
     def which(self) -> Ints:
@@ -163,17 +163,17 @@ def in_turn(first: Curve, second: Curve) -> Curve:
 
 def lowest(curves: Iterable[Curve]) -> Curve:
     """The lower envelope of some curves; where two are equal the first."""
-    found = [c for c in curves if len(c)]
-    if len(found) < 2:
-        return found[0] if found else EMPTY
-    offsets = np.cumsum([0, *(len(c.sources) for c in found[:-1])])
-    capacity = np.concatenate([c.capacity for c in found])
-    accesses = np.concatenate([c.accesses for c in found])
+    result = [c for c in curves if len(c)]
+    if len(result) < 2:
+        return result[0] if result else EMPTY
+    offsets = np.cumsum([0, *(len(c.sources) for c in result[:-1])])
+    capacity = np.concatenate([c.capacity for c in result])
+    accesses = np.concatenate([c.accesses for c in result])
     kept = staircase(capacity, accesses)
-    source = np.concatenate([c.source + o for c, o in zip(found, offsets, strict=True)])[kept]
-    left = np.concatenate([c.left for c in found])[kept]
-    right = np.concatenate([c.right for c in found])[kept]
+    source = np.concatenate([c.source + o for c, o in zip(result, offsets, strict=True)])[kept]
+    left = np.concatenate([c.left for c in result])[kept]
+    right = np.concatenate([c.right for c in result])[kept]
     used, source = np.unique(source, return_inverse=True)
-    every = [s for c in found for s in c.sources]
+    every = [s for c in result for s in c.sources]
     sources = tuple(every[i] for i in used.tolist())
     return Curve(capacity[kept], accesses[kept], source.astype(np.int64), left, right, sources)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.factoring import divisor_count, prime_factors
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import extent
 from polymodel.spec.coerce import as_whole, shown
 from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -133,7 +133,7 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
         levels = max(2, memories)
     given, levels = levels, as_whole(levels) or 0
     if levels < 2:
-        what = f"levels={shown(given)} is no number of memories"
+        what = f"levels={shown(given)} is not a number of memories"
         raise SpecError([Diagnostic(what, "a mapping has at least two: give 2, 3, ...", "levels")])
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from polymodel.pareto import undominated
 from polymodel.slopes.curves import Curve, CurveOfBlocks, leaf
-from polymodel.slopes.loop_nests import Block, as_indexed, blocks, order_classes, subsets
+from polymodel.slopes.loop_nests import ChoiceBlock, as_indexed, blocks, order_classes, subsets
 
 Ints = NDArray[np.int64]
 BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
@@ -31,7 +31,7 @@ BLOCK = 2**20
 
 
 @dataclass(frozen=True)
-class Operand:
+class OperationTensor:
     """One tensor: rank variables (positions) that index it, and what an element counts."""
 
     indexed: frozenset[int]
@@ -48,7 +48,7 @@ class Operation:
     """
 
     sizes: tuple[tuple[int, ...], ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[OperationTensor, ...]
     times: int = 1
 
     @property
@@ -62,7 +62,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Setting:
+class GraphSetting:
     """What the neighbours fix: fused loops (rank variables, outermost first), where each tensor is held
     (BACKING, WHOLE, or the number of fused loops above its tile), which sets of tensors may be uneven, how
     many of the fused loops have the buffer for themselves each time, with tiles of 1 (`freed`: heads), and
@@ -92,16 +92,16 @@ class OperationChoice:
 
 
 @lru_cache(maxsize=8192)
-def operation_curve(one: Operation, setting: Setting) -> Curve:
+def operation_curve(one: Operation, setting: GraphSetting) -> Curve:
     """Footprint (without tensors held whole) against accesses of one Einsum."""
     table = _Table(one, setting)
     front = CurveOfBlocks()
     for active, uneven in table.patterns():
         inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
         indexed = as_indexed({t: frozenset(map(str, c)) for t, c in inner.items()})
-        for found in order_classes(tuple(map(str, active)), indexed):
-            outside = {int(t): frozenset(map(int, o)) for t, o in found.outside}
-            _Pattern(table, active, tuple(map(int, found.order)), uneven, outside).offer(front)
+        for result in order_classes(tuple(map(str, active)), indexed):
+            outside = {int(t): frozenset(map(int, o)) for t, o in result.outside}
+            _Pattern(table, active, tuple(map(int, result.order)), uneven, outside).offer(front)
     return leaf(front.capacity, front.accesses * one.times, _describer(front))
 
 
@@ -138,14 +138,14 @@ class _Axis:
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.again > 1
-        return found
+        result: NDArray[np.bool_] = self.again > 1
+        return result
 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
     one: Operation
-    setting: Setting
+    setting: GraphSetting
 
     @cached_property
     def moving(self) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class _Table:
 
 
 @lru_cache(maxsize=8192)
-def _axis(one: Operation, setting: Setting, members: tuple[int, ...]) -> _Axis:
+def _axis(one: Operation, setting: GraphSetting, members: tuple[int, ...]) -> _Axis:
     loops = [v for v in setting.loops if v in members]
     freed = setting.loops[: setting.freed]
     rows_fused, rows_inner = [], []
@@ -279,7 +279,7 @@ class _Pattern:
             capacity, accesses = map(block.flat, self._figures(rows, block))
             front.offer(capacity, accesses, _Source(self, tuple(rows), block))
 
-    def _figures(self, rows: list[Ints], block: Block) -> tuple[Ints, Ints]:
+    def _figures(self, rows: list[Ints], block: ChoiceBlock) -> tuple[Ints, Ints]:
         """(footprint, accesses) of a block of the combinations of these rows."""
         table, one = self.table, self.table.one
 
@@ -313,7 +313,7 @@ class _Source:
 
     pattern: _Pattern
     rows: tuple[Ints, ...]
-    block: Block
+    block: ChoiceBlock
 
     def choice(self, at: int) -> OperationChoice:
         table = self.pattern.table
@@ -329,9 +329,9 @@ class _Source:
             enclosing = [fused.get(v, one.extents[v]) for v in axis.members]
             some = [_below(one.sizes[v], e) for v, e in zip(axis.members, enclosing, strict=True)]
             want = int(axis.inner[row])
-            found = next(p for p in product(*some) if prod(p) == want)
-            for v, t in zip(axis.members, found, strict=True):
+            result = next(p for p in product(*some) if prod(p) == want)
+            for v, t in zip(axis.members, result, strict=True):
                 tiles[v] = t
-            order[c] = tuple(v for v, t, e in zip(axis.members, found, enclosing, strict=True) if t < e)
+            order[c] = tuple(v for v, t, e in zip(axis.members, result, enclosing, strict=True) if t < e)
         below = tuple(v for c in self.pattern.order for v in order[c])
         return OperationChoice(tuple((v, fused[v]) for v in loops), tuple(tiles), below, self.pattern.uneven)

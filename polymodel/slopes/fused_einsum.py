@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 from polymodel.pareto import undominated
 from polymodel.slopes.loop_nests import OrderClass, blocks, nests, subsets
-from polymodel.slopes.tilings import Part, Tilings
+from polymodel.slopes.tile_sizes import TileChoices, Tilings
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
@@ -34,7 +34,7 @@ MOST = 2**28  # mappings compared at all
 
 
 @dataclass(frozen=True)
-class Setting:
+class FusedSetting:
     """One Einsum below fused loops, which stand for its rank variables `loops`, in the order of keys.
 
     `tilings`: per rank variable, in the Einsum's order. `free`: intermediates of the group, which are held as
@@ -72,21 +72,21 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Template:
+class FusedTemplate:
     """Mappings that differ in tile sizes alone: loops below (`order`, outermost first) and what is kept."""
 
-    setting: Setting
+    setting: FusedSetting
     order: OrderClass
     kept: frozenset[str]
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TileChoices, ...]:
         """Per rank variable its choices. A loop that moves no tensor but those it indexes costs nothing, so
         its smallest tile is the best."""
         outside = frozenset(v for _, loops in self.order.outside for v in loops)
         return tuple(self._part(v, outside) for v in self.setting.einsum.rank_variables)
 
-    def _part(self, variable: str, outside: frozenset[str]) -> Part:
+    def _part(self, variable: str, outside: frozenset[str]) -> TileChoices:
         sizes = self.setting.of[variable]
         if variable not in self.order.order:
             return sizes.whole
@@ -94,7 +94,7 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FusedChoice:
     """One mapping of an Einsum below fused loops.
 
     `tiles`: per rank variable. `order`: loops below the fused ones, outermost first. `roles`: per tensor
@@ -118,7 +118,7 @@ class Candidates:
     """
 
     columns: Ints
-    templates: tuple[Template, ...]
+    templates: tuple[FusedTemplate, ...]
     compared: int
 
     def __len__(self) -> int:
@@ -126,25 +126,25 @@ class Candidates:
 
     @property
     def key(self) -> Ints:
-        found: Ints = self.columns[0]
-        return found
+        result: Ints = self.columns[0]
+        return result
 
     @property
     def additive(self) -> Ints:
-        found: Ints = self.columns[1]
-        return found
+        result: Ints = self.columns[1]
+        return result
 
     @property
     def maximal(self) -> Ints:
-        found: Ints = self.columns[2]
-        return found
+        result: Ints = self.columns[2]
+        return result
 
     @property
     def accesses(self) -> Ints:
-        found: Ints = self.columns[3]
-        return found
+        result: Ints = self.columns[3]
+        return result
 
-    def choice(self, at: int) -> Choice:
+    def choice(self, at: int) -> FusedChoice:
         """One of the mappings, spelled out."""
         _, additive, maximal, accesses, number, flat = map(int, self.columns[:, at])
         template = self.templates[number]
@@ -152,7 +152,7 @@ class Candidates:
         where = map(int, np.unravel_index(flat, tuple(len(p) for p in parts)))
         tiles = tuple((v, int(p.inner[i])) for v, p, i in zip(one.rank_variables, parts, where, strict=True))
         roles = tuple((t, role(template, t)) for t in one.tensors)
-        return Choice(one.name, tiles, template.order.order, roles, additive, maximal, accesses)
+        return FusedChoice(one.name, tiles, template.order.order, roles, additive, maximal, accesses)
 
 
 def together(first: Candidates, then: Candidates) -> Candidates:
@@ -176,7 +176,7 @@ def undominated_by_key(columns: Ints) -> Ints:
     return ordered
 
 
-def role(template: Template, tensor: str) -> str:
+def role(template: FusedTemplate, tensor: str) -> str:
     """What becomes of a tensor between fused iterations."""
     one = template.setting
     if tensor in one.free:
@@ -188,7 +188,7 @@ def role(template: Template, tensor: str) -> str:
     return "drop" if not one.loops or one.indexed[tensor] & set(one.loops) else "add"
 
 
-def under_fusion(one: Setting) -> Candidates:
+def under_fusion(one: FusedSetting) -> Candidates:
     """All mappings of a setting, pruned. Refused for more than 2^28 of them."""
     templates = tuple(_templates(one))
     compared = sum(prod(len(p) for p in t.parts) for t in templates)
@@ -197,17 +197,17 @@ def under_fusion(one: Setting) -> Candidates:
             f"{one.einsum.name} has {compared:.2g} mappings below fused loops",
             'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}',
         )
-    found, waiting, size = np.zeros((6, 0), np.int64), [], 0
+    result, waiting, size = np.zeros((6, 0), np.int64), [], 0
     for number, template in enumerate(templates):
         for block in _blocks(template, number):
             waiting.append(block)
             size += block.shape[1]
             if size > BLOCK:
-                found, waiting, size = _pruned(np.concatenate((found, *waiting), axis=1)), [], 0
-    return Candidates(_pruned(np.concatenate((found, *waiting), axis=1)), templates, compared)
+                result, waiting, size = _pruned(np.concatenate((result, *waiting), axis=1)), [], 0
+    return Candidates(_pruned(np.concatenate((result, *waiting), axis=1)), templates, compared)
 
 
-def _templates(one: Setting) -> Iterator[Template]:
+def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
     """Loops below that move something, in orders that no other beats, with all that may be kept."""
     used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
     able = [v for v in used if len(one.of[v].split)]
@@ -215,25 +215,25 @@ def _templates(one: Setting) -> Iterator[Template]:
         keepable = [t for t, out in _kept_outside(one, active).items() if out is not None]
         # Without an order of the fused loops nothing is kept over them; with one something is.
         for kept in subsets(keepable, 1) if one.order is not None else [()]:
-            yield Template(one, order, frozenset(kept))
+            yield FusedTemplate(one, order, frozenset(kept))
 
 
-def _kept_outside(one: Setting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
+def _kept_outside(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
     """Per tensor the fused loops that move it although it is kept; None where keeping it saves nothing:
     no fused loop indexes it, a loop below does, or it moves in every fused iteration all the same."""
-    found: dict[str, frozenset[str] | None] = {}
+    result: dict[str, frozenset[str] | None] = {}
     for tensor, index in one.indexed.items():
-        found[tensor] = None
+        result[tensor] = None
         if one.order is None or index & set(active) or not index & set(one.loops):
             continue
         innermost = max(i for i, v in enumerate(one.order) if v in index)
         outside = frozenset(one.order[:innermost]) - index
         if outside != frozenset(one.loops) - index:
-            found[tensor] = outside
-    return found
+            result[tensor] = outside
+    return result
 
 
-def _blocks(template: Template, number: int) -> Iterator[Ints]:
+def _blocks(template: FusedTemplate, number: int) -> Iterator[Ints]:
     """Columns of all tile sizes of a template, a block at a time, each pruned."""
     one, parts = template.setting, template.parts
     for block in blocks([len(p) for p in parts], BLOCK):
@@ -248,7 +248,7 @@ def _blocks(template: Template, number: int) -> Iterator[Ints]:
         yield _pruned(columns)
 
 
-def _figures(template: Template, here: Mapping[str, Part]) -> tuple[Any, Any, Any]:
+def _figures(template: FusedTemplate, here: Mapping[str, TileChoices]) -> tuple[Any, Any, Any]:
     """(additive, maximal, accesses) of a block."""
     one = template.setting
     additive: Any = np.int64(0)
@@ -273,7 +273,7 @@ def _figures(template: Template, here: Mapping[str, Part]) -> tuple[Any, Any, An
     return additive, maximal, accesses
 
 
-def _again(template: Template, tensor: str, what: str, here: Mapping[str, Part]) -> Any:
+def _again(template: FusedTemplate, tensor: str, what: str, here: Mapping[str, TileChoices]) -> Any:
     """How often each element of a tensor is moved: trips of the loops above it that do not index it."""
     one, index = template.setting, template.setting.indexed[tensor]
     below = dict(template.order.outside)[tensor]

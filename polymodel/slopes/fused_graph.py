@@ -10,11 +10,10 @@ from math import prod
 from typing import Literal
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.slopes.einsum_mappings import Operand, Operation
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.einsum_mappings import Operation, OperationTensor
+from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.slopes.levels import check_counts, check_einsum, weights_of
-from polymodel.slopes.tilings import TileSizes, sizes_of
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
 from polymodel.workload.einsum import Cascade, Einsum
 
 # How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
@@ -24,7 +23,7 @@ Kinds = Mapping[str, Kind]
 
 
 @dataclass(frozen=True, order=True)
-class Tiling:
+class TensorTiling:
     """Ranks of a tensor (positions) that fused loops tile, outermost first.
 
     `waits`: if not 0, only the producer tiles all of them; its consumers tile the first so many and wait for
@@ -66,29 +65,31 @@ class SharedTensor:
     fusable: bool = True
     heads: frozenset[int] = frozenset()
 
-    def tilings(self, rules: Rules) -> tuple[Tiling, ...]:
+    def tilings(self, rules: FusionRules) -> tuple[TensorTiling, ...]:
         """Every way to hand it on tile by tile; not head by head, where that frees the buffer."""
-        found = [Tiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)]
+        result = [
+            TensorTiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)
+        ]
         if not rules.head_is_tiled_fusion:
-            found = [t for t in found if not self.heads >= set(t.ranks)]
+            result = [t for t in result if not self.heads >= set(t.ranks)]
         waiting = rules.partial_overlap and self.producer is not None
-        more = [w for t in found for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
+        more = [w for t in result for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
         if rules.equal_outer_sizes:
-            found = [
-                Tiling(t.ranks, 0, bounds, len(bounds))
-                for t in found
+            result = [
+                TensorTiling(t.ranks, 0, bounds, len(bounds))
+                for t in result
                 for bounds in self._bounds(t.ranks[:-1])
             ]
-        return (*found, *more)
+        return (*result, *more)
 
     @cached_property
     def _positions(self) -> tuple[int, ...]:
         return tuple(r for r, _ in self.ranks)
 
-    def _waiting(self, tiling: Tiling, equal: bool) -> Iterator[Tiling]:
+    def _waiting(self, tiling: TensorTiling, equal: bool) -> Iterator[TensorTiling]:
         for n in range(1, len(tiling.ranks)):
             for bounds in self._bounds(tiling.ranks[:n]):
-                yield Tiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
+                yield TensorTiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
 
     def _bounds(self, ranks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Iterations that loops over these ranks may have."""
@@ -116,7 +117,7 @@ class Member:
     uneven: frozenset[frozenset[int]]
     outermost: tuple[str, ...]
 
-    def indexed(self, tensor: str, tiling: Tiling) -> tuple[str, ...]:
+    def indexed(self, tensor: str, tiling: TensorTiling) -> tuple[str, ...]:
         """Rank variables of the fused loops that tile a tensor like this here."""
         access = self.einsum.access_of(tensor)
         return tuple(access.projection[r].variables[0] for r in tiling.of(access.output))
@@ -128,7 +129,7 @@ class FusedGraph:
 
     members: tuple[Member, ...]
     shared: Mapping[str, SharedTensor]
-    rules: Rules
+    rules: FusionRules
 
     def __repr__(self) -> str:
         return f"FusedGraph({len(self.members)} Einsums; shared tensors: {', '.join(self.shared) or 'none'})"
@@ -137,15 +138,15 @@ class FusedGraph:
         """Shared tensors of an Einsum, in the order of its accesses."""
         return tuple(self.shared[t] for t in self.members[at].einsum.tensors if t in self.shared)
 
-    def head_tiling(self, tensor: SharedTensor) -> Tiling:
+    def head_tiling(self, tensor: SharedTensor) -> TensorTiling:
         """How a tensor is tiled that is handed on head by head: by its heads in the order of its users."""
         user = max((self.members[u] for u in tensor.users), key=lambda m: len(m.outermost))
         access = user.einsum.access_of(tensor.name)
         order = {access.projection[r].variables[0]: r for r in tensor.heads}
-        return Tiling(tuple(order[v] for v in user.outermost if v in order))
+        return TensorTiling(tuple(order[v] for v in user.outermost if v in order))
 
 
-def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: TileSizes) -> FusedGraph:
+def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSizes) -> FusedGraph:
     """The graph of a workload.
 
     A copy of a workload input moves nothing, as both lie in the backing store: its readers read the source.
@@ -159,8 +160,8 @@ def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: TileSizes) -> 
     check_counts(einsums, weights)
     members = tuple(_member(e, rules, weights, tiles) for e in einsums)
     names = dict.fromkeys(t for e in einsums for t in e.tensors)
-    found = {t: _shared(t, members, weights[t]) for t in names if sum(t in e.tensors for e in einsums) > 1}
-    return FusedGraph(members, found, rules)
+    result = {t: _shared(t, members, weights[t]) for t in names if sum(t in e.tensors for e in einsums) > 1}
+    return FusedGraph(members, result, rules)
 
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
@@ -185,17 +186,18 @@ def check_plain(one: Einsum) -> None:
         plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]
         if not all(plain) or len(a.variables) < sum(bool(e.variables) for e in a.projection):
             raise NotSeparable(
-                f"{a.tensor} of {one.name} has a rank that is no rank variable of its own",
+                f"{a.tensor} of {one.name} has a rank that is not a rank variable of its own",
                 "see ski_slope for the slope of this Einsum alone",
             )
 
 
-def _member(one: Einsum, rules: Rules, weights: Mapping[str, int], tiles: TileSizes) -> Member:
+def _member(one: Einsum, rules: FusionRules, weights: Mapping[str, int], tiles: TileSizes) -> Member:
     variables = tuple(v for v in one.rank_variables if extent(one, v) > 1)
     sizes = tuple(_sizes(v, extent(one, v), tiles) for v in variables)
     indices = [frozenset(variables.index(v) for v in a.variables if v in variables) for a in one.accesses]
     operands = tuple(
-        Operand(index, a.output, weights[a.tensor]) for index, a in zip(indices, one.accesses, strict=True)
+        OperationTensor(index, a.output, weights[a.tensor])
+        for index, a in zip(indices, one.accesses, strict=True)
     )
     operation = Operation(sizes, operands, one.n_instances)
     return Member(one, variables, operation, rules.uneven_sets(one), rules.outermost(one))

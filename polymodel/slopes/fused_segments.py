@@ -15,15 +15,14 @@ from polymodel.slopes.chains import Chain
 from polymodel.slopes.curves import Curve, leaf, lowest
 from polymodel.slopes.fused_einsum import (
     Candidates,
-    Choice,
-    Setting,
+    FusedChoice,
+    FusedSetting,
     together,
     under_fusion,
     undominated_by_key,
 )
 from polymodel.slopes.loop_nests import as_indexed, order_classes
-from polymodel.slopes.tilings import TileSizes, Tilings, sizes_of, tilings
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import TileSizes, Tilings, extent, sizes_of, tilings
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
@@ -46,7 +45,7 @@ class Segment:
     """
 
     loops: tuple[FusedLoop, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[FusedChoice, ...]
     resident: tuple[str, ...]
     capacity: int
     accesses: int
@@ -96,7 +95,7 @@ class Workbench:
     def __init__(self, chain: Chain, tiles: TileSizes, weights: dict[str, int]) -> None:
         self.chain, self.tiles, self.weights = chain, tiles, weights
         self.compared = 0
-        self._candidates: dict[Setting, Candidates] = {}
+        self._candidates: dict[FusedSetting, Candidates] = {}
         self._fronts: dict[tuple[int, int, bool, frozenset[str]], Curve] = {}
 
     def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Curve:
@@ -141,8 +140,8 @@ class Workbench:
                     ]
                     moved[f"{k} {access.tensor}"] = frozenset(index)
         moved = {t: index for t, index in moved.items() if index}
-        for found in order_classes(names, as_indexed(moved)):
-            yield tuple(map(int, found.order))
+        for result in order_classes(names, as_indexed(moved)):
+            yield tuple(map(int, result.order))
 
     def _group(
         self,
@@ -164,18 +163,18 @@ class Workbench:
             )
             width = tuple((t, self.weights[t]) for t in one.tensors)
             here = frozenset(one.tensors)
-            plain = Setting(one, mine, sizes, free & here, resident & here, None, width)
-            found = self._under(plain)
+            plain = FusedSetting(one, mine, sizes, free & here, resident & here, None, width)
+            result = self._under(plain)
             if order is not None:
                 ordered = tuple(mine[i] for i in order)
-                kept = Setting(one, mine, sizes, free & here, resident & here, ordered, width)
-                found = together(found, self._under(kept))
-            members.append(found)
+                kept = FusedSetting(one, mine, sizes, free & here, resident & here, ordered, width)
+                result = together(result, self._under(kept))
+            members.append(result)
         held = tuple(sorted(resident, key=self.chain.links.index))
         order = tuple(range(len(loops))) if order is None else order
         return _Group(loops, order, fused, tuple(members), held, sum(map(self.size, held)))
 
-    def _under(self, setting: Setting) -> Candidates:
+    def _under(self, setting: FusedSetting) -> Candidates:
         if setting not in self._candidates:
             self._candidates[setting] = under_fusion(setting)
             self.compared += self._candidates[setting].compared
@@ -214,7 +213,7 @@ def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[
     begin = np.searchsorted(then.key, columns[0], side="left")
     many = np.searchsorted(then.key, columns[0], side="right") - begin
     ends = np.cumsum(many)
-    found, which = np.zeros((4, 0), np.int64), np.zeros((len(rows) + 1, 0), np.int64)
+    result, which = np.zeros((4, 0), np.int64), np.zeros((len(rows) + 1, 0), np.int64)
     at = 0
     while at < len(many):
         stop = int(np.searchsorted(ends, ends[at] - many[at] + PAIRS, side="right"))
@@ -232,9 +231,9 @@ def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[
                 columns[3, mine] + then.accesses[other],
             )
         )
-        both = np.concatenate((found, block), axis=1)
+        both = np.concatenate((result, block), axis=1)
         kept = staircase(both[1] + both[2], both[3]) if final else undominated_by_key(both)
         links = np.concatenate((which, np.concatenate((rows[:, mine], other[None]))), axis=1)
-        found, which = both[:, kept], links[:, kept]
+        result, which = both[:, kept], links[:, kept]
         at = stop
-    return found, which
+    return result, which

@@ -14,7 +14,7 @@ Operands = Literal["as_written", "flipped", "both"]
 
 
 @dataclass(frozen=True)
-class Rules:
+class FusionRules:
     """What fused mappings are looked at.
 
     `head`: with any fused loop, a head rank (of size > 1) is outermost. `batch`: then a batch rank is next,

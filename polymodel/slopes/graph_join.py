@@ -30,7 +30,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedCurve:
     """The curve of the whole graph, how many states there were at most, and how many joins were made."""
 
     curve: Curve
@@ -40,14 +40,14 @@ class Joined:
 
 def join(
     graph: FusedGraph, kinds: tuple[Kind, ...], progress: Callable[[int, int], None] | None = None
-) -> Joined:
+) -> JoinedCurve:
     """The curve of the graph where each shared tensor may be of one of these kinds."""
-    found: dict[State, Curve] = {State(): NOTHING}
+    result: dict[State, Curve] = {State(): NOTHING}
     curves = GroupCurves(graph)
     most = joins = 0
     for at in range(len(graph.members)):
         grown: dict[State, list[Curve]] = {}
-        for state, curve in found.items():
+        for state, curve in result.items():
             for chosen in _choices(graph, at, state, kinds):
                 step = _step(graph, at, state, chosen)
                 if step is None:
@@ -61,12 +61,12 @@ def join(
                 if curve_ is not None:
                     joins += 1
                     grown.setdefault(later, []).append(curve_.raised(0, fetched))
-        found = {state: lowest(curves) for state, curves in grown.items()}
-        most = max(most, len(found))
+        result = {state: lowest(curves) for state, curves in grown.items()}
+        most = max(most, len(result))
         if progress:
             progress(at + 1, len(graph.members))
-    (curve,) = found.values()
-    return Joined(curve, most, joins)
+    (curve,) = result.values()
+    return JoinedCurve(curve, most, joins)
 
 
 def _choices(graph: FusedGraph, at: int, state: State, kinds: tuple[Kind, ...]) -> Iterator[dict[str, Kind]]:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import get_args
 
 from polymodel.slopes.fused_graph import Kind
-from polymodel.slopes.fusion_rules import ROLES, Operands, Rules
-from polymodel.slopes.options import TRUTH, Options
+from polymodel.slopes.fusion_rules import ROLES, FusionRules, Operands
+from polymodel.slopes.options import TRUTH, SlopeOptions
 from polymodel.workload.einsum import Cascade
 
 CURVES = ("unfused", "untiled_fused", "tiled_fused")
 
 
-def kinds_of(rules: Rules) -> dict[str, tuple[Kind, ...]]:
+def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
     """How each curve lets a shared tensor be handed on."""
     freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
     return {
@@ -23,15 +23,17 @@ def kinds_of(rules: Rules) -> dict[str, tuple[Kind, ...]]:
     }
 
 
-def curves_asked(options: Options, curves: object) -> tuple[str, ...]:
+def curves_asked(options: SlopeOptions, curves: object) -> tuple[str, ...]:
     before = len(options.faults)
-    found = options.names(("curves",), curves, CURVES, "curve")
-    if not found and len(options.faults) == before:
+    result = options.names(("curves",), curves, CURVES, "curve")
+    if not result and len(options.faults) == before:
         options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
-    return found
+    return result
 
 
-def rules_asked(options: Options, plain: Rules, uneven: object, roles: object, cascade: Cascade) -> Rules:
+def rules_asked(
+    options: SlopeOptions, plain: FusionRules, uneven: object, roles: object, cascade: Cascade
+) -> FusionRules:
     """The switches of a call as rules, with the names in `uneven` and `roles`."""
     options.choice(("operands",), plain.operands, get_args(Operands), "choice")
     return replace(
@@ -46,20 +48,20 @@ def rules_asked(options: Options, plain: Rules, uneven: object, roles: object, c
     )
 
 
-def _uneven(options: Options, uneven: object, cascade: Cascade) -> bool | tuple[str, ...]:
+def _uneven(options: SlopeOptions, uneven: object, cascade: Cascade) -> bool | tuple[str, ...]:
     if isinstance(uneven, TRUTH):
         return bool(uneven)
     named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
     return options.names(("uneven",), uneven, sorted(named), "tensor or rename")
 
 
-def _roles(options: Options, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Per role the ranks and rank variables that have it."""
     ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
     known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
-    found = []
+    result = []
     given = {} if roles is None else options.table("roles", roles, "roles", '{"head": ["H"]}')
     for role, names in given.items():
         options.choice(("roles", str(role)), role, ROLES, "role")
-        found.append((role, options.names(("roles", str(role)), names, known, "rank")))
-    return tuple(found)
+        result.append((role, options.names(("roles", str(role)), names, known, "rank")))
+    return tuple(result)

@@ -19,8 +19,8 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Storag
 from polymodel.reuse import Reuse
 from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible
 from polymodel.slopes.curve_text import (
+    CurvePoints,
     Curves,
-    Points,
     check_point,
     counted,
     figures_text,
@@ -31,7 +31,7 @@ from polymodel.slopes.curve_text import (
 )
 from polymodel.slopes.curves import Curve
 from polymodel.slopes.fused_graph import FusedGraph, fused_graph
-from polymodel.slopes.fusion_rules import Operands, Rules
+from polymodel.slopes.fusion_rules import FusionRules, Operands
 from polymodel.slopes.graph_bounds import (
     EXECUTABLE,
     LOWER_BOUND,
@@ -45,8 +45,8 @@ from polymodel.slopes.graph_join import join
 from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules_asked
 from polymodel.slopes.group_curves import EinsumChoice
 from polymodel.slopes.levels import plain_hierarchy, two_levels
-from polymodel.slopes.options import Options
-from polymodel.slopes.tilings import TileSizes
+from polymodel.slopes.options import SlopeOptions
+from polymodel.slopes.tile_sizes import TileSizes
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
@@ -133,8 +133,8 @@ class GraphCurve:
         return f"{self.name} ({LOWER_BOUND})" if any(self.bounds) else self.name
 
     @cached_property
-    def points(self) -> Points[GraphPoint]:
-        return Points(self.point(i) for i in range(len(self)))
+    def points(self) -> CurvePoints[GraphPoint]:
+        return CurvePoints(self.point(i) for i in range(len(self)))
 
     def point(self, at: int) -> GraphPoint:
         """The choices behind one point."""
@@ -158,12 +158,12 @@ class GraphCurve:
 
     def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
         for name, tensor in self.graph.shared.items():
-            found = []
+            result = []
             for at in tensor.users:
                 one, choice = self.graph.members[at].einsum, einsums[at]
                 depth = dict(choice.held).get(name)
                 if not depth:
-                    found.append("backing" if depth is None else "whole")
+                    result.append("backing" if depth is None else "whole")
                     continue
                 access = one.access_of(name)
                 ranks = {
@@ -172,8 +172,8 @@ class GraphCurve:
                     if e.variables
                 }
                 freed = "headed " if depth <= choice.freed else ""
-                found.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
-            yield name, max(found, key=len)
+                result.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
+            yield name, max(result, key=len)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,11 +256,11 @@ class GraphSlope(Answer):
         """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
         self._check("verdicts", point)
         names = [m.einsum.name for m in self.graph.members]
-        found = {}
+        result = {}
         for a, b, tensor in tied(self.graph):
             both = self.operation(point, names[a]), self.operation(point, names[b])
-            found[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
-        return found
+            result[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
+        return result
 
     def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
         """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
@@ -290,9 +290,9 @@ class GraphSlope(Answer):
         from polymodel.report.plots_slope import chain_axes
 
         curves = {curve.title: curve.figures for curve in self.curves.values()}
-        found = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
-        found.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
-        return found
+        result = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
+        result.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
+        return result
 
     def __repr__(self) -> str:
         lengths = ", ".join(f"{curve.title} {len(curve)}" for curve in self.curves.values())
@@ -335,7 +335,7 @@ def graph_slope(
     the shared tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to
     try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
     "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
-    are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
+    are those of `FusionRules`. `progress` is called with (curve, Einsums joined, all of them).
     Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
     divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """
@@ -344,22 +344,22 @@ def graph_slope(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("graph_slope", spec)
-    cascade, options = spec.workload, Options()
+    cascade, options = spec.workload, SlopeOptions()
     names = curves_asked(options, curves)
     options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
     options.unit(unit)
     options.called("progress", progress)
-    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
+    plain = FusionRules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
     plain = plain if equal_outer_sizes is None else replace(plain, equal_outer_sizes=equal_outer_sizes)
     rules = rules_asked(options, plain, uneven, roles, cascade)
     options.raise_if_any()
     graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
     graph = affordable(graph) if equal_outer_sizes is None else graph
-    found = _joined(graph, names, unit, progress)
-    lower = any(any(c.bounds) for c in found.values())
-    notes = notes_of(graph, {n: c.figures for n, c in found.items()}, lower, unit)
+    result = _joined(graph, names, unit, progress)
+    lower = any(any(c.bounds) for c in result.values())
+    notes = notes_of(graph, {n: c.figures for n, c in result.items()}, lower, unit)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
-    shown = Curves(found, unit, {n: c.title for n, c in found.items()})
+    shown = Curves(result, unit, {n: c.title for n, c in result.items()})
     return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes)
 
 
@@ -370,7 +370,7 @@ def _joined(
     progress: Callable[[str, int, int], None] | None,
 ) -> dict[str, GraphCurve]:
     kinds = kinds_of(graph.rules)
-    found: dict[str, GraphCurve] = {}
+    result: dict[str, GraphCurve] = {}
     for name in names:
         begin = time.perf_counter()
 
@@ -380,5 +380,5 @@ def _joined(
 
         joined = join(graph, kinds[name], tell)
         seconds = time.perf_counter() - begin
-        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
-    return found
+        result[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
+    return result

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from polymodel.errors import Refused
-from polymodel.slopes.curves import NOTHING, Curve, Leaf, at_once, in_turn, leaf, lowest
+from polymodel.slopes.curves import NOTHING, Curve, CurveLeaf, at_once, in_turn, leaf, lowest
 from polymodel.slopes.einsum_mappings import (
     BACKING,
     WHOLE,
+    GraphSetting,
     Operation,
     OperationChoice,
-    Setting,
     operation_curve,
 )
-from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor, Tiling
+from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor, TensorTiling
 from polymodel.slopes.group_legality import Handed, nesting_fault, on_cycles
 
-Option = tuple[tuple[str, Tiling], ...]
+Option = tuple[tuple[str, TensorTiling], ...]
 MOST_OPTIONS = 10_000  # of one Einsum
 MOST_CURVES = 20_000  # of all Einsums
 FEWER = "give fewer sizes in `tiles`, or equal_outer_sizes=False (a lower bound) without partial_overlap"
@@ -49,9 +49,9 @@ class _Named:
     """Descriptions of an operation's mappings by the names of one Einsum. `held`: as in EinsumChoice."""
 
     member: Member
-    setting: Setting
+    setting: GraphSetting
     held: tuple[tuple[str, int], ...]
-    source: Leaf
+    source: CurveLeaf
 
     def __call__(self, point: int) -> EinsumChoice:
         choice = self.source.describe(point)
@@ -73,8 +73,8 @@ class GroupCurves:
 
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
-    _loops: dict[tuple[int, str], list[tuple[Tiling, tuple[str, ...]]]] = field(default_factory=dict)
-    _made: set[tuple[Operation, Setting]] = field(default_factory=set)
+    _loops: dict[tuple[int, str], list[tuple[TensorTiling, tuple[str, ...]]]] = field(default_factory=dict)
+    _made: set[tuple[Operation, GraphSetting]] = field(default_factory=set)
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
@@ -134,9 +134,9 @@ class GroupCurves:
     def _tiled(self, group: Group, kinds: Kinds, lead: int) -> Curve | None:
         handed = [t for t in self._touched(group) if kinds[t.name] == "tiled"]
         told = on_cycles([Handed(t.name, 1, t.producer, t.users) for t in handed])
-        found = self._partial(self._connected(group, kinds), kinds, told, lead)
+        result = self._partial(self._connected(group, kinds), kinds, told, lead)
         legal = []
-        for option, curve in found.items():
+        for option, curve in result.items():
             depths = [(self.graph.shared[t], tiling.shared) for t, tiling in option]
             if not nesting_fault(Handed(t.name, d, t.producer, t.users) for t, d in depths):
                 legal.append(curve)
@@ -166,11 +166,11 @@ class GroupCurves:
         at, done, shared = order[-1], set(order), self.graph.shared
         tiled = frozenset(t.name for t in self.graph.touched(at) if kinds[t.name] == "tiled")
         headed = [t for t in self.graph.touched(at) if kinds[t.name] == "headed"]
-        found: dict[Option, list[Curve]] = {}
+        result: dict[Option, list[Curve]] = {}
         earlier = self._partial(order[:-1], kinds, told, lead)
         open_names = [t for t, _ in next(iter(earlier), ())]
         common = [t for t in open_names if t in tiled]
-        known: dict[tuple[Tiling, ...], list[tuple[dict[str, Tiling], Curve]]] = {}
+        known: dict[tuple[TensorTiling, ...], list[tuple[dict[str, TensorTiling], Curve]]] = {}
         for before, curve in earlier.items():
             open_ = dict(before)
             known.setdefault(tuple(open_[t] for t in common), []).append((open_, curve))
@@ -186,17 +186,17 @@ class GroupCurves:
                 new = [shared[t] for t in chosen if t not in open_]
                 fetched = sum(t.times * t.elements for t in new if t.producer is None)
                 joined = at_once(curve, mine).raised(0, fetched)
-                found.setdefault(tuple(sorted(left.items())), []).append(joined)
-        return {left: lowest(curves) for left, curves in found.items()}
+                result.setdefault(tuple(sorted(left.items())), []).append(joined)
+        return {left: lowest(curves) for left, curves in result.items()}
 
     def _starts_with_heads(self, at: int, option: Option, headed: list[SharedTensor], lead: int) -> bool:
         member, graph = self.graph.members[at], self.graph
-        found = {member.indexed(t.name, graph.head_tiling(t)) for t in headed}
+        result = {member.indexed(t.name, graph.head_tiling(t)) for t in headed}
         for t, tiling in option:
             if set(tiling.ranks[:lead]) != graph.shared[t].heads:
                 return False
-            found.add(member.indexed(t, tiling)[:lead])
-        (loops, *others) = found
+            result.add(member.indexed(t, tiling)[:lead])
+        (loops, *others) = result
         return not others and loops[: len(member.outermost)] == member.outermost
 
     def options(self, at: int, tiled: frozenset[str]) -> tuple[Option, ...]:
@@ -208,14 +208,14 @@ class GroupCurves:
         key = at, tiled
         if key not in self._options:
             names = tuple(t for t in self.graph.members[at].einsum.tensors if t in tiled)
-            found = tuple(islice(self._nested(at, names, (), ()), MOST_OPTIONS + 1))
-            if len(found) > MOST_OPTIONS:
+            result = tuple(islice(self._nested(at, names, (), ()), MOST_OPTIONS + 1))
+            if len(result) > MOST_OPTIONS:
                 raise Refused(
                     f"there are more than {MOST_OPTIONS} ways to tile {', '.join(names)} together in "
                     f"{self.graph.members[at].einsum.name}",
                     FEWER,
                 )
-            self._options[key] = found
+            self._options[key] = result
         return self._options[key]
 
     def _nested(
@@ -233,7 +233,7 @@ class GroupCurves:
                 if not tiling.bounds or _consistent(_bounds(member, more)):
                     yield from self._nested(at, names[1:], longer, more)
 
-    def _tilings(self, at: int, tensor: str) -> list[tuple[Tiling, tuple[str, ...]]]:
+    def _tilings(self, at: int, tensor: str) -> list[tuple[TensorTiling, tuple[str, ...]]]:
         """Ways to hand on a tensor, each with the rank variables of the loops above its tile here."""
         key = at, tensor
         if key not in self._loops:
@@ -251,14 +251,14 @@ class GroupCurves:
                 f"there are more than {MOST_CURVES} ways to fix fused loops and sizes, each with a curve",
                 FEWER,
             )
-        found = operation_curve(member.operation, setting)
-        (source,) = found.sources
-        assert isinstance(source, Leaf)
-        return leaf(found.capacity, found.accesses, _Named(member, setting, held, source))
+        result = operation_curve(member.operation, setting)
+        (source,) = result.sources
+        assert isinstance(source, CurveLeaf)
+        return leaf(result.capacity, result.accesses, _Named(member, setting, held, source))
 
     def _setting(
         self, at: int, kinds: Kinds, option: Option, lead: int
-    ) -> tuple[Setting, tuple[tuple[str, int], ...]]:
+    ) -> tuple[GraphSetting, tuple[tuple[str, int], ...]]:
         member = self.graph.members[at]
         loops: tuple[str, ...] = ()
         for t in self.graph.touched(at):
@@ -277,7 +277,7 @@ class GroupCurves:
             for t, h in zip(member.einsum.tensors, held, strict=True)
             if h != BACKING
         )
-        return Setting(numbers, held, uneven, lead, _bounds(member, option)), told
+        return GraphSetting(numbers, held, uneven, lead, _bounds(member, option)), told
 
 
 def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:
@@ -288,9 +288,9 @@ def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:
 
 def _bounds(member: Member, option: Option) -> tuple[tuple[int, int, bool], ...]:
     """What tilings demand of the iterations of fused loops: (variable, number, exactly it)."""
-    found: set[tuple[int, int, bool]] = set()
+    result: set[tuple[int, int, bool]] = set()
     for t, tiling in option:
         producer = member.einsum.access_of(t).output
         for n, (v, bound) in enumerate(zip(member.indexed(t, tiling), tiling.bounds, strict=False)):
-            found.add((member.variables.index(v), bound, n < tiling.equal or not producer))
-    return tuple(sorted(found))
+            result.add((member.variables.index(v), bound, n < tiling.equal or not producer))
+    return tuple(sorted(result))

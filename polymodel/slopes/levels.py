@@ -7,7 +7,7 @@ from math import prod
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.slopes.windows import extent, overlapping
+from polymodel.slopes.tile_sizes import extent, overlapping
 from polymodel.workload.einsum import Einsum
 
 MOST_VARIABLES = 7

@@ -58,7 +58,7 @@ def nests(
 
 
 @dataclass(frozen=True)
-class Block:
+class ChoiceBlock:
     """Combinations of one choice per axis: some choices of the first axis with all of the others.
 
     `shape`: how many choices of each axis. `begin`: the first choice of the first axis.
@@ -92,15 +92,15 @@ class Block:
         return (self.begin + first, *others)
 
 
-def blocks(lengths: Sequence[int], most: int) -> Iterator[Block]:
+def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
     """All combinations of choices of axes of these lengths, about so many at a time."""
     if not lengths:
-        yield Block(())
+        yield ChoiceBlock(())
         return
     others = prod(lengths[1:])
     step = max(1, most // others) if others else lengths[0]
     for begin in range(0, lengths[0] if others else 0, step):
-        yield Block((min(step, lengths[0] - begin), *lengths[1:]), begin)
+        yield ChoiceBlock((min(step, lengths[0] - begin), *lengths[1:]), begin)
 
 
 @lru_cache(maxsize=4096)
@@ -110,15 +110,15 @@ def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = 
     `windows`: per tensor, the variables along which its tiles overlap (none where it is missing).
     """
     overlapping = dict(windows)
-    found: dict[tuple[Moves, ...], tuple[str, ...]] = {}
+    result: dict[tuple[Moves, ...], tuple[str, ...]] = {}
     for order in permutations(active):
         moves = (_moves(order, indexed, overlapping.get(t, frozenset())) for t, indexed in tensors)
-        found.setdefault(tuple(moves), order)
-    kept = [m for m in found if not any(o != m and all(map(_no_more, o, m)) for o in found)]
+        result.setdefault(tuple(moves), order)
+    kept = [m for m in result if not any(o != m and all(map(_no_more, o, m)) for o in result)]
     names = [name for name, _ in tensors]
     return tuple(
         OrderClass(
-            found[moves],
+            result[moves],
             tuple((t, outside) for t, (outside, _) in zip(names, moves, strict=True)),
             tuple((t, slid) for t, (_, slid) in zip(names, moves, strict=True)),
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from polymodel.slopes.windows import extent
+from polymodel.slopes.tile_sizes import extent
 from polymodel.spec.coerce import shown
 from polymodel.spec.faults import Faults, Path, suggestion
 from polymodel.workload.einsum import Einsum
@@ -14,7 +14,7 @@ from polymodel.workload.einsum import Einsum
 TRUTH = (bool, np.bool_)
 
 
-class Options:
+class SlopeOptions:
     """Reads the options of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
 
     def __init__(self) -> None:
@@ -41,23 +41,23 @@ class Options:
             return (value,)
         if not isinstance(value, Iterable) or isinstance(value, Mapping):
             remedy = f"pass names: {', '.join(known)}"
-            self.faults.add(path, f"{shown(value)} is no list of {what.partition(' ')[0]}s", remedy)
+            self.faults.add(path, f"{shown(value)} is not a list of {what.partition(' ')[0]}s", remedy)
             return ()
-        found = tuple(value)
-        for i, name in enumerate(found):
+        result = tuple(value)
+        for i, name in enumerate(result):
             self.choice((*path, i), name, known, what)
-        return found
+        return result
 
     def table(self, name: str, value: object, what: str, example: str) -> Mapping[str, object]:
         if isinstance(value, Mapping):
             return value
-        self.faults.add((name,), f"{shown(value)} is no table of {what}", f"write e.g. {example}")
+        self.faults.add((name,), f"{shown(value)} is not a table of {what}", f"write e.g. {example}")
         return {}
 
     def called(self, name: str, value: object) -> None:
         """A function, or None."""
         if value is not None and not callable(value):
-            self.faults.add((name,), f"{shown(value)} is no function", "pass a function, e.g. print")
+            self.faults.add((name,), f"{shown(value)} is not a function", "pass a function, e.g. print")
 
     def unit(self, value: object) -> None:
         self.choice(("unit",), value, ("words", "bits"), "unit")
@@ -79,14 +79,14 @@ class Options:
         path: Path = ("tiles", variable)
         single = isinstance(sizes, np.ndarray) and not sizes.ndim
         if single or isinstance(sizes, (str, Mapping)) or not isinstance(sizes, Collection):
-            self.faults.add(path, f"{shown(sizes)} is no list of tile sizes", "write e.g. [2, 4]")
+            self.faults.add(path, f"{shown(sizes)} is not a list of tile sizes", "write e.g. [2, 4]")
             return
         numbers = []
         for i, n in enumerate(sizes):
             if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
                 numbers.append(int(n))
             else:
-                self.faults.add((*path, i), f"{shown(n)} is no whole number", "write e.g. 4")
+                self.faults.add((*path, i), f"{shown(n)} is not a whole number", "write e.g. 4")
         if most is not None and numbers and not 1 <= min(numbers) <= max(numbers) <= most:
             what = f"tile sizes of {variable} must lie in 1 to {most}"
             self.faults.add(path, what, "leave out the others")

@@ -26,12 +26,12 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse
-from polymodel.slopes.curve_text import Points, check_point, figures_text, fitting_or_fault
+from polymodel.slopes.curve_text import CurvePoints, check_point, figures_text, fitting_or_fault
 from polymodel.slopes.curves import CurveOfBlocks
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
-from polymodel.slopes.loop_nests import Block, OrderClass, blocks, nests, subsets
-from polymodel.slopes.options import Options
-from polymodel.slopes.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
+from polymodel.slopes.loop_nests import ChoiceBlock, OrderClass, blocks, nests, subsets
+from polymodel.slopes.options import SlopeOptions
+from polymodel.slopes.tile_sizes import TileTable, candidates, extent, moved, overlapping, tile, volume
 from polymodel.spec.faults import not_a_spec
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
@@ -76,7 +76,7 @@ class SkiSlope(Answer):
     """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
 
     problem: Problem
-    points: Points[SlopePoint]
+    points: CurvePoints[SlopePoint]
     unit: str
     combined: int
     seconds: float
@@ -174,7 +174,7 @@ def ski_slope(
     if not isinstance(spec, Loaded):
         raise not_a_spec("ski_slope", spec)
     cascade = spec.workload
-    options = Options()
+    options = SlopeOptions()
     if einsum is not None:
         options.choice(("einsum",), einsum, [e.name for e in cascade], "Einsum")
     elif len(cascade) > 1:
@@ -194,13 +194,17 @@ def ski_slope(
     front = CurveOfBlocks()
     for kept in sorted(subsets(one.tensors), key=len, reverse=True) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
-    points = Points(_points(front, one, sizes, unit))
+    points = CurvePoints(_points(front, one, sizes, unit))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
     return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
 
 
 def _combine(
-    one: Einsum, kept: tuple[str, ...], sizes: dict[str, Sizes], weights: dict[str, int], front: CurveOfBlocks
+    one: Einsum,
+    kept: tuple[str, ...],
+    sizes: dict[str, TileTable],
+    weights: dict[str, int],
+    front: CurveOfBlocks,
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
@@ -231,7 +235,7 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
 def _figures(
     one: Einsum,
     kept: tuple[str, ...],
-    here: Mapping[str, Sizes],
+    here: Mapping[str, TileTable],
     chosen: OrderClass,
     weights: dict[str, int],
     fixed: int,
@@ -259,10 +263,10 @@ class _Source:
     kept: tuple[str, ...]
     active: tuple[str, ...]
     order: tuple[str, ...]
-    block: Block
+    block: ChoiceBlock
 
     def point(
-        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes], unit: str
+        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, TileTable], unit: str
     ) -> SlopePoint:
         tiles = {v: extent(one, v) for v in one.rank_variables}
         for v, i in zip(self.active, self.block.choices(at), strict=True):
@@ -270,7 +274,9 @@ class _Source:
         return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept, unit)
 
 
-def _points(front: CurveOfBlocks, one: Einsum, sizes: dict[str, Sizes], unit: str) -> Iterator[SlopePoint]:
+def _points(
+    front: CurveOfBlocks, one: Einsum, sizes: dict[str, TileTable], unit: str
+) -> Iterator[SlopePoint]:
     rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
     for capacity, accesses, (number, at) in rows:
         source = front.sources[number]

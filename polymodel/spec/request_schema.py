@@ -29,8 +29,8 @@ class MemoryRule(SchemaObject):
 
 
 class ExploreSection(SchemaObject):
-    """`objectives`: energy, latency, energy_delay, buffer, buffer:MEMORY; on sparse data sparse_energy,
-    sparse_latency, sparse_energy_delay. `eps`: share by which a point left
+    """`objectives`: energy, latency, edp, working_set, working_set:MEMORY; on sparse data sparse_energy,
+    sparse_latency, sparse_edp. `eps`: share by which a point left
     out may be better than one kept. `time_limit`: seconds.
 
     The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of

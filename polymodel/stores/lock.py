@@ -161,19 +161,19 @@ def _step_aside(file: Path, host: str) -> None:
 def _mark(file: Path) -> tuple[int, int, int] | None:
     """What tells a file from a later one of the same name; None if there is none."""
     try:
-        found = file.stat()
+        result = file.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return result.st_ino, result.st_mtime_ns, result.st_size
 
 
 def _holder(file: Path) -> Holder | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        pid = int(found["pid"])
+        result = json.loads(file.read_text(encoding="utf-8"))
+        pid = int(result["pid"])
         if not 0 < pid < _PIDS:  # the system asks a group of processes, or none at all
             return None
-        return Holder(str(found["host"]), pid, str(found["born"]), str(found["token"]))
+        return Holder(str(result["host"]), pid, str(result["born"]), str(result["token"]))
     except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
 

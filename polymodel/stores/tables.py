@@ -14,7 +14,7 @@ from polymodel.spec.output import recorded, whole
 
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
-RELEASE = 5  # of the columns, what is said about them, and how they are sealed
+RELEASE = 6  # of the columns, what is said about them, and how they are sealed
 # The fingerprint of a whole file stands inside it; it is taken with zeros in its own place. Parquet itself
 # does not notice a changed byte.
 _SEAL = re.compile(rb'"file_sha256": "([0-9a-f]{64})"')
@@ -48,9 +48,9 @@ def _release() -> str:
 
 def _digest(data: bytes) -> str:
     """The fingerprint of a file, whatever stands in the place of the fingerprint."""
-    found = _SEAL.search(data)
-    start, end = found.span(1) if found else (0, 0)
-    return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(found) + data[end:]).hexdigest()
+    result = _SEAL.search(data)
+    start, end = result.span(1) if result else (0, 0)
+    return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(result) + data[end:]).hexdigest()
 
 
 def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[str, Any]]:

@@ -134,7 +134,7 @@ def options(
     if asked.keep not in ("front", "all", "top"):
         faults.append(Diagnostic(f"keep={asked.keep!r} is not known", "front, top or all"))
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        faults.append(Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more"))
+        faults.append(Diagnostic(f"workers={workers!r} is not a number of processes", "use 1 or more"))
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
         faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
@@ -147,7 +147,7 @@ def options(
     faults += _faults(lambda: check_store(store))
     if progress is not None and not callable(progress):
         remedy = "pass a function of points done, points in all and seconds"
-        faults.append(Diagnostic(f"progress={shown(progress)} is no function", remedy))
+        faults.append(Diagnostic(f"progress={shown(progress)} is not a function", remedy))
     if faults:
         raise SpecError(faults)
     return eps, workers

@@ -41,7 +41,7 @@ def test_a_front_is_printed_and_saved(capsys: Captured, tmp_path: Path) -> None:
     wanted = ("--objective", "energy", "--objective", "buffer", "--out", str(folder))
     code, out, err = run(capsys, "explore", *SMALL, *wanted)
     assert (code, err) == (FINE, "")
-    assert out.startswith("Front over energy, buffer of GLB: ")
+    assert out.startswith("Front over energy, working_set:GLB: ")
     assert "exact: no valid mapping" in out
     assert f"files in {folder}" in out
     spec = pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
@@ -63,7 +63,7 @@ def test_formats_and_options(capsys: Captured) -> None:
     code, out, _ = run(capsys, "explore", *SMALL, *unfused)
     head, line = out.splitlines()
     assert code == FINE
-    assert head.startswith("mapping,energy_J,latency_s,energy_delay_J_s,buffer:GLB_bits,fused")
+    assert head.startswith("mapping,energy_J,latency_s,edp_J_s,working_set:GLB_bits,fused")
     assert float(line.split(",")[1]) > row["energy_J"]
     loops = ("--objective", "buffer", "--objective", "energy", "--max-fused-loops", "0", "--format", "json")
     rows = json.loads(run(capsys, "explore", *SMALL, *loops)[1])
@@ -101,13 +101,13 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--max-fused-loops", "x")
     assert (code, out) == (BAD_INPUT, "")
     assert "--objective: unknown objective energi\n  remedy: did you mean energy" in err
-    assert "--max-fused-loops: 'x' is no number" in err
+    assert "--max-fused-loops: 'x' is neither a number nor a symbol" in err
     several = ("--objective", "energy,latency", "--eps", "-1", "--time-limit", "a", "--fuse", "T9")
     code, out, err = run(capsys, "explore", *SMALL, *several, "--workers", "0")
     assert (code, out) == (BAD_INPUT, "")
     assert "remedy: repeat the option: --objective energy --objective latency" in err
     assert "--eps: negative eps" in err
-    assert "--time-limit: 'a' is no number" in err
+    assert "--time-limit: 'a' is neither a number nor a symbol" in err
     assert "--fuse: unknown name T9" in err
     assert "--workers: " in err
     assert "constraints" not in err
@@ -180,7 +180,7 @@ def test_the_progress_line() -> None:
     bar(Progress(0, 20, "evaluate"))
     bar(Progress(10, 20, "evaluate"))
     bar.finish()
-    for wanted in ("50.0 %", "join Matmul1", "least buffer:GLB so far 20 kb", "about 5 s left"):
+    for wanted in ("50.0 %", "join Matmul1", "least working_set:GLB so far 20 kb", "about 5 s left"):
         assert wanted in lines[0]
     assert "1.235 M tilings and joins looked at" in lines[0]
     assert "looked at" not in lines[3]

@@ -14,7 +14,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import budget
-from polymodel.mapper.completion_bounds import Interfaces
+from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.constraint_relaxation import Relaxer
 from polymodel.mapper.pmappings import Explorer
 from polymodel.processes import Threads
@@ -47,7 +47,7 @@ def spec() -> pm.Spec:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("where", "name"),
-    seeds(2, [(deepening, "floors_of"), (Interfaces, "work_out"), (Interfaces, "__init__")]),
+    seeds(2, [(deepening, "floors_of"), (CompletionBounds, "work_out"), (CompletionBounds, "__init__")]),
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_a_step_that_never_asks(

@@ -11,9 +11,9 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import completion_bounds, iterative_deepening
-from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tally, Watch
-from polymodel.mapper.completion_bounds import Interfaces
+from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.records import Limits, Request
@@ -107,7 +107,9 @@ def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
     spaces = einsum_spaces(spec.workload, spec.arch, request.limits)
     work = Deepening(spaces, request, Watch(request, time.perf_counter(), 1), rules_of(spaces, request))
     work.floor(1)
-    paths = Interfaces(spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, Tally())
+    paths = CompletionBounds(
+        spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, Tally()
+    )
     paths.work_out(None)
     least = paths.behind[0][:, :, 0]
     found = search(spec.workload, spec.arch, request).candidates
@@ -127,7 +129,7 @@ def test_mixtures_rule_out_what_no_corner_of_the_front_has_room_for() -> None:
         first = np.sort(rng.choice(100, count, replace=False)).astype(float) + 1
         second = np.sort(rng.choice(100, count, replace=False))[::-1].astype(float) + 1
         weights = np.array([[1.0, w] for w in (0.25, 1.0, 4.0)])
-        known = Known(np.stack([first, second]), 2, np.array([np.inf]), weights=weights)
+        known = KnownMappings(np.stack([first, second]), 2, np.array([np.inf]), weights=weights)
         points = rng.integers(1, 110, (2, 200)).astype(float)
         extra = rng.integers(0, 40, (3, 200)).astype(float)
         rest = np.concatenate([np.zeros((2, 1, 200)), extra[:, None]])

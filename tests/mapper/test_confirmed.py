@@ -10,12 +10,12 @@ import pytest
 import polymodel as pm
 from polymodel.errors import InternalError, SpecError
 from polymodel.mapper import confirm, run
-from polymodel.mapper.records import Candidate, Found
+from polymodel.mapper.records import Candidate, SearchResult
 from tests.mapper.conftest import OBJECTIVES
 from tests.seeds import seeds
 
 
-def _changed(found: Found, **values: float) -> Found:
+def _changed(found: SearchResult, **values: float) -> SearchResult:
     first: Candidate = found.candidates[0]
     return replace(found, candidates=(replace(first, **values), *found.candidates[1:]))  # type: ignore[arg-type]  # floats by name
 
@@ -26,7 +26,7 @@ def test_a_search_that_disagrees_with_evaluate_is_a_bug(
 ) -> None:
     true = run.search
 
-    def wrong(*arguments: object) -> Found:
+    def wrong(*arguments: object) -> SearchResult:
         found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
         first = found.candidates[0]
         return _changed(found, **{figure: getattr(first, figure) * (1 + 1e-6)})
@@ -43,7 +43,7 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     true = run.search
 
     def shifted(bits: float) -> None:
-        def search(*arguments: object) -> Found:
+        def search(*arguments: object) -> SearchResult:
             found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
             peaks = tuple((m, b + bits) for m, b in found.candidates[0].buffers)
             first = replace(found.candidates[0], buffers=peaks)
@@ -95,14 +95,14 @@ def test_ending_the_evaluation_in_processes_early_is_no_warning(
 
 def test_a_picture_labels_its_axes(front: pm.Front) -> None:
     ax = front.plot()
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "buffer (bit)")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "working_set:GLB (bit)")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert any(label.startswith("fused: T1") for label in labels)
     both = front.plot("energy", "buffer", ax=front.plot("energy", "buffer"))
     shades = {tuple(points.get_facecolor()[0]) for points in both.collections}
     assert len(shades) == len(both.collections)  # fronts in one picture have colours of their own
     other = front.plot("latency", "buffer:GLB")
-    assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "buffer:GLB (bit)")
+    assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "working_set:GLB (bit)")
     with pytest.raises(SpecError, match="there is no figure bufer"):
         front.plot("energy", "bufer")
 

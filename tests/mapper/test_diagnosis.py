@@ -11,8 +11,8 @@ import pytest
 import polymodel as pm
 from polymodel.architecture.hierarchy import Component, TensorRule
 from polymodel.loading import Spec
-from polymodel.mapper.constraint_relaxation import Problem
-from polymodel.mapper.records import Change, Diagnosis, Found, Limits, Obstacle, Relaxation, Request
+from polymodel.mapper.constraint_relaxation import RelaxedProblem
+from polymodel.mapper.records import Change, Diagnosis, Limits, Obstacle, Relaxation, Request, SearchResult
 from polymodel.mapper.search import search, searched
 from polymodel.mapping.looptree import Loop
 
@@ -307,7 +307,7 @@ def test_time_for_none() -> None:
 
     spec = spec_of(MATMUL, FOUR, WHOLE, memory("GLB", 23, keep="All"))
     request = Request(("energy",), stop=lambda: True)
-    empty = Found(("energy",), (), (), True)
+    empty = SearchResult(("energy",), (), (), True)
     found = diagnosed(spec.workload, spec.arch, request, empty, searched)
     assert found.relaxations == ()
     assert "capacity GLB" in found.untried
@@ -320,8 +320,8 @@ def test_problems_are_left_alone(kind: str) -> None:
     from polymodel.mapper.constraint_relaxation import constraints
 
     spec = spec_of(PAIR, FOUR, DRAM, memory("GLB", 64, keep="A"))
-    p = Problem(spec.arch, Limits(fuse=frozenset({"T"})))
+    p = RelaxedProblem(spec.arch, Limits(fuse=frozenset({"T"})))
     some = [c for c in constraints(spec.workload, p) if c.kind == kind]
     assert some
     assert all(c.dropped(p) != p for c in some)
-    assert p == Problem(spec.arch, Limits(fuse=frozenset({"T"})))
+    assert p == RelaxedProblem(spec.arch, Limits(fuse=frozenset({"T"})))

@@ -48,7 +48,7 @@ def test_a_mapping_saves_and_loads_back_unchanged(front: pm.Front, spec: pm.Spec
     assert (tmp_path / "all" / "front.txt").read_text(encoding="utf-8") == f"{front!r}\n"
     rows = pd.read_parquet(tmp_path / "all" / "front.parquet")
     pd.testing.assert_frame_equal(rows, front.frame, check_dtype=False)
-    assert _columns_of(front, tmp_path / "all" / "front.csv") == set(front.exported.units)
+    assert _columns_of(front, tmp_path / "all" / "front.csv") == set(front.exported().units)
 
 
 def _columns_of(front: pm.Front, file: Path) -> set[str]:
@@ -62,9 +62,9 @@ def _columns_of(front: pm.Front, file: Path) -> set[str]:
 
 def test_the_frame_has_units_buffers_and_what_is_fused(front: pm.Front) -> None:
     frame = front.frame
-    units = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit", "buffer:GLB": "bit"}
+    units = {"energy": "J", "latency": "s", "edp": "J s", "working_set:GLB": "bit"}
     assert frame.attrs["units"] == units
-    assert frame["buffer"].tolist() == frame["buffer:GLB"].tolist() == [p.buffers["GLB"] for p in front]
+    assert frame["working_set:GLB"].tolist() == [p.buffers["GLB"] for p in front]
     assert frame["mapping"].tolist() == list(range(len(front)))
     for p, fused in zip(front, frame["fused"], strict=True):
         in_dram = any(t.component == "DRAM" and t.tensor == "T1" for t in p.report.analysis.traffic)
@@ -84,7 +84,11 @@ def test_indices_and_the_best(front: pm.Front) -> None:
     with pytest.raises(IndexError, match="they run from 0 to"):
         front[len(front)]
     assert front.best() is front[0]
-    assert front.best("energy_delay").energy_delay == min(p.energy * p.latency for p in front)
+    assert (
+        front.best("edp").edp
+        == front.best("energy_delay").energy_delay
+        == min(p.energy * p.latency for p in front)
+    )
     assert front.best("buffer").buffers["GLB"] == front.best("buffer:GLB").buffers["GLB"]
     assert front.best("buffer").value("buffer") == min(p.buffers["GLB"] for p in front)
     with pytest.raises(SpecError, match="it need not have the least bufer"):
@@ -101,17 +105,19 @@ def test_the_least_of_another_figure_is_not_promised(spec: pm.Spec) -> None:
         alone.plot()
     product = pm.explore(spec, objectives="energy_delay")
     both = pm.explore(spec)
-    assert product.best().energy_delay == both.best("energy_delay").energy_delay
+    assert product.objectives == ("edp",)
+    assert product.best().edp == both.best("edp").edp
 
 
 def test_what_is_shown(front: pm.Front) -> None:
     text = repr(front)
-    assert text.startswith(f"Front over energy, latency, buffer of GLB: {len(front)} mappings, in ")
+    assert text.startswith(f"Front over energy, latency, working_set:GLB: {len(front)} mappings, in ")
     assert text.splitlines()[1].split() == [
         "mapping",
         "energy",
         "latency",
-        "buffer:GLB",
+        "working",
+        "set:GLB",
         "fused",
         "fused",
         "loops",
@@ -146,7 +152,7 @@ def test_constraints_as_dict_limits_and_section(spec: pm.Spec, tmp_path: Path) -
     section.write_text("explore: {objectives: [energy, buffer], unfused: Intermediates, eps: 1e-3}\n")
     read = pm.load("matmul_chain_2", "simple_two_level", section, M=16, N0=8, N1=12, N2=10)
     found = pm.explore(read)
-    assert found.objectives == ("energy", "buffer")
+    assert found.objectives == ("energy", "working_set:GLB")
     assert found.request.eps == 1e-3
     assert found.best().energy == unfused[0].energy
     assert (
@@ -245,8 +251,8 @@ def test_the_buffer_of_a_machine_without_bounds_is_named() -> None:
     machine = {"arch": {"nodes": [*memories, {"type": "Compute", "name": "MAC"}]}}
     spec = pm.load("matmul", machine, M=4, K=2, N=2)
     found = pm.explore(spec, objectives="buffer")
-    assert "no memory inside the backing storage is bounded: `buffer` is that of RF" in repr(found)
-    assert "name another one as `buffer:GLB`" in repr(found)
+    assert "no memory inside the backing storage is bounded: `working_set` is that of RF" in repr(found)
+    assert "name another one as `working_set:GLB`" in repr(found)
     assert found[0].value("buffer") == found[0].buffers["RF"]
     assert "is bounded" not in repr(pm.explore(spec, objectives="buffer:GLB"))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polymodel.mapper.budget import Tally
-from polymodel.mapper.join import Rules
+from polymodel.mapper.join import JoinRules
 from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.regions import inner_regions, origins
@@ -99,7 +99,7 @@ def test_cells_at_few_joins_keep_the_promise_of_eps(seed: int, monkeypatch: pyte
 def test_rules_compare_by_cells_where_they_say() -> None:
     spec = spec_of(LONG, {"M": 4, "N": 4, "K": 4, "P": 4, "Q": 4}, 400, 48, [])
     request = Request(THREE, Limits(), eps=0.1)
-    rules: Rules = rules_of(einsum_spaces(spec.workload, spec.arch, request.limits), request)
+    rules: JoinRules = rules_of(einsum_spaces(spec.workload, spec.arch, request.limits), request)
     some = replace(rules, coarse=frozenset({1}))
     assert rules.behind(0).interest.eps == some.behind(1).interest.eps > 0
     assert some.behind(0).interest.eps == 0

@@ -13,9 +13,11 @@ import yaml
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper import run
-from polymodel.mapper.records import Found, Request
+from polymodel.mapper.objectives import SearchFigures
+from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import asked_for
-from polymodel.mapping.mapspace_constraints import PLAIN
+from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
+from polymodel.objectives import value
 from polymodel.spec.request_schema import ExploreSection
 
 
@@ -27,9 +29,9 @@ def spec() -> pm.Spec:
 def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[pm.Limits] = []
 
-    def listen(cascade: object, hierarchy: object, request: Request) -> Found:
+    def listen(cascade: object, hierarchy: object, request: Request) -> SearchResult:
         asked.append(request.limits)
-        return Found(request.objectives, (), ())
+        return SearchResult(request.objectives, (), ())
 
     monkeypatch.setattr(run, "search", listen)
     spec = pm.load("matmul_chain_2", "tpu_v4i")
@@ -64,13 +66,23 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objectives": ["edp"]}, "did you mean energy_delay"),
-        ({"objectives": ["working_set:GLB"]}, "did you mean buffer:GLB"),
+        ({"objectives": ["edq"]}, "unknown objective edq\n.*did you mean edp"),
+        ({"objectives": ["working_set:GLC"]}, "did you mean GLB"),
         ({"objectives": "energy,latency"}, r"write \['energy', 'latency'\]"),
         ({"objectives": []}, "an exploration needs an objective"),
         ({"objectives": 5}, "unknown objective 5"),
         ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
         ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
+        (
+            {"objectives": ["accesses:GLB"]},
+            "does not minimise accesses:GLB: the search adds up energy and time",
+        ),
+        (
+            {"objectives": ["utilization"]},
+            "does not minimise utilization: the search adds up energy and time",
+        ),
+        ({"objectives": ["area"]}, "does not minimise area: every mapping has the area of the architecture"),
+        ({"objectives": ["accesses:GLC"]}, "unknown objective accesses:GLC"),
         ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
         ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
         ({"constraints": {"sizes": "al"}}, "did you mean all"),
@@ -88,16 +100,16 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"constraints": {"memories": {"GLC": {}}}}, "did you mean GLB"),
         ({"constraints": {"exchange": ["GLC"]}}, "did you mean GLB"),
         ({"constraints": {"max_fused_loops_per_rank_variable": 0}}, "is not a whole number of at least 1"),
-        ({"constraints": 7}, "7 is no set of constraints"),
+        ({"constraints": 7}, "7 is not a set of constraints"),
         ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
         ({"eps": -0.1}, "negative eps"),
         ({"eps": "a"}, "eps: 'a' is neither a number nor a symbol"),
         ({"time_limit": 0}, "zero time limit"),
-        ({"workers": 0}, "workers: 0 is no number of processes"),
-        ({"progress": True}, "progress: True is no function"),
+        ({"workers": 0}, "workers: 0 is not a number of processes"),
+        ({"progress": True}, "progress: True is not a function"),
         ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
         ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong on purpose
-        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong on purpose
+        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "is not a set of"),  # type: ignore[arg-type]  # wrong on purpose
         ({"constraints": pm.Limits(exchange="RF")}, "cannot be handed on in RF"),  # type: ignore[arg-type]  # one name
         ({"constraints": pm.Limits(sizes="few")}, "'few' is not one of divisors, all"),
     ],
@@ -190,14 +202,14 @@ def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
     path.write_text(section)
     read = pm.load("attention", "simple_two_level", path)
     request = asked_for(read, None, None, None, None, 1, None).request
-    assert request.objectives == ("energy", "latency", "buffer:GLB")
+    assert request.objectives == ("energy", "latency", "working_set:GLB")
     assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
     assert request.limits.fuse == {"QK", "SM"}
     assert set(yaml.safe_load(section)["explore"]) <= set(ExploreSection.model_fields)
     rows = {n for line in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for n in line.split(", ")}
     others = {"objectives", "eps", "time_limit"}
     assert set(ExploreSection.model_fields) - others <= rows
-    assert set(PLAIN) <= rows
+    assert {*COSTS, WORKING_SET} <= rows
 
 
 @pytest.mark.parametrize(
@@ -255,3 +267,22 @@ def test_wrong_keys_and_wrong_values_are_told_together(spec: pm.Spec) -> None:
 def test_a_file_name_is_no_spec(call: Callable[[object], object]) -> None:
     with pytest.raises(SpecError, match=r"pass pm.load\('mach.yaml'\)"):
         call("mach.yaml")
+
+
+def test_older_words_mean_the_objectives_of_the_vocabulary() -> None:
+    spec = pm.load("matmul", "simple_two_level", M=4, K=4, N=4)
+    names = ("energy_delay", "edp", "delay", "buffer", "buffer:GLB", "working_set", "working_set:GLB")
+    front = pm.explore(spec, objectives=names)
+    assert front.objectives == ("edp", "latency", "working_set:GLB")
+    assert front.best("buffer") is front.best("working_set:GLB")
+    assert front.unit("buffer:GLB") == front.unit("buffer") == "bit"
+    assert front.unit("energy_delay") == "J s"
+
+
+def test_the_search_minimises_what_is_made_of_its_figures() -> None:
+    assert COSTS == ("energy", "latency", "edp")
+    figures = SearchFigures(2.0, 3.0, {"GLB": 5})
+    assert [value(name, figures) for name in (*COSTS, "working_set:GLB")] == [2, 3, 6, 5]
+    for name in ("accesses:GLB", "area", "utilisation", "working_set:DRAM"):
+        with pytest.raises(KeyError):
+            value(name, figures)

@@ -342,7 +342,8 @@ def test_a_bound_above_the_figures_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({}, ["sparse_energy"], "sparse_energy needs sparse tensors, and the workload gives no density"),
         ({"A": 0.5}, ["sparse_energy", "latency"], "latency count dense data, sparse_energy sparse data"),
-        ({"A": 0.5}, ["sparse_edp"], "did you mean sparse_energy_delay"),
+        ({}, ["sparse_energy_delay"], "sparse_edp needs sparse tensors"),
+        ({"A": 0.5}, ["sparse_buffer:GLB"], "dense tiles decide what fits\n.*use working_set:GLB"),
         ({"A": 0.5}, ["sparse_enrgy"], "did you mean sparse_energy"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.mapping.mapspace_constraints import SPARSE
+from polymodel.mapping.mapspace_constraints import SPARSE_COSTS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "sparse" / "exploration.md").read_text(encoding="utf-8")
@@ -25,11 +25,11 @@ def test_the_example_runs_and_its_table_is_right(monkeypatch: pytest.MonkeyPatch
         [float(x) for x in line.split("|")[1:-1]] for line in re.findall(r"^\| \d.*$", TEXT, re.MULTILINE)
     ]
     columns = {
-        "sparse_energy": 1e12, "sparse_latency": 1e9, "speedup": 1, "energy": 1e12, "buffer:Buffer": 1
+        "sparse_energy": 1e12, "sparse_latency": 1e9, "speedup": 1, "energy": 1e12, "working_set:Buffer": 1
     }  # fmt: skip
     found = [[p.number, *(p.value(n) * scale for n, scale in columns.items())] for p in front]
     assert rows == [pytest.approx(row, rel=5e-4) for row in found]
-    assert set(SPARSE) <= set(re.findall(r"^\| (\w+) \|", TEXT, re.MULTILINE))
+    assert set(SPARSE_COSTS) <= set(re.findall(r"^\| (\w+) \|", TEXT, re.MULTILINE))
 
 
 def test_the_numbers_in_the_text(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_numbers_in_the_text(tmp_path: Path) -> None:
     spec = pm.load(ROOT / "docs" / "sparse" / "actions.yaml")
     written = pm.evaluate(spec).sparse
     assert f"{written.total_energy * 1e12:.1f} pJ and {written.total_latency * 1e6:.3f} us" in TEXT
-    quality = pm.explore(spec, objectives=SPARSE[:2]).sparse
+    quality = pm.explore(spec, objectives=SPARSE_COSTS[:2]).sparse
     assert quality is not None
     energy, latency = quality.each
     assert f"at most {energy + 5e-4:.3f} times, latency at most {latency + 5e-4:.3f} times" in TEXT
@@ -49,7 +49,7 @@ def test_the_numbers_in_the_text(tmp_path: Path) -> None:
     same = same.replace("      - {gate: B, on: A}\n", "      - {gate: B, on: A}\n      dense_outputs: Z\n", 1)
     assert same.count("dense_outputs") == 2
     (tmp_path / "same.yaml").write_text(same)
-    front = pm.explore(pm.load(tmp_path / "same.yaml"), objectives=SPARSE[:2])
+    front = pm.explore(pm.load(tmp_path / "same.yaml"), objectives=SPARSE_COSTS[:2])
     assert front.sparse is not None
     assert front.sparse.factor == pytest.approx(1)
     (best,) = front

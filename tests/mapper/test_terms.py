@@ -11,7 +11,7 @@ import pytest
 import polymodel as pm
 from polymodel.loading import Spec
 from polymodel.mapper.combine import Combination, Interest
-from polymodel.mapper.full_mappings import Chosen, looptree
+from polymodel.mapper.full_mappings import ChosenMapping, looptree
 from polymodel.mapper.pmappings import separated
 from polymodel.mapper.records import Limits, Sizes
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
@@ -97,7 +97,7 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
     wide = np.array([c.spread[:, i] for c, i in zip(chains, index, strict=True)])
     none = np.zeros((len(chains), 0), np.int64)
     tiles, spread = separated(space, template, tiles, wide, none)
-    tree = looptree([Chosen(space, template, tiles, spread, 0)])
+    tree = looptree([ChosenMapping(space, template, tiles, spread, 0)])
     report = pm.evaluate(spec.with_mapping(tree))
     assert part.energy[k] == pytest.approx(report.costs.total_energy, rel=1e-12), tree
     assert part.latency[k] == pytest.approx(report.costs.total_latency, rel=1e-12), tree

@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import PolymodelError
-from polymodel.mapper.records import Candidate, Found, Limits, Request
+from polymodel.mapper.records import Candidate, Limits, Request, SearchResult
 from polymodel.mapper.search import search
 from tests.reference.common import Outcome
 from tests.reference.mapper_spec import Numbers, minimum_usage, spec_of
@@ -74,7 +74,7 @@ def compare(outcome: Outcome, case: Numbers, spec: pm.Spec, evaluated: list[list
             outcome.equal("energy with whole tiles", least, verdict["energy_optimum_without_lowering"])
 
 
-def _searched(outcome: Outcome, spec: pm.Spec, request: Request) -> Found | None:
+def _searched(outcome: Outcome, spec: pm.Spec, request: Request) -> SearchResult | None:
     """The search's answer, each mapping evaluated."""
     label = "+".join(request.objectives)
     try:
@@ -103,7 +103,9 @@ def _confirm(outcome: Outcome, spec: pm.Spec, where: str, candidate: Candidate) 
     outcome.mismatches += [f"{where}: {violation}" for violation in report.costs.violations]
 
 
-def _check_run(outcome: Outcome, run: Numbers, found: Found, pairs: list[Pair], verdict: Numbers) -> None:
+def _check_run(
+    outcome: Outcome, run: Numbers, found: SearchResult, pairs: list[Pair], verdict: Numbers
+) -> None:
     label = "+".join(run["objectives"])
     ours = [(c.energy, c.latency) for c in found.candidates]
     if not ours:

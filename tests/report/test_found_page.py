@@ -94,7 +94,9 @@ def test_the_page_of_a_front(explored: Front, tmp_path: Path) -> None:
     text = explored.to_html(tmp_path / "front.html")
     found = checked(text)
     assert "Within a factor of 1.05 in every objective" in text
-    rows = figures(text[text.index('id="table-points"') : text.index('id="plot-buffer-over-energy"')])
+    rows = figures(
+        text[text.index('id="table-points"') : text.index('id="plot-working-set-glb-over-energy"')]
+    )
     assert [float(row[1]) for row in rows] == [p.energy for p in explored]
     assert "max_fused_loops" in text
     shown = [i for i in found.ids if re.fullmatch(r"mapping-\d+", i)]

@@ -14,7 +14,7 @@ from polymodel.slopes.compatibility import (
     compatible,
     fault,
 )
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.workload.einsum import Cascade, Einsum
 
 
@@ -31,7 +31,7 @@ PAIR = cascade(
     "T[x, y, z] = A[x, y, k] * B[k, z]", "U[x, y, n] = T[x, y, z] * C[z, n]", X=8, Y=6, Z=4, K=5, N=3
 )
 FIRST, SECOND = PAIR
-PLAIN = Rules()
+PLAIN = FusionRules()
 
 
 def mapped(
@@ -45,7 +45,7 @@ def mapped(
     return OperationMapping(one, tuple(fused), tuple(held.items()), footprint)
 
 
-def both(first: str, second: str, rules: Rules = PLAIN) -> Verdict:
+def both(first: str, second: str, rules: FusionRules = PLAIN) -> Verdict:
     """The verdict on the pair with these loops above tiles of T."""
     return compatible(
         mapped(FIRST, first, {"T": len(first)}), mapped(SECOND, second, {"T": len(second)}), "T", rules
@@ -161,7 +161,7 @@ def test_footnote_not_both_ranks_on_one_side_and_x_alone_on_the_other() -> None:
     assert not both("xy", "x")
 
 
-PARTIAL = Rules(partial_overlap=True)
+PARTIAL = FusionRules(partial_overlap=True)
 
 
 def test_partial_overlap_admits_a_consumer_that_waits() -> None:
@@ -202,7 +202,7 @@ def test_partial_overlap_waits_for_inner_loops_only() -> None:
 
 def test_equal_outer_sizes_leave_the_innermost_loop_free() -> None:
     """Not of the notes, which allow sizes of their own in every loop."""
-    strict = Rules(equal_outer_sizes=True)
+    strict = FusionRules(equal_outer_sizes=True)
     one, two = mapped(FIRST, "xy", {"T": 2}, (4, 3)), mapped(SECOND, "xy", {"T": 2}, (4, 2))
     assert compatible(one, two, "T", strict).case == "tiled"
     two = mapped(SECOND, "xy", {"T": 2}, (2, 3))
@@ -254,11 +254,11 @@ def loops(one: Einsum, names: tuple[str, ...]) -> OperationMapping:
 
 def test_a_head_rank_is_the_outermost_loop_if_any_loop_is_fused() -> None:
     one = cascade(*ATTENTION[:1], **SIZES).einsums[0]
-    alone = Rules(batch=False)
+    alone = FusionRules(batch=False)
     assert "n_head of QK must stand outermost, not m" in fault(loops(one, ("m",)), alone)
     assert "must stand outermost" in fault(loops(one, ("m", "n_head")), alone)
     assert fault(loops(one, ("n_head", "m")), alone) == ""
-    assert fault(loops(one, ("m",)), Rules(head=False)) == ""
+    assert fault(loops(one, ("m",)), FusionRules(head=False)) == ""
     assert fault(loops(one, ()), PLAIN) == ""
 
 
@@ -276,44 +276,44 @@ def test_the_batch_is_next_outermost_after_the_head() -> None:
 
 def test_the_batch_is_special_only_after_a_head() -> None:
     one = cascade(*ATTENTION[:1], **{**SIZES, "N_HEAD": 1}).einsums[0]
-    assert Rules().outermost(one) == ()
-    assert Rules(head=False).outermost(one) == ()
+    assert FusionRules().outermost(one) == ()
+    assert FusionRules(head=False).outermost(one) == ()
 
 
 def test_the_batch_must_be_larger_than_one() -> None:
     one = cascade(*ATTENTION[:1], **{**SIZES, "BATCH": 1}).einsums[0]
-    assert Rules().outermost(one) == ("n_head",)
+    assert FusionRules().outermost(one) == ("n_head",)
 
 
 def test_the_batch_must_index_all_tensors() -> None:
     text = "V[batch, n_head, m, e] = I[batch, m, d] * W[n_head, e, d]"
     one = cascade(text, BATCH=2, N_HEAD=4, M=6, E=4, D=3).einsums[0]
-    assert Rules().outermost(one) == ("n_head",)
+    assert FusionRules().outermost(one) == ("n_head",)
 
 
 def test_one_rank_must_share_all_batches() -> None:
     """Two batches of their own are no batch that acts like a head."""
     text = "QK[BATCH=b, N_HEAD=h, m, BATCH2=c] = Q[BATCH=b, N_HEAD=h, m] * K[BATCH2=c, N_HEAD=h, m]"
     one = cascade(text, BATCH=2, BATCH2=2, N_HEAD=4, M=6).einsums[0]
-    assert Rules().outermost(one) == ("h",)
+    assert FusionRules().outermost(one) == ("h",)
 
 
 def test_the_batch_needs_three_tensors() -> None:
     softmax = cascade(*ATTENTION, **SIZES)["SM"]
     assert len(softmax.accesses) == 2
-    assert Rules().outermost(softmax) == ("n_head",)
+    assert FusionRules().outermost(softmax) == ("n_head",)
 
 
 def test_roles_say_what_is_a_head() -> None:
     workload = pm.load("attention").workload
-    assert Rules().outermost(workload["QK"]) == ()
-    given = Rules(roles=(("head", ("H",)),))
+    assert FusionRules().outermost(workload["QK"]) == ()
+    given = FusionRules(roles=(("head", ("H",)),))
     assert given.outermost(workload["QK"]) == ("h",)
 
 
 def test_head_is_tiled_fusion_decides_whether_heads_add() -> None:
-    given = Rules(roles=(("head", ("H",)),))
-    freed = Rules(roles=given.roles, head_is_tiled_fusion=False)
+    given = FusionRules(roles=(("head", ("H",)),))
+    freed = FusionRules(roles=given.roles, head_is_tiled_fusion=False)
     qk, softmax, _ = pm.load("attention").workload
     per_head = [OperationMapping(e, (FusedLoop("h", 1, 2),), (("QK", 1),), 9) for e in (qk, softmax)]
     assert compatible(*per_head, "QK", given).footprints == "sum"
@@ -328,16 +328,17 @@ def test_head_is_tiled_fusion_decides_whether_heads_add() -> None:
 def test_uneven_tensors_are_every_combination_minus_fused_ones() -> None:
     workload = pm.load("attention").workload
     softmax, av = workload["Softmax"], workload["AV"]
-    assert Rules().uneven_sets(av) == {frozenset({0, 1, 2})}  # any subset of them
-    assert Rules(uneven=False).uneven_sets(softmax) == {frozenset()}
-    assert Rules(uneven=("V",)).uneven_sets(av) == {frozenset({1})}
-    assert Rules(uneven=("V",)).uneven_sets(softmax) == {frozenset()}
+    assert FusionRules().uneven_sets(av) == {frozenset({0, 1, 2})}  # any subset of them
+    assert FusionRules(uneven=False).uneven_sets(softmax) == {frozenset()}
+    assert FusionRules(uneven=("V",)).uneven_sets(av) == {frozenset({1})}
+    assert FusionRules(uneven=("V",)).uneven_sets(softmax) == {frozenset()}
 
 
 def test_flipped_operands_swap_input_and_weight() -> None:
     av = pm.load("attention").workload["AV"]  # input SM, weight V
     sets = {
-        o: Rules(uneven=("weight",), operands=o).uneven_sets(av) for o in ("as_written", "flipped", "both")
+        o: FusionRules(uneven=("weight",), operands=o).uneven_sets(av)
+        for o in ("as_written", "flipped", "both")
     }
     assert sets["as_written"] == {frozenset({1})}
     assert sets["flipped"] == {frozenset({0})}
@@ -346,7 +347,7 @@ def test_flipped_operands_swap_input_and_weight() -> None:
 
 def test_layout_penalties_are_refused_by_name() -> None:
     with pytest.raises(pm.Refused, match=r"`layout`\) are not counted"):
-        Rules(layout={"penalty": 2})
+        FusionRules(layout={"penalty": 2})
 
 
 def test_a_tensor_that_is_not_shared_is_a_fault() -> None:

@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
 from polymodel.slopes.fused_graph import fused_graph
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.slopes.graph_slope import GraphPoint
 from polymodel.slopes.group_curves import GroupCurves
 from polymodel.slopes.group_legality import Handed, nesting_fault, on_cycles
@@ -210,7 +210,7 @@ def test_partial_overlap_of_too_many_sizes_is_refused(monkeypatch: pytest.Monkey
 
 def test_persistent_intermediates_go_through_the_backing_store() -> None:
     spec = pm.load("attention", M=8, P=8, E=4)
-    kept = fused_graph(spec.workload, Rules(), "words", "divisors").shared["QK"]
+    kept = fused_graph(spec.workload, FusionRules(), "words", "divisors").shared["QK"]
     assert kept.fusable
     raw = pm.load(
         {

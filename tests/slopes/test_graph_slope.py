@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.fusion_rules import FusionRules
 from tests.graphs import choices, graph, random_graph, referee
 from tests.seeds import seeds
 
@@ -151,7 +151,7 @@ def test_progress_is_told() -> None:
 
 
 def test_what_has_no_slope_is_refused() -> None:
-    with pytest.raises(pm.NotSeparable, match="no rank variable of its own"):
+    with pytest.raises(pm.NotSeparable, match="not a rank variable of its own"):
         pm.graph_slope(pm.load("conv2d"))
     with pytest.raises(pm.Refused, match="`layout`"):
         pm.graph_slope(GRAPHS["chain"], layout="row major")
@@ -173,4 +173,4 @@ def test_what_has_no_slope_is_refused() -> None:
 
 def test_rules_are_those_of_the_call() -> None:
     slope = pm.graph_slope(GRAPHS["chain"], curves=["unfused"], uneven=["B"], roles={"head": ["M"]})
-    assert slope.graph.rules == Rules(uneven=("B",), equal_outer_sizes=True, roles=(("head", ("M",)),))
+    assert slope.graph.rules == FusionRules(uneven=("B",), equal_outer_sizes=True, roles=(("head", ("M",)),))

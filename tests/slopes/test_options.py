@@ -26,7 +26,7 @@ GRAPH: dict[str, tuple[object, str]] = {
     "partial_overlap": ("no", "partial_overlap: 'no' is neither True nor False"),
     "equal_outer_sizes": ([], "equal_outer_sizes: a list is neither True nor False"),
     "roles": ({"head": ["m", "Y"], "heads": []}, "roles.head[1]: there is no rank 'Y'"),
-    "progress": (True, "progress: True is no function"),
+    "progress": (True, "progress: True is not a function"),
 }
 CHAIN: dict[str, tuple[object, str]] = {
     "einsums": (["T", "Q9"], "einsums[1]: there is no Einsum 'Q9'"),
@@ -37,7 +37,7 @@ CHAIN: dict[str, tuple[object, str]] = {
 }
 SKI: dict[str, tuple[object, str]] = {
     "einsum": ("Q9", "einsum: there is no Einsum 'Q9'"),
-    "tiles": ({"m": 2}, "tiles.m: 2 is no list of tile sizes"),
+    "tiles": ({"m": 2}, "tiles.m: 2 is not a list of tile sizes"),
     "bypass": ("yes", "bypass: 'yes' is neither True nor False"),
     "unit": ("word", "unit: there is no unit 'word'"),
 }
@@ -69,10 +69,10 @@ def test_every_option_is_checked(call: Callable[..., object]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tiles": {"m": [2, 2.5]}}, r"tiles.m\[1\]: 2.5 is no whole number"),
-        ({"tiles": {"m": np.array(2)}}, "tiles.m: a ndarray is no list of tile sizes"),
-        ({"tiles": {"m": "24"}}, "tiles.m: '24' is no list of tile sizes"),
-        ({"tiles": {"m": [True]}}, r"tiles.m\[0\]: True is no whole number"),
+        ({"tiles": {"m": [2, 2.5]}}, r"tiles.m\[1\]: 2.5 is not a whole number"),
+        ({"tiles": {"m": np.array(2)}}, "tiles.m: a ndarray is not a list of tile sizes"),
+        ({"tiles": {"m": "24"}}, "tiles.m: '24' is not a list of tile sizes"),
+        ({"tiles": {"m": [True]}}, r"tiles.m\[0\]: True is not a whole number"),
         ({"tiles": {"m": [0]}}, "tiles.m: tile sizes of m must lie in 1 to 4"),
         ({"tiles": {"m": [8]}}, "tiles.m: tile sizes of m must lie in 1 to 4"),
         ({"tiles": 4}, "tiles: 4 is neither divisors nor all"),
@@ -89,10 +89,10 @@ def test_wrong_tiles(call: Callable[..., object], options: dict[str, object], me
     ("options", "message"),
     [
         ({"curves": []}, "curves: a slope needs a curve"),
-        ({"curves": 3}, "curves: 3 is no list of curves"),
-        ({"roles": ["head"]}, "roles: a list is no table of roles"),
+        ({"curves": 3}, "curves: 3 is not a list of curves"),
+        ({"roles": ["head"]}, "roles: a list is not a table of roles"),
         ({"roles": {"heads": ["M"]}}, "roles.heads: there is no role 'heads'\n.*did you mean head"),
-        ({"uneven": 1}, "uneven: 1 is no list of tensors"),
+        ({"uneven": 1}, "uneven: 1 is not a list of tensors"),
         ({"uneven": [1]}, r"uneven\[0\]: there is no tensor or rename 1"),
     ],
 )
@@ -121,5 +121,5 @@ def test_wrong_constraints_hide_no_other_fault() -> None:
     with pytest.raises(SpecError) as caught:
         pm.explore(spec, constraints=7, eps=-1, workers=0)  # type: ignore[arg-type]  # wrong on purpose
     assert {d.path for d in caught.value.diagnostics} == {"constraints", "eps", "workers"}
-    with pytest.raises(SpecError, match="constraints: 7 is no set of constraints"):
+    with pytest.raises(SpecError, match="constraints: 7 is not a set of constraints"):
         pm.mapspace(spec, 7)  # type: ignore[arg-type]  # wrong on purpose

@@ -312,8 +312,8 @@ SEARCH: Texts = {
     },
     "ExploreSection": {
         "objectives": said(
-            "What is minimised: `energy`, `latency`, `energy_delay`, `buffer`, `buffer:GLB`; on sparse data "
-            "`sparse_energy`, `sparse_latency`, `sparse_energy_delay`.",
+            "What is minimised: `energy`, `latency`, `edp`, `working_set`, `working_set:GLB`; on sparse data "
+            "`sparse_energy`, `sparse_latency`, `sparse_edp`.",
             ["energy", "latency"],
         ),
         "eps": said("Share by which a point left out may be better than one kept.", 0.01),
