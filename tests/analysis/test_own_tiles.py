@@ -93,7 +93,8 @@ def test_the_tree_prints_saves_and_loads(tmp_path: Path) -> None:
     assert again.mapping is not None
     assert dict(again.mapping.loops("Conv"))[1].tile_shape == 6
     assert dict(again.mapping.loops("Pool"))[1].initial_tile_shape == 3
-    assert not again.check()
+    # Its tiles are sound; its dependences are those of a Pool that reads rows not yet made.
+    assert {d.code for d in again.check()} == {"illegal-dependence"}
     theta = again.mapping.schedule("Pool")
     assert theta.range().dim_max_val(0).to_python() == 2
 

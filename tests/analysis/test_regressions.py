@@ -132,6 +132,21 @@ def test_results_of_an_inferred_einsum_are_read_outside_its_loop_too() -> None:
     assert not differences(ours, REFEREE.analyse(problem))
 
 
+def test_an_inferred_einsum_between_two_loops_over_one_variable_is_made_once_in_each_visit() -> None:
+    """The outer loop over l makes E0 again, the inner one does not: GLB keeps its results between the two."""
+    e0 = einsum("E0", "I[j]", "T[j]", sizes={"j": 4})
+    e1 = einsum("E1", "T[j]", "U[j,l]", sizes={"j": 4, "l": 4})
+    split = Split(((ComputeNode("E0", "MAC"),), (ComputeNode("E1", "MAC"),)))
+    for outer, operations in ((4, [4, 16]), (2, [8, 16])):
+        tree = LoopTree((dram("I", "U"), Loop("l", outer), glb("T"), Loop("l", 1), split))
+        problem = Problem(Cascade((e0, e1)), hierarchy(), tree)
+        ours = EXACT.analyse(problem)
+        assert [t.operations for t in ours.compute] == operations
+        assert not differences(ours, REFEREE.analyse(problem))
+        with pytest.raises(NotSeparable, match="at some steps only of the loop over l"):
+            SYMBOLIC.analyse(problem)
+
+
 def test_the_walk_follows_needs_alone_not_the_trips_of_spatial_loops() -> None:
     """The loop over k binds E0 and E3. E2 executes what E3 needs, E1 what E2 needs, E0 as often as E1:
     nothing executes as something that waits for it, though E0 alone tells how far k counts for E2."""

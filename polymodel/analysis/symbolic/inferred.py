@@ -96,12 +96,15 @@ class _Inference:
             _refuse_outside(einsum, v, windows[v])
             renamed |= {w: v for w, c in theirs.terms if c}
         outer = []
+        repeats: set[str] = set()
         for i, axis in enumerate(axes[:depth]):
             w = hold.theirs.axes[i].variable
-            if w not in renamed:
+            if w not in renamed or renamed[w] in repeats:
+                # Each loop over such a variable by itself: an inner one may stand below the storage.
                 again = w if "." in w else f"{consumer.name}.{w}"
                 windows[again] = hold.repetition(i, kinds[axis.node])
                 renamed[w] = again
+                repeats.add(again)
             elif kinds[axis.node] == "bound" and not (
                 renamed[w] == axis.variable and windows[axis.variable] == hold.plain(w)
             ):

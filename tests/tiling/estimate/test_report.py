@@ -39,7 +39,8 @@ def test_text_html_csv(found: pm.TilingEstimates, tmp_path: Path) -> None:
     assert "rows: tiling 24 matrices drawn from the model (strips)" in text
     assert "<table>" in found._repr_html_()
     target = tmp_path / "found.csv"
-    assert found.to_csv(target) == target.read_text(encoding="utf-8")
+    assert found.to_csv(target) == (target,)
+    assert target.read_text(encoding="utf-8") == found.table("estimates").to_csv()
     assert len(target.read_text(encoding="utf-8").splitlines()) == 5
     assert repr(found) == "TilingEstimates(programme: 4 estimates)"
 
