@@ -6,6 +6,7 @@ are thrown away by the enumerating referee (`legal`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import assume
@@ -18,7 +19,7 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
-from tests.workloads import cascades
+from tests.workloads import Sketch, cascades
 
 # Outermost first: (name, kind, fanout dimensions); tolls are dropped from some hierarchies.
 PARTS: tuple[tuple[str, Kind, tuple[str, ...]], ...] = (
@@ -319,12 +320,18 @@ class Drawing:
 
 
 @st.composite
-def lawless(draw: st.DrawFn, simple: bool = False, apart: bool = False) -> Problem:
+def lawless(
+    draw: st.DrawFn,
+    simple: bool = False,
+    apart: bool = False,
+    given: Mapping[str, tuple[Sketch, ...]] | None = None,
+) -> Problem:
     """A small problem as drawn, its dependences kept or not.
 
     `apart`: how dimensions multicast is drawn last, so that nothing else that is drawn depends on it.
+    `given`: the forms that cascades are drawn from.
     """
-    cascade = draw(cascades(simple=simple))
+    cascade = draw(cascades(simple=simple, given=given))
     drawing = Drawing(draw, cascade, simple)
     drawing.apart = apart
     tree = LoopTree(drawing.whole())

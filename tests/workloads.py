@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -123,6 +124,8 @@ def _sizes(draw: st.DrawFn, sketches: tuple[Sketch, ...]) -> dict[str, tuple[int
         ranges[name] = (low, low + draw(st.sampled_from(widths)) - 1)
     if {"p", "r", "q", "s"} <= set(names) and len(sketches) == 2:
         ranges["p"] = (ranges["q"][0] + ranges["s"][0], ranges["q"][1] + ranges["s"][1])
+    if {"x", "q"} <= set(names) and len(sketches) == 2:
+        ranges["x"] = (ranges["q"][0], ranges["q"][1] + 1)
     for wide, needed in (("m", "x"), ("n", "m"), ("a", "d")):
         if needed in names and wide in names and len(sketches) > 1 and (wide != "n" or "j" in names):
             ranges[wide] = ranges[needed]
@@ -180,10 +183,34 @@ def _narrower(
     return found
 
 
+def several_access_forms() -> dict[str, tuple[Sketch, ...]]:
+    """Einsums that read one tensor several times: squares, stencils, Gram matrices, and their producers."""
+    return {
+        "square": (sketch("E0", "A[m,k]", "A[m,k]", "C[m]"),),
+        "stencil": (sketch("E0", "A[x]", "A[x+2]", "C[x]"),),
+        "stencil of 2 ranks": (sketch("E0", "A[x+1,y]", "A[x,y+1]", "A[x,y]", "C[x,y]"),),
+        "Gram": (sketch("E0", "A[m,k]", "A[n,k]", "C[m,n]"),),
+        "windows": (sketch("E0", "I[p+r]", "F[r]", "I[2p]", "O[p]"),),
+        "transposed": (sketch("E0", "A[m,n]", "A[n,m]", "C[m,n]"),),
+        "stencil of an intermediate": (
+            sketch("E0", "A[x,k]", "T1[x]"),
+            sketch("E1", "T1[q]", "T1[q+1]", "T2[q]"),
+        ),
+        "shared by two": (
+            sketch("E0", "A[m,k]", "A[m,k]", "T1[m]"),
+            sketch("E1", "T1[m]", "A[m,k]", "T2[m,k]"),
+        ),
+    }
+
+
 @st.composite
-def cascades(draw: st.DrawFn, simple: bool = False) -> Cascade:
-    """A cascade of 1 to 3 Einsums with at most POINTS points in all."""
-    if simple:
+def cascades(
+    draw: st.DrawFn, simple: bool = False, given: Mapping[str, tuple[Sketch, ...]] | None = None
+) -> Cascade:
+    """A cascade of 1 to 3 Einsums with at most POINTS points in all. `given`: of these forms only."""
+    if given is not None:
+        sketches = given[draw(st.sampled_from(sorted(given)))]
+    elif simple:
         sketches = draw(st.sampled_from([matmul(), single_forms()["halo"], cascade_forms()["chain"]]))
     else:
         forms = draw(st.sampled_from([single_forms(), cascade_forms(), cascade_forms()]))

@@ -426,7 +426,7 @@ class _Walker:
             readers = [
                 self.cascade[e] for e in below if e != name and access.tensor in self.cascade[e].tensors
             ]
-            if len(readers) != 1:
+            if len(readers) != 1 or len(readers[0].accesses_of(access.tensor)) != 1:
                 continue
             for mine, theirs in zip(
                 access.projection, readers[0].access_of(access.tensor).projection, strict=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
@@ -41,16 +42,16 @@ def tile_relation(problem: Problem, einsum: str, node: int, tensor: str) -> str:
     Raises Refused where what the Einsum executes is not covered.
     """
     e = problem.cascade[einsum]
-    access = e.access_of(tensor)
-    executes = executed_tiles(problem.cascade, problem.tree, einsum, node, access)
+    executes = executed_tiles(problem.cascade, problem.tree, einsum, node, tensor)
     if executes is not None:
         return str(executes)
     stamp = counters(problem, einsum, node)
-    places = [f"x{i}" for i in range(len(access.projection))]
+    accesses = tuple(dict.fromkeys(a.projection for a in e.accesses_of(tensor)))
+    places = [f"x{i}" for i in range(len(accesses[0]))]
     bodies = []
-    for choice in _alternatives(stamp):
+    for projection, choice in product(accesses, _alternatives(stamp)):
         parts = [*_iteration_space(e), *choice]
-        parts += [f"{p} = {_text(x)}" for p, x in zip(places, access.projection, strict=True)]
+        parts += [f"{p} = {_text(x)}" for p, x in zip(places, projection, strict=True)]
         bodies.append(f"exists {', '.join(e.rank_variables)} : " + " and ".join(parts))
     body = " or ".join(f"({b})" for b in bodies) if len(bodies) > 1 else bodies[0]
     head = f"[{', '.join(c.name for c in stamp)}]"

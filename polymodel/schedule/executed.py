@@ -169,16 +169,15 @@ class _Inference:
             return False
         origins = loop_origins(self.cascade, self.tree, maker)
         above = sum(1 for i, _, _ in origins if i <= node)
-        views = [
-            View(self.cascade[e], self.cascade[e].access_of(tensor), origins[:n])
-            for e, n in ((maker, above), (reader, 0))
-        ]
-        blocks = partition(views)
-        made, read = (touch((v,), blocks).factors for v in views)
-        wanted = {f.block: f.text for f in read}
+        makes = View(self.cascade[maker], self.cascade[maker].access_of(tensor), origins[:above])
+        reads = [View(self.cascade[reader], a, ()) for a in self.cascade[reader].accesses_of(tensor)]
+        blocks = partition([makes, *reads])
+        made, *read = (touch((v,), blocks).factors for v in (makes, *reads))
+        wanted = [{f.block: f.text for f in factors} for factors in read]
         return all(
-            needs.first_covers(f.text, len(f.spatial) + len(f.temporal), wanted[f.block])
+            needs.first_covers(f.text, len(f.spatial) + len(f.temporal), each[f.block])
             for f in made
+            for each in wanted
             if f.ranks
         )
 
@@ -208,8 +207,9 @@ class _Inference:
             c for c in self.cascade.consumers(tensor) if c.name in self.tree.paths and c.name != d.name
         ]
         below = users(self.tree, d.node)
-        drivers = tuple(self.view(c.name, c.access_of(tensor), d.depth) for c in consumers if c.name in below)
-        keepers = tuple(self.view(c.name, c.access_of(tensor), above) for c in consumers)
+        reads = [(c.name, access) for c in consumers for access in c.accesses_of(tensor)]
+        drivers = tuple(self.view(c, access, d.depth) for c, access in reads if c in below)
+        keepers = tuple(self.view(c, access, above) for c, access in reads)
         own = _own(self, d, einsum.outputs[0])
         blocks = partition((*drivers, *keepers, own))
         while True:

@@ -29,7 +29,7 @@ from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinis
 from polymodel.schedule.readers import check_readers
 from polymodel.schedule.reductions import unreduced
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, TensorAccess
 
 
 class Mapped(Protocol):
@@ -68,9 +68,10 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
-                fault = _dependence(case, tensor, producer.name, consumer.name, policy)
-                if fault is not None:
-                    found.append(fault)
+                reads = (a for a in consumer.accesses_of(tensor) if not a.output)
+                pairs = (Dependence(tensor, producer.name, consumer.name, a) for a in reads)
+                faults = (_dependence(case, pair, policy) for pair in pairs)
+                found += [fault for fault in faults if fault is not None][:1]
     return tuple(found)
 
 
@@ -81,13 +82,24 @@ def unmade(cascade: Cascade) -> str:
         for consumer in cascade.consumers(tensor) if producer is not None else ():
             if producer is None or consumer.name == producer.name:
                 continue
-            views = [View(e, e.access_of(tensor), ()) for e in (producer, consumer)]
-            blocks = partition(views)
-            element = elements.never(*(touch((v,), blocks).factors for v in views))
-            if element is not None:
-                message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
-                return _fault(tensor, views[0], element, message, "").message
+            for access in consumer.accesses_of(tensor):
+                views = [View(producer, producer.access_of(tensor), ()), View(consumer, access, ())]
+                blocks = partition(views)
+                element = elements.never(*(touch((v,), blocks).factors for v in views))
+                if element is not None:
+                    message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
+                    return _fault(tensor, views[0], element, message, "").message
     return ""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """One access that reads what another Einsum writes of a tensor."""
+
+    tensor: str
+    producer: str
+    consumer: str
+    read: TensorAccess
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
     above = [loop for i, loop in problem.tree.loops(producer) if chain and i < chain[0].id]
     if not any(loop.spatial for loop in above):
         return None
-    view = _view(problem, producer, tensor, len(above))
+    view = _write(problem, producer, tensor, len(above))
     node = held(view, view, (view,))
     element = scattered(node)
     if element is None:
@@ -127,48 +139,60 @@ def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
     )
 
 
-def _dependence(
-    problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None
-) -> Diagnostic | None:
-    tree = problem.tree
+def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
+    tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     split = next(
         a.id
         for a, b in zip(tree.path(producer), tree.path(consumer), strict=False)
         if isinstance(a.node, Split) and a.branch != b.branch
     )
-    blocks = partition([_view(problem, e, tensor) for e in (producer, consumer)])
+    blocks = partition(_ends(problem, pair))
     common = sum(1 for i, _ in tree.loops(producer) if i < split)
-    views = [_view(problem, e, tensor, common) for e in (producer, consumer)]
+    views = _ends(problem, pair, common)
     made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
-        return _made_again(problem, tensor, producer, consumer, views[0], (made, read))
+        return _made_again(problem, pair, views[0], (made, read))
     never = elements.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
         return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
     positions = sorted(p for f in made for p in f.temporal)
-    late = _unfinished(problem, tensor, (producer, consumer), views[0], (made, read), positions)
-    return late or _home(problem, tensor, producer, consumer, reuse)
+    return _unfinished(problem, pair, views[0], (made, read), positions) or _home(problem, pair, reuse)
 
 
-def _view(problem: Case, einsum: str, tensor: str, loops: int | None = None) -> View:
-    """The Einsum's access with its loops, or the outermost `loops` of them."""
-    e = problem.cascade[einsum]
+def _view(problem: Case, einsum: str, access: TensorAccess, loops: int | None = None) -> View:
+    """One access of an Einsum with its loops, or the outermost `loops` of them."""
     origins = loop_origins(problem.cascade, problem.tree, einsum)[:loops]
-    return View(e, e.access_of(tensor), origins, parts=problem.parts[einsum])
+    return View(problem.cascade[einsum], access, origins, parts=problem.parts[einsum])
+
+
+def _write(problem: Case, einsum: str, tensor: str, loops: int | None = None) -> View:
+    return _view(problem, einsum, problem.cascade[einsum].access_of(tensor), loops)
+
+
+def _ends(problem: Case, pair: Dependence, loops: int | None = None) -> tuple[View, View]:
+    """The access that writes and the one that reads."""
+    made = _write(problem, pair.producer, pair.tensor, loops)
+    return made, _view(problem, pair.consumer, pair.read, loops)
+
+
+def _below(problem: Case, tensor: str, names: Iterable[str], loops: int) -> tuple[View, ...]:
+    """All accesses of a tensor by some Einsums, as a node below so many loops sees them."""
+    return tuple(
+        _view(problem, e, access, loops) for e in names for access in problem.cascade[e].accesses_of(tensor)
+    )
 
 
 def _unfinished(
     problem: Case,
-    tensor: str,
-    pair: tuple[str, str],
+    pair: Dependence,
     view: View,
     factors: tuple[tuple[Factor, ...], tuple[Factor, ...]],
     positions: Iterable[int],
 ) -> Diagnostic | None:
     """An element that is read before it is whole, because of a loop at one of the positions."""
-    producer, consumer = pair
+    tensor, producer, consumer = pair.tensor, pair.producer, pair.consumer
     for position in positions:
         late = None if view.loops[position][1].spatial else elements.late(*factors, position)
         if late is not None:
@@ -180,22 +204,20 @@ def _unfinished(
                 f"{consumer} reads {tensor} before {producer} has finished it: the loop over "
                 f"{loop.variable_in(producer)} (node {node}) stands above their split",
                 "move that loop below the split, or "
-                + (
-                    _recompute(problem, tensor, producer, consumer, loop)
-                    or "bind it to a rank variable that keeps the dependence"
-                ),
+                + (_recompute(problem, pair, loop) or "bind it to a rank variable that keeps the dependence"),
             )
     return None
 
 
-def _recompute(problem: Case, tensor: str, producer: str, consumer: str, loop: Loop) -> str:
+def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
     """How a consumer with a halo gets it: its own variable alone, so that the loop infers the producer.
 
     Empty if the loop binds the two by something else than a rank that the consumer reads windows of.
     """
-    makes, reads = problem.cascade[producer], problem.cascade[consumer]
+    producer, consumer = pair.producer, pair.consumer
+    makes = problem.cascade[producer]
     theirs, own = loop.variable_in(producer), loop.variable_in(consumer)
-    ranks = zip(makes.access_of(tensor).projection, reads.access_of(tensor).projection, strict=True)
+    ranks = zip(makes.access_of(pair.tensor).projection, pair.read.projection, strict=True)
     if not any(theirs in a.variables and own in b.variables and len(b.variables) > 1 for a, b in ranks):
         return ""
     bound = f"loop over {own} of {consumer} alone"
@@ -205,18 +227,13 @@ def _recompute(problem: Case, tensor: str, producer: str, consumer: str, loop: L
 
 
 def _made_again(
-    problem: Case,
-    tensor: str,
-    producer: str,
-    consumer: str,
-    view: View,
-    pair: tuple[tuple[Factor, ...], tuple[Factor, ...]],
+    problem: Case, pair: Dependence, view: View, factors: tuple[tuple[Factor, ...], tuple[Factor, ...]]
 ) -> Diagnostic | None:
     """The producer executes what consumers below its loops need, or repeats itself; others must find it.
 
     What it executes is whole (`executed`) and comes before the consumers of that iteration.
     """
-    tree = problem.tree
+    tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     tied = ties(problem.cascade, tree, producer)
     node = decided_above(tied)
     home = storage_chain(tree, producer, tensor)[0]
@@ -225,15 +242,15 @@ def _made_again(
     if consumer in users(tree, node) and tied[node] == "inferred":
         inner = [p for p, (i, _, _) in enumerate(view.loops) if i > node]
         above = sum(1 for i, _, _ in view.loops if i < home.id)
-        apart = tuple(_by_instance(f, above) for f in pair[0]), tuple(_by_instance(f, above) for f in pair[1])
-        late = _unfinished(problem, tensor, (producer, consumer), view, apart, inner)
+        made, read = (tuple(_by_instance(f, above) for f in one) for one in factors)
+        late = _unfinished(problem, pair, view, (made, read), inner)
         below = [p for p in inner if view.loops[p][0] < home.id]
-        return late or _let_go(problem, tensor, producer, consumer, node, below)
+        return late or _let_go(problem, pair, node, below)
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
-    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
+    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(*factors, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
         return None
-    element = elements.never(*pair) or {}
+    element = elements.never(*factors) or {}
     return _fault(
         tensor,
         view,
@@ -255,16 +272,15 @@ def _by_instance(factor: Factor, loops: int) -> Factor:
     return replace(factor, spatial=factor.spatial[len(moved) :], text=text)
 
 
-def _let_go(
-    problem: Case, tensor: str, producer: str, consumer: str, node: int, loops: list[int]
-) -> Diagnostic | None:
+def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Diagnostic | None:
     """Below loops of the producer's own, its outermost storage holds only what their iteration makes.
 
     `node`: the loop at which it is decided what the producer executes.
     """
     if not loops:
         return None
-    views = [_view(problem, e, tensor, loops[-1] + 1) for e in (producer, consumer)]
+    tensor, producer, consumer = pair.tensor, pair.producer, pair.consumer
+    views = _ends(problem, pair, loops[-1] + 1)
     blocks = partition(views)
     made, read = (touch((v,), blocks).factors for v in views)
     named = ", ".join(
@@ -289,16 +305,16 @@ def _let_go(
     return _fault(tensor, views[0], elements.never(made, read) or {}, message, remedy)
 
 
-def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None) -> Diagnostic | None:
+def _home(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
     """At the outermost storage node, what is read is there, and all of it."""
-    tree = problem.tree
+    tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     home = storage_chain(tree, producer, tensor)[0]
     if storage_chain(tree, consumer, tensor)[0].id != home.id:
         return _homeless(producer, consumer, tensor)
     assert isinstance(home.node, StorageNode)
     loops = sum(1 for i, _ in tree.loops(producer) if i < home.id)
-    below = {e: _view(problem, e, tensor, loops) for e in users(tree, home.id) if _uses(problem, e, tensor)}
-    node = held(below[producer], below[consumer], tuple(below.values()))
+    made, read = _ends(problem, pair, loops)
+    node = held(made, read, _below(problem, tensor, users(tree, home.id), loops))
     where = f"{home.node.component} (node {home.id})"
     policy = reuse or home.node.reuse
     element = lost(
@@ -309,10 +325,10 @@ def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse
         f"store {tensor} above the loops over it that stand above its storage",
     )
     if element is None:
-        return _inner(problem, tensor, producer, consumer, reuse)
+        return _inner(problem, pair, reuse)
     return _fault(
         tensor,
-        below[producer],
+        made,
         element,
         f"{consumer} reads {tensor} where {where} does not hold all that {producer} writes of it, "
         f"under reuse: {policy}",
@@ -325,11 +341,9 @@ def _homeless(producer: str, consumer: str, tensor: str) -> Diagnostic:
     return Diagnostic(message, f"store {tensor} above the split of the two")
 
 
-def _inner(
-    problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None
-) -> Diagnostic | None:
+def _inner(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
     """At storage nodes further in that both share, parts of what is read are not in other instances."""
-    tree = problem.tree
+    tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     if any(problem.cascade[e].is_copy for e in (producer, consumer)):
         return None  # copies touch outermost nodes alone
     theirs = {s.id for s in storage_chain(tree, consumer, tensor)}
@@ -340,19 +354,16 @@ def _inner(
             break
         assert isinstance(step.node, StorageNode)
         loops = [loop for i, loop in tree.loops(producer) if i < step.id]
-        names = [e for e in users(tree, step.id) if _uses(problem, e, tensor)]
-        if above >= 0:
-            names = [e for e in names if not problem.cascade[e].is_copy]
-        below = {e: _view(problem, e, tensor, len(loops)) for e in names}
         policy = reuse or step.node.reuse
         if above >= 0:
-            node = held(below[producer], below[consumer], tuple(below.values()))
+            names = [e for e in users(tree, step.id) if not problem.cascade[e].is_copy]
+            below, ends = _below(problem, tensor, names, len(loops)), _ends(problem, pair, len(loops))
+            node = held(*ends, below)
             kept = tuple(a for a in kept_axes(node.all, policy) if a >= above or stays is None or a in stays)
-            pair = below[producer], below[consumer]
             where = f"{step.node.component} (node {step.id})"
             element = unfinished(
-                tuple(below.values()),
-                pair,
+                below,
+                ends,
                 kept,
                 f"whether {where} holds all of {tensor} in one instance when {consumer} reads it "
                 "takes too long to decide",
@@ -361,7 +372,7 @@ def _inner(
             if element is not None:
                 return _fault(
                     tensor,
-                    below[producer],
+                    ends[0],
                     element,
                     f"{consumer} reads {tensor} in {where} while other instances still hold parts "
                     f"that {producer} wrote",
@@ -370,10 +381,6 @@ def _inner(
             stays = kept
         above = len(loops)
     return None
-
-
-def _uses(problem: Case, einsum: str, tensor: str) -> bool:
-    return tensor in problem.cascade[einsum].tensors
 
 
 def _fault(tensor: str, view: View, element: elements.Element, message: str, remedy: str) -> Diagnostic:

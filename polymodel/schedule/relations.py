@@ -12,7 +12,7 @@ from polymodel.polyhedra.build import constraint_text, isl_name, parse_map
 from polymodel.schedule.executed import executed
 from polymodel.schedule.text import affine_in, chain
 from polymodel.schedule.touch import Part, loop_origins
-from polymodel.workload.einsum import Cascade, TensorAccess
+from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     import islpy
@@ -81,7 +81,7 @@ def _executed_schedule(cascade: Cascade, tree: LoopTree, einsum: str, parts: tup
 
 
 def executed_tiles(
-    cascade: Cascade, tree: LoopTree, einsum: str, node: int, access: TensorAccess
+    cascade: Cascade, tree: LoopTree, einsum: str, node: int, tensor: str
 ) -> islpy.Map | None:
     """`{ [counters above the node] -> tensor[element] }` of what executes; None where every loop binds."""
     parts = executed(cascade, tree)[einsum]
@@ -89,10 +89,14 @@ def executed_tiles(
         return None
     above = {i: name for i, name in counter_names(tree, einsum).items() if i < node}
     dims, variables = _dimensions(parts)
-    elements = ", ".join(affine_in(x, variables) for x in access.projection)
-    pair = f"[{', '.join(f'l{i}' for i in above)}]", f"{isl_name(access.tensor)}[{elements}]"
-    places = [f"x{i}" for i in range(len(access.projection))]
-    return needs.named_relation(tuple(p.text for p in parts), dims, pair, list(above.values()), places)
+    found: islpy.Map | None = None
+    for access in cascade[einsum].accesses_of(tensor):
+        elements = ", ".join(affine_in(x, variables) for x in access.projection)
+        pair = f"[{', '.join(f'l{i}' for i in above)}]", f"{isl_name(tensor)}[{elements}]"
+        places = [f"x{i}" for i in range(len(access.projection))]
+        tiles = needs.named_relation(tuple(p.text for p in parts), dims, pair, list(above.values()), places)
+        found = tiles if found is None else found.union(tiles).coalesce()
+    return found
 
 
 def _dimensions(parts: tuple[Part, ...]) -> tuple[list[str], dict[str, str]]:

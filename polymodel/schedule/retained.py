@@ -34,10 +34,10 @@ def retained_window(
     node, tensor = place
     parts = executed(cascade, tree)
     views = tuple(
-        View(cascade[e], cascade[e].access_of(tensor), loop_origins(cascade, tree, e)[: len(counters)],
-             parts=parts[e])
+        View(cascade[e], access, loop_origins(cascade, tree, e)[: len(counters)], parts=parts[e])
         for e in users
-    )  # fmt: skip
+        for access in cascade[e].accesses_of(tensor)
+    )
     whole = touch(views, joint_blocks(views, partition(views)))
     kept = kept_axes(whole, policy)
     if not kept:

@@ -70,6 +70,11 @@ class View:
         return replace(self if loops is None else self.above(loops), access=access, versions=())
 
 
+def every_access(view: View) -> tuple[View, ...]:
+    """The view once for each access of its tensor by its Einsum."""
+    return tuple(replace(view, access=a) for a in view.einsum.accesses_of(view.access.tensor))
+
+
 @dataclass(frozen=True)
 class Block:
     """One class of the partition of a tensor's ranks, its Einsums' variables and loops (node ids)."""

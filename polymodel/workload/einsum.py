@@ -85,7 +85,8 @@ class Einsum:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        return tuple(a.tensor for a in self.accesses)
+        """Every tensor once, in order of first access."""
+        return tuple(dict.fromkeys(a.tensor for a in self.accesses))
 
     @property
     def inputs(self) -> tuple[TensorAccess, ...]:
@@ -95,12 +96,20 @@ class Einsum:
     def outputs(self) -> tuple[TensorAccess, ...]:
         return tuple(a for a in self.accesses if a.output)
 
+    def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
+        """All accesses of `tensor`, in order; none if this Einsum does not touch it."""
+        return tuple(a for a in self.accesses if a.tensor == tensor)
+
     def access_of(self, tensor: str) -> TensorAccess:
-        """The access of `tensor`; KeyError if this Einsum does not touch it."""
-        for a in self.accesses:
-            if a.tensor == tensor:
-                return a
-        raise KeyError(f"Einsum {self.name} does not access {tensor}")
+        """The access that writes `tensor`, else the first that reads it; KeyError if there is none."""
+        found = self.accesses_of(tensor)
+        if not found:
+            raise KeyError(f"Einsum {self.name} does not access {tensor}")
+        return next((a for a in found if a.output), found[0])
+
+    def indexing(self, tensor: str) -> tuple[str, ...]:
+        """Rank variables that index `tensor` in any of its accesses, in order of first appearance."""
+        return tuple(dict.fromkeys(v for a in self.accesses_of(tensor) for v in a.variables))
 
     def bound(self, variable: str) -> tuple[int, int]:
         """Inclusive (low, high) of a rank variable over the whole iteration space."""
@@ -112,9 +121,20 @@ class Einsum:
         return set_from_constraints(self.name, self.rank_variables, self.constraints)
 
     def access(self, tensor: str) -> islpy.Map:
-        """The access relation `iteration space -> tensor` as an ISL map, within the iteration space."""
-        access = self.access_of(tensor)
-        relation = map_from_affine(self.name, self.rank_variables, tensor, access.ranks, access.projection)
+        """The access relation `iteration space -> tensor` as an ISL map, within the iteration space.
+
+        Of several accesses of the tensor, their union. KeyError if there is none.
+        """
+        first = self.access_of(tensor)
+        found = self._relation(first)
+        for other in self.accesses_of(tensor):
+            if other is not first:
+                found = found.union(self._relation(other)).coalesce()
+        return found
+
+    def _relation(self, access: TensorAccess) -> islpy.Map:
+        ends = self.name, self.rank_variables, access.tensor
+        relation = map_from_affine(*ends, access.ranks, access.projection)
         return relation.intersect_domain(self.iteration_space)
 
 

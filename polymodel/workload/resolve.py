@@ -21,7 +21,7 @@ from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, ra
 
 MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
 Symbols = Mapping[str, Value | None]
-Projections = dict[str, dict[str, Affine]]
+Projections = list[dict[str, Affine]]  # per access of an Einsum, rank -> expression
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,7 @@ def resolve_workload(
         return None
     check_cascade(workload, faults)
     _check_ranks(workload, projections, faults)
-    variables = {
-        e.name: {t: frozenset(v for x in p.values() for v in x.variables) for t, p in found.items()}
-        for e, found in zip(workload.einsums, projections, strict=True)
-    }
+    variables = {e.name: _indexing(e, found) for e, found in zip(workload.einsums, projections, strict=True)}
     if len(faults) > before:
         return None
     resolvers = _resolvers(workload, renames, variables, faults)
@@ -70,30 +67,38 @@ def resolve_workload(
 
 
 def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
-    """Per Einsum: tensor -> rank -> affine expression."""
+    """Of every Einsum the projections of its accesses."""
     found: list[Projections] = []
     for i, einsum in enumerate(workload.einsums):
         path: Path = ("workload", "einsums", i)
-        here: Projections = {}
+        here: Projections = []
         for j, access in enumerate(einsum.tensor_accesses):
             below = (*path, "tensor_accesses", j)
-            if access.name in here:
-                _twice(einsum, access, below, faults)
-            here[access.name] = _projection(access, below, faults)
+            _check_writes(einsum, j, below, faults)
+            here.append(_projection(access, below, faults))
         found.append(here)
     return found
 
 
-def _twice(einsum: EinsumSpec, access: AccessSpec, path: Path, faults: Faults) -> None:
-    both = {a.output for a in einsum.tensor_accesses if a.name == access.name}
-    if len(both) == 2:
+def _check_writes(einsum: EinsumSpec, position: int, path: Path, faults: Faults) -> None:
+    """An Einsum may read a tensor several times, but writes it once and does not read what it writes."""
+    access = einsum.tensor_accesses[position]
+    before = [a for a in einsum.tensor_accesses[:position] if a.name == access.name]
+    if len({access.output, *(a.output for a in before)}) == 2:
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
         faults.add((*path, "name"), message, "give the result another name")
-    else:
-        message = f"Einsum {einsum.name} accesses {access.name} twice"
-        faults.add(
-            (*path, "name"), message, "give the second access a tensor of its own, filled by a copy Einsum"
-        )
+    elif access.output and before:
+        message = f"Einsum {einsum.name} writes {access.name} twice"
+        faults.add((*path, "name"), message, "give the second result another name")
+
+
+def _indexing(einsum: EinsumSpec, projections: Projections) -> dict[str, frozenset[str]]:
+    """Tensor -> rank variables that index it in any access."""
+    found: dict[str, frozenset[str]] = {}
+    for access, projection in zip(einsum.tensor_accesses, projections, strict=True):
+        mine = frozenset(v for x in projection.values() for v in x.variables)
+        found[access.name] = found.get(access.name, frozenset()) | mine
+    return found
 
 
 def _projection(access: AccessSpec, path: Path, faults: Faults) -> dict[str, Affine]:
@@ -121,7 +126,7 @@ def _check_ranks(workload: Workload, projections: list[Projections], faults: Fau
     first: dict[str, tuple[str, tuple[str, ...]]] = {}
     for i, (einsum, found) in enumerate(zip(workload.einsums, projections, strict=True)):
         for j, access in enumerate(einsum.tensor_accesses):
-            ranks = tuple(found[access.name])
+            ranks = tuple(found[j])
             where, known = first.setdefault(access.name, (einsum.name, ranks))
             if set(known) != set(ranks):
                 faults.add(
@@ -169,11 +174,11 @@ def _einsums(
     found: list[Einsum] = []
     for i, (einsum, here) in enumerate(zip(workload.einsums, projections, strict=True)):
         path: Path = ("workload", "einsums", i)
-        for tensor, projection in here.items():
-            order.setdefault(tensor, tuple(projection))
+        for access, projection in zip(einsum.tensor_accesses, here, strict=True):
+            order.setdefault(access.name, tuple(projection))
         accesses = tuple(
-            _access(a, order[a.name], here[a.name], bits, scale, resolvers[i].scope, workload.densities)
-            for a in einsum.tensor_accesses
+            _access(a, order[a.name], projection, bits, scale, resolvers[i].scope, workload.densities)
+            for a, projection in zip(einsum.tensor_accesses, here, strict=True)
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
         constraints = constraints_of(workload, i, variables, here, symbols, faults)
@@ -233,9 +238,9 @@ def _instances(value: Value | str, path: Path, symbols: Symbols, faults: Faults)
 
 def _check_rank_names(workload: Workload, projections: list[Projections], faults: Faults) -> None:
     """`rank_sizes` and `iteration_space_shape` name ranks and rank variables that exist."""
-    per_einsum = [{r for p in found.values() for r in p} for found in projections]
+    per_einsum = [{r for p in found for r in p} for found in projections]
     ranks = sorted(set().union(*per_einsum)) if per_einsum else []
-    variables = sorted({v for f in projections for p in f.values() for x in p.values() for v in x.variables})
+    variables = sorted({v for f in projections for p in f for x in p.values() for v in x.variables})
     for rank in workload.rank_sizes:
         if rank not in ranks:
             path: Path = ("workload", "rank_sizes", rank)

@@ -40,7 +40,7 @@ def constraints_of(
     workload: Workload,
     index: int,
     variables: tuple[str, ...],
-    projections: Mapping[str, Mapping[str, Affine]],
+    projections: Sequence[Mapping[str, Affine]],
     symbols: Symbols,
     faults: Faults,
 ) -> tuple[Constraint, ...] | None:
@@ -51,7 +51,7 @@ def constraints_of(
     sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults))
     sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, faults))
     found: list[Constraint] = []
-    for projection in projections.values():
+    for projection in projections:
         for rank, expr in projection.items():
             if rank in sizes:
                 found += [Constraint(expr), Constraint(Affine((), sizes[rank] - 1) - expr)]
@@ -111,7 +111,7 @@ def bounds_of(
 
 
 def check_sizes(
-    projections: Mapping[str, Mapping[str, Affine]],
+    projections: Sequence[Mapping[str, Affine]],
     sized: set[str],
     shapes: Sequence[str],
     bounds: Mapping[str, tuple[int, int]],
@@ -119,11 +119,13 @@ def check_sizes(
     faults: Faults,
 ) -> None:
     """A rank that is one bare variable, has no size, and would hold negative coordinates, was left out."""
-    bare = {r: e.variables[0] for p in projections.values() for r, e in p.items()
-            if len(e.terms) == 1 and e == Affine(e.terms) and e.terms[0][1] == 1}  # fmt: skip
+    bare = dict.fromkeys(
+        (r, e.variables[0]) for p in projections for r, e in p.items()
+        if len(e.terms) == 1 and e == Affine(e.terms) and e.terms[0][1] == 1
+    )  # fmt: skip
     shaped = set(re.findall(r"\w+", " ".join(shapes)))
-    settled = shaped | {v for r, v in bare.items() if r in sized}
-    for rank, v in bare.items():
+    settled = shaped | {v for r, v in bare if r in sized}
+    for rank, v in bare:
         low, high = bounds[v]
         if rank not in sized and v not in settled and low < 0:
             message = f"rank {rank} has no size: {v} would run {low}..{high}"

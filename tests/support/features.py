@@ -158,6 +158,17 @@ def halo_tree(reuse: str) -> tuple[Node, ...]:
     )
 
 
+def square_tree() -> tuple[Node, ...]:
+    """The product's mapping for an Einsum without B."""
+    return (
+        storage("DRAM", "A", "Z"),
+        loop("m", 2),
+        storage("GLB", "A", "Z"),
+        loop("m", 1),
+        leaf("Z"),
+    )
+
+
 def replaced(tree: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
     """The tree with one of its outer nodes replaced."""
     assert old in tree
@@ -440,6 +451,22 @@ FEATURES: tuple[Feature, ...] = (
         },
         tree=(storage("DRAM", "X", "A", "B", "Z"), split([leaf("C")], list(PRODUCT_TREE[1:]))),
         slopes="chain",
+    ),
+    Feature(
+        "one element read twice",
+        product(einsums=["Z[m, n] = A[m, n] * A[m, n]"], rank_sizes={"M": 4, "N": 4}),
+        tree=square_tree(),
+        slopes="ski",
+    ),
+    Feature(
+        "several elements of a tensor read",
+        {
+            "rank_sizes": {"X": 10},
+            "bits_per_value": {"All": 8},
+            "einsums": ["Z[X=x] = A[X=x-1] + A[X=x+1]"],
+        },
+        tree=(storage("DRAM", "A", "Z"), loop("x", 4), storage("GLB", "A", "Z"), leaf("Z")),
+        slopes="ski",
     ),
     Feature("n_instances", product(n_instances=3), slopes="ski"),
     Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),

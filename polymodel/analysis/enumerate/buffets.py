@@ -174,27 +174,26 @@ def build_buffets(
     buffets: dict[tuple[int, str], BuffetWalk] = {}
     chains: Chains = {}
     for name, walk in walks.items():
-        for position, access in enumerate(walk.einsum.accesses):
+        for tensor in walk.einsum.tensors:
             chain: list[BuffetWalk] = []
-            for depth, step in enumerate(storage_chain(problem.tree, name, access.tensor)):
+            for depth, step in enumerate(storage_chain(problem.tree, name, tensor)):
                 if not _touches(walk, depth):
                     break
-                key = (step.id, access.tensor)
+                key = (step.id, tensor)
                 if key not in buffets:
                     parent = chain[-1] if chain else None
-                    buffets[key] = _new_buffet(problem, walk, step.id, access.tensor, parent, reuse)
+                    buffets[key] = _new_buffet(problem, walk, step.id, tensor, parent, reuse)
                 buffet = buffets[key]
                 buffet.users = (*buffet.users, name)
-                if access.output and not walk.einsum.is_copy:
+                if walk.einsum.access_of(tensor).output and not walk.einsum.is_copy:
                     buffet.writer = name
                     buffet.forgets = walk.inferred and buffet.parent is None
                 chain.append(buffet)
-            chains[name, access.tensor] = tuple(chain)
+            chains[name, tensor] = tuple(chain)
             for op in walk.operations:
-                for buffet in chain:
-                    buffet.touch(
-                        op.time, op.place, op.elements[position], phases[op.time], name, access.output
-                    )
+                for position, writes in walk.positions(tensor):
+                    for buffet in chain:
+                        buffet.touch(op.time, op.place, op.elements[position], phases[op.time], name, writes)
     for key in sorted(buffets, key=lambda k: buffets[k].depth):
         settle(buffets[key])
     return buffets, chains

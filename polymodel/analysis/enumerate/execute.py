@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, product
 from math import prod
 from typing import TypeVar
 
@@ -206,8 +206,8 @@ class _Execution:
             if consumer.name not in tree.paths or consumer.name == einsum.name:
                 continue
             walk = self.walk(consumer.name)
-            position = consumer.accesses.index(consumer.access_of(tensor))
-            for o in walk.operations:
+            positions = [i for i, _ in walk.positions(tensor)]
+            for o, position in product(walk.operations, positions):
                 x = o.elements[position]
                 buffet.touch(o.time, o.place, x, 0, consumer.name, False)
                 if consumer.name in users(tree, last):
@@ -322,7 +322,5 @@ def _separate(path: Iterable[Step], stamp: tuple[C, ...]) -> tuple[tuple[C, ...]
 
 
 def _refuse_size(einsum: Einsum) -> None:
-    if len(set(einsum.tensors)) != len(einsum.tensors):
-        raise Refused(f"Einsum {einsum.name} accesses one tensor twice", "rename one of the accesses")
     if prod(high - low + 1 for low, high in einsum.bounds) > 4 * POINT_LIMIT:
         raise Refused(f"the iteration space of {einsum.name} is too large to enumerate", "use engine exact")

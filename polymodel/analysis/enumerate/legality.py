@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import product
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
@@ -29,20 +30,20 @@ def phases_of(walks: dict[str, EinsumWalk]) -> dict[Time, int]:
     return {t: i for i, t in enumerate(sorted({o.time for w in walks.values() for o in w.operations}))}
 
 
-def _use_times(walk: EinsumWalk, tensor: str) -> dict[Element, tuple[Time, Time]]:
-    """First and last operation time at which the Einsum touches each element."""
-    position = walk.einsum.accesses.index(walk.einsum.access_of(tensor))
+def _use_times(walk: EinsumWalk, tensor: str, writes: bool) -> dict[Element, tuple[Time, Time]]:
+    """First and last operation time at which the Einsum writes (else reads) each element."""
+    positions = [i for i, output in walk.positions(tensor) if output is writes]
     times: dict[Element, tuple[Time, Time]] = {}
     for op in walk.operations:
-        x = op.elements[position]
-        first, last = times.get(x, (op.time, op.time))
-        times[x] = (min(first, op.time), max(last, op.time))
+        for x in (op.elements[i] for i in positions):
+            first, last = times.get(x, (op.time, op.time))
+            times[x] = (min(first, op.time), max(last, op.time))
     return times
 
 
 def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> Violation | None:
     """An element that is read before its last production, or is never produced."""
-    made, read = _use_times(producer, tensor), _use_times(consumer, tensor)
+    made, read = _use_times(producer, tensor, True), _use_times(consumer, tensor, False)
     names = producer.einsum.name, consumer.einsum.name, tensor
     for x in sorted(read):
         if x not in made:
@@ -78,7 +79,7 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
     if late:
         return late
     if chains[consumer, tensor][0] is not home:
-        element = min(_use_times(read, tensor))
+        element = min(_use_times(read, tensor, False))
         return Violation(producer, consumer, tensor, element, "they share no storage of it")
     if again:
         return _stale(home, made, read, tensor)
@@ -99,8 +100,8 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
         run = home.run[o.time[: home.n_time]][p][x]
         last[p, x, run] = max(o.time, last.get((p, x, run), o.time))
         held[p, x, run] += 1
-    position = read.einsum.accesses.index(read.einsum.access_of(tensor))
-    for o in read.operations:
+    positions = [i for i, writes in read.positions(tensor) if not writes]
+    for o, position in product(read.operations, positions):
         x, p = o.elements[position], o.place[: home.n_place]
         run = home.run[o.time[: home.n_time]][p][x]
         finished = last.get((p, x, run))

@@ -155,7 +155,7 @@ def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child:
     einsum, tensor, loops = walk.einsum.name, parent.tensor, walk.spatial[:n_place]
     between = range(parent.n_place, n_place)
     dims = [hierarchy[loop.component].dim(loop.dim) for loop in loops]
-    indexing = walk.einsum.access_of(tensor).variables
+    indexing = walk.einsum.indexing(tensor)
     unshared = tuple(
         i for i in between if not dims[i].shares(einsum, tensor, indexed=loops[i].variable in indexing)
     )
@@ -287,17 +287,16 @@ class Simulation:
         self.drain(buffet, buffet.parent, leaving, t)
 
     def run(self, einsum: str, operations: list[Operation]) -> None:
-        """The operations of one phase: operands are read, outputs updated."""
-        access = self.walks[einsum].einsum.access_of(self.tensor)
-        position = self.walks[einsum].einsum.accesses.index(access)
-        moved = [(einsum, o.place, o.elements[position]) for o in operations]
+        """The operations of one phase: operands are read, each access by itself, and outputs updated."""
         parent = self.chains[einsum][-1]
         self.ledger.moment = operations[0].time, False
-        if not access.output:
-            self.serve(None, parent, moved)
-            return
-        self.serve(None, parent, self.partial_sums(None, parent, moved))
-        self.drain(None, parent, moved)
+        for position, writes in self.walks[einsum].positions(self.tensor):
+            moved = [(einsum, o.place, o.elements[position]) for o in operations]
+            if not writes:
+                self.serve(None, parent, moved)
+                continue
+            self.serve(None, parent, self.partial_sums(None, parent, moved))
+            self.drain(None, parent, moved)
 
     def partial_sums(
         self, child: BuffetWalk | None, parent: BuffetWalk, needed: Iterable[Moved]

@@ -71,6 +71,10 @@ class EinsumWalk:
     lacking: tuple[int, ...] | None = None
     afresh: int = 0
 
+    def positions(self, tensor: str) -> tuple[tuple[int, bool], ...]:
+        """Which of an operation's elements belong to a tensor, and whether the operation writes them."""
+        return tuple((i, a.output) for i, a in enumerate(self.einsum.accesses) if a.tensor == tensor)
+
 
 def number(tile: int | str | None, what: str) -> int:
     """A tile shape as a number; symbols must have been given values before."""

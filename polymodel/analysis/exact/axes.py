@@ -14,7 +14,7 @@ from polymodel.schedule.touch import Part, View
 def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
     """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
     found = set()
-    variables = layout.problem.cascade[einsum].access_of(tensor).variables
+    variables = layout.problem.cascade[einsum].indexing(tensor)
     for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
         if loop.spatial:
             dim = layout.problem.hierarchy[loop.component].dim(loop.dim)

@@ -18,6 +18,7 @@ from polymodel.schedule.touch import (
     Part,
     Touch,
     View,
+    every_access,
     joint_blocks,
     loop_origins,
     partition,
@@ -91,12 +92,20 @@ def transition_mode(factor: Factor, axis: int) -> Mode | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """All buffets of a problem, with the views that belong to each Einsum's whole path."""
+    """All buffets of a problem, with the views that belong to each Einsum's whole path.
+
+    `full`: of each tensor of an Einsum the access that writes it, else the first that reads it.
+    """
 
     problem: Problem
     nodes: dict[tuple[int, str], Node]
     full: dict[tuple[str, str], View]
     blocks: dict[str, tuple[Block, ...]]
+
+    def reads(self, einsum: str, tensor: str) -> tuple[View, ...]:
+        """The Einsum's accesses that read a tensor, each by itself."""
+        view, accesses = self.full[einsum, tensor], self.problem.cascade[einsum].accesses_of(tensor)
+        return tuple(replace(view, access=a) for a in accesses if not a.output)
 
     def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (a copy has only the backing one)."""
@@ -139,13 +148,13 @@ def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
         einsum = cascade[name]
         loops = loop_origins(cascade, tree, name)
         offsets = _part_offsets(einsum, parts[name]) if parts[name] else _offsets(einsum, loops)
-        for access in einsum.accesses:
-            full[name, access.tensor] = View(einsum, access, loops, offsets, parts[name])
+        for tensor in einsum.tensors:
+            full[name, tensor] = View(einsum, einsum.access_of(tensor), loops, offsets, parts[name])
     blocks: dict[str, tuple[Block, ...]] = {}
     nodes: dict[tuple[int, str], Node] = {}
     for tensor in cascade.tensors:
         order = [e for e in tree.einsums if tensor in cascade[e].tensors]
-        blocks[tensor] = partition(tuple(full[e, tensor] for e in order))
+        blocks[tensor] = partition(tuple(v for e in order for v in every_access(full[e, tensor])))
         places = _places(problem, tensor, order)
         while True:  # merging for one node may coarsen another's product
             merged = blocks[tensor]
@@ -201,7 +210,4 @@ def _places(
 def _views_above(
     full: dict[tuple[str, str], View], tensor: str, users: tuple[str, ...], loops: int
 ) -> tuple[View, ...]:
-    found = []
-    for name in users:
-        found.append(full[name, tensor].above(loops))
-    return tuple(found)
+    return tuple(v for name in users for v in every_access(full[name, tensor].above(loops)))

@@ -24,7 +24,7 @@ from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.schedule.touch import Touch, View, touch
+from polymodel.schedule.touch import View, touch
 
 Key = tuple[str, int, str]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
@@ -58,19 +58,15 @@ def flows(layout: Layout, per: int = 0, only: Collection[str] = ()) -> Ledger:
         if einsum.is_copy:
             _copy(layout, ledger, name, per)
             continue
-        for access in einsum.accesses:
-            if access.output:
-                _output(layout, ledger, name, access.tensor, per)
-            else:
-                _operand(layout, ledger, name, access.tensor, per)
+        for tensor in einsum.tensors:
+            if einsum.access_of(tensor).output:
+                _output(layout, ledger, name, tensor, per)
+            for view in layout.reads(name, tensor):
+                _operand(layout, ledger, view, per)
     for node in layout.nodes.values():
         if node.parent is not None and not (only and set(only).isdisjoint(node.users)):
             _fills(layout, ledger, node, per)
     return ledger
-
-
-def _compute_touch(layout: Layout, einsum: str, tensor: str) -> Touch:
-    return touch((layout.full[einsum, tensor],), layout.blocks[tensor])
 
 
 def _component_of(layout: Layout, einsum: str) -> str:
@@ -79,10 +75,11 @@ def _component_of(layout: Layout, einsum: str) -> str:
     return last.component
 
 
-def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str, per: int) -> None:
-    """Compute reads each operand once per operation, shared by instances where that is allowed."""
+def _operand(layout: Layout, ledger: Ledger, view: View, per: int) -> None:
+    """Compute reads once per operation and access, shared by instances where that is allowed."""
+    einsum, tensor = view.einsum.name, view.access.tensor
     innermost = layout.chain(einsum, tensor)[-1]
-    now = _compute_touch(layout, einsum, tensor)
+    now = touch((view,), layout.blocks[tensor])
     shared = shared_axes(layout, einsum, tensor)
     reads = moved(now, now, (), innermost.loops, shared, per=per)
     ledger.book(einsum, innermost, "reads_fill", reads)
@@ -115,7 +112,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
         )
     full = touch((view,), layout.blocks[tensor])
     each = touch((replace(view, versions=again),), layout.blocks[tensor]) if again else None
-    indexing = frozenset(layout.problem.cascade[einsum].access_of(tensor).variables)
+    indexing = frozenset(layout.full[einsum, tensor].access.variables)
     levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=indexing, executions=each))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     try:

@@ -17,6 +17,7 @@ from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.sweep import Ints, Operations, distinct, operations, rank
 from polymodel.analysis.exact.tally import Product
 from polymodel.schedule.touch import View
+from polymodel.workload.einsum import TensorAccess
 
 LIMIT = 500_000
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -49,12 +50,12 @@ def listable(levels: tuple[Level, ...], view: View) -> bool:
 
 
 def _keepers(levels: tuple[Level, ...], view: View) -> tuple[View, ...]:
-    """Views of consumers below a node that carries, where they touch other things than the producer."""
-    found: dict[str, View] = {}
+    """What readers access below a node that carries, where the producer makes other things."""
+    found: dict[tuple[str, TensorAccess], View] = {}
     for level in levels:
         if level.node is not None and level.carries and level.now != level.held:
-            found |= {v.einsum.name: v for v in level.node.views}
-    return tuple(v for name, v in found.items() if name != view.einsum.name)
+            found |= {(v.einsum.name, v.access): v for v in level.node.views}
+    return tuple(v for key, v in found.items() if key != (view.einsum.name, view.access))
 
 
 @dataclass(frozen=True)

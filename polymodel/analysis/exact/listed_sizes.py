@@ -51,7 +51,7 @@ def drained(node: Node, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
         stamps.append(stacked([ops.counters[a] for a in touch.temporal], ops.count))
         places.append(stacked([ops.counters[a] for a in touch.spatial], ops.count))
         elements.append(ops.elements(view.access))
-        writes.append(np.full(ops.count, view.einsum.name == node.producer))
+        writes.append(np.full(ops.count, view.access.output))
     stamp, place, write = np.concatenate(stamps), np.concatenate(places), np.concatenate(writes)
     element, visit, where = rank(np.concatenate(elements)), rank(stamp), rank(place)
     order = np.lexsort((visit, element, where))

@@ -74,15 +74,16 @@ def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums | Listed]:
         einsum = layout.problem.cascade[name]
         if tensor not in einsum.tensors:
             continue
-        access = einsum.access_of(tensor)
+        written = einsum.access_of(tensor).output
         if einsum.is_copy:
-            if access.output:
+            if written:
                 yield from _copied(layout, name, tensor)
-        elif access.output:
+            continue
+        if written:
             yield from _results(layout, name, tensor)
-        else:
+        for view in layout.reads(name, tensor):
             parent = layout.chain(name, tensor)[-1]
-            now = touch((layout.full[name, tensor],), layout.blocks[tensor])
+            now = touch((view,), layout.blocks[tensor])
             ends = parent.component, _compute(layout, name)
             yield Flow(name, tensor, ends, shared_axes(layout, name, tensor), now, now)
     for node in layout.nodes.values():

@@ -56,6 +56,8 @@ class Residency:
 
     def __init__(self, grids: Grids, node: Node) -> None:
         self.grids, self.node = grids, node
+        if any(len(grids.layout.problem.cascade[e].accesses_of(node.tensor)) > 1 for e in node.users):
+            raise unfollowed(f"{node.tensor} is accessed several times by one Einsum")
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
         self.blocks: tuple[Block, ...] = partition(views)
         self.spatial = node.all_touch.spatial

@@ -50,12 +50,14 @@ def flows(layout: Layout) -> Ledger:
         if one.is_copy:
             _copy(layout, einsum, ledger)
             continue
-        for access in one.accesses:
+        for position, access in enumerate(one.accesses):
             chain = layout.chain(einsum, access.tensor)
             for node in chain:
                 ledger.entry(einsum, node)
             kept = carries(layout, einsum, chain)
-            for place in range(1, len(chain) + 1):
+            # Storage is filled once for all accesses of a tensor; compute reads for each.
+            again = any(a.tensor == access.tensor for a in one.accesses[:position])
+            for place in range(len(chain) if again else 1, len(chain) + 1):
                 link = Link(layout, einsum, chain, place, kept)
                 if access.output:
                     _output(link, ledger)

@@ -126,7 +126,8 @@ class _Inference:
             for c in cascade.consumers(a.tensor)
             if c.name in tree.paths and c.name != name
         ]
-        if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy:
+        several = any(len(c.accesses_of(a.tensor)) > 1 for a in einsum.outputs for c in readers)
+        if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy or several:
             raise NotSeparable(f"what {name} executes is inferred, but not from one consumer", EXACT)
         if any(a.spatial for a in axes[:depth]):
             raise NotSeparable(f"what instances of a spatial loop execute of {name} is inferred", EXACT)

@@ -197,6 +197,11 @@ def check_box(einsum: Einsum) -> None:
         if c.kind != "ge" or (least < 0 and not single):
             raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
     for access in einsum.accesses:
+        if access.projection != einsum.access_of(access.tensor).projection:
+            raise NotSeparable(
+                f"{einsum.name} accesses {access.tensor} at several elements in one operation",
+                "use engine exact",
+            )
         halos(einsum, access)
 
 

@@ -21,6 +21,7 @@ from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Costing, Linear, Rows
 from polymodel.sweeps.sparse.columns import Column, columns_of
 from polymodel.sweeps.sparse.counts import Structures
+from polymodel.workload.plain import require_single_accesses
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,9 @@ def sparse_plan(
 
     Raises NotSeparable or Refused where points have to be looked at one by one.
     """
+    require_single_accesses(
+        problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own"
+    )
     data = known_data(problem, folder)
     given = [t for t, d in data.items() if d.actual is not None]
     if given:
