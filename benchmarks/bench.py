@@ -23,6 +23,7 @@ from statistics import median
 import polymodel as pm
 from benchmarks import accelforge_peer
 from benchmarks.closed import closed
+from benchmarks.compiled import compiled
 from benchmarks.explored import explored
 from benchmarks.fused import fused
 from benchmarks.pruning import pruning
@@ -200,6 +201,13 @@ def sweeps() -> tuple[dict[str, Row], list[str]]:
     return rows, differences
 
 
+def points() -> dict[str, Row]:
+    """A matmul of two levels as a function of three tile sizes."""
+    loops = "DRAM:A,B,C m:TM n:TN GLB:C k:TK GLB:A,B Matmul@MAC"
+    spec = template("simple_two_level", "matmul", loops, M=512, N=512, K=512)
+    return compiled(spec, {"TM": 512, "TN": 512, "TK": 512})
+
+
 def workers() -> dict[str, Row]:
     """Two processes against one on a large grid."""
     conv = template(
@@ -226,7 +234,7 @@ def main() -> None:
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes(), **sparse(seconds)}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
-    rows |= {**swept, **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
+    rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:

@@ -97,6 +97,8 @@ from .spec import TensorAccess as TensorAccess
 from .spec import Tensors as Tensors
 from .spec import Toll as Toll
 from .spec import Workload as Workload
+from .sweeps.compiled import Compiled as Compiled
+from .sweeps.compiled import compile as compile
 from .sweeps.result import Sweep as Sweep
 from .sweeps.run import sweep as sweep
 from .sweeps.values import all_sizes as all_sizes

@@ -90,7 +90,22 @@ def _axis(
     ids = np.zeros(total, np.int64)
     for n, d in zip(names, digits, strict=True):
         ids += d * grid.strides[n]
-    mine = frozenset(names)
+    return axis_of(columns, ids, chains, texts, fixed, where, uses)
+
+
+def axis_of(
+    given: Mapping[str, Any],
+    ids: Ids,
+    chains: Sequence[Chain],
+    texts: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    where: Sequence[Constraint],
+    uses: Uses,
+) -> Axis:
+    """The axis of choices of some symbols, whose values stand in `given` (one array each, as long as `ids`):
+    those with legal tiles that satisfy the constraints, and the symbols that follow from them alone."""
+    mine, total = frozenset(given), len(ids)
+    columns = dict(given)
     for name in following(texts):
         if uses.of(name) and uses.of(name) <= mine:
             columns[name] = of_text(texts[name], {**fixed, **columns})
@@ -105,7 +120,7 @@ def _axis(
         if uses.of_all(c.names) and uses.of_all(c.names) <= mine:
             kept &= c.holds({**fixed, **columns})
     columns = {n: _whole(np.broadcast_to(c, (total,))[kept]) for n, c in columns.items()}
-    return Axis(names, columns, ids[kept], total, int(legal.sum()))
+    return Axis(tuple(given), columns, ids[kept], total, int(legal.sum()))
 
 
 def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ which fewer loops run more than once break no dependence that others keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise, product
@@ -73,7 +73,7 @@ class Illegal:
 def illegal(
     problem: Problem,
     axes: Sequence[Axis],
-    varying: set[str],
+    varying: Set[str],
     forms: SymbolicAnalysis,
     fixed: Mapping[str, Any],
 ) -> Illegal | None:
@@ -121,6 +121,12 @@ class _Kinds:
 
 
 def _kinds(axis: Axis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> _Kinds:
+    once, choice, of = np.unique(_once(axis, forms, fixed), axis=0, return_index=True, return_inverse=True)
+    return _Kinds(once, choice, of.reshape(axis.size))
+
+
+def _once(axis: Axis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> Array:
+    """[choice, loop]: whether the loop runs only once."""
     values = {**fixed, **axis.columns}
     links = [np.zeros(axis.size, bool)]
     for chain in forms.chains:
@@ -131,8 +137,7 @@ def _kinds(axis: Axis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> _Ki
     for form in forms.single_trips:
         if form.symbols & axis.columns.keys():
             links.append(np.broadcast_to(np.equal(_at(form, values), 1), (axis.size,)))
-    once, choice, of = np.unique(np.stack(links, axis=1), axis=0, return_index=True, return_inverse=True)
-    return _Kinds(once, choice, of.reshape(axis.size))
+    return np.stack(links, axis=1)
 
 
 def _at(form: Form, values: Mapping[str, Any]) -> Any:
@@ -150,20 +155,69 @@ class _Judge:
 
     problem: Problem
     axes: Sequence[Axis]
-    varying: set[str]
+    varying: Set[str]
     kinds: Sequence[_Kinds]
     known: dict[Classes, tuple[Diagnostic, ...]] = field(default_factory=dict)
 
     def __call__(self, picked: Classes) -> tuple[Diagnostic, ...]:
         if picked not in self.known:
             look("which points of the sweep break a dependence")
-            point: dict[str, int | float | None] = {}
+            point: dict[str, int] = {}
             for axis, kind, k in zip(self.axes, self.kinds, picked, strict=True):
-                at = kind.choice[k]
-                point |= {n: int(c[at]) for n, c in axis.columns.items() if n in self.varying}
-            tree = bind_tree(ResolvedMapping(self.problem.tree), point, Faults()).tree
-            self.known[picked] = check(replace(self.problem, tree=tree))
+                point |= _choice(axis, kind.choice[k], self.varying)
+            self.known[picked] = _broken(self.problem, point)
         return self.known[picked]
+
+
+def _choice(axis: Axis, at: int, varying: Set[str]) -> dict[str, int]:
+    """The symbols of the tree at one choice of an axis."""
+    return {n: int(c[at]) for n, c in axis.columns.items() if n in varying}
+
+
+def _broken(problem: Problem, point: Mapping[str, int]) -> tuple[Diagnostic, ...]:
+    return check(replace(problem, tree=bind_tree(ResolvedMapping(problem.tree), point, Faults()).tree))
+
+
+@dataclass
+class Verdicts:
+    """Verdicts on points that come a few at a time: decided once for each set of loops that run more than
+    once."""
+
+    problem: Problem
+    varying: Set[str]
+    forms: SymbolicAnalysis
+    fixed: Mapping[str, Any]
+    known: dict[bytes, str] = field(default_factory=dict)
+
+    def reasons(self, axis: Axis) -> tuple[Array, tuple[str, ...]]:
+        """For each choice 0 if it breaks no dependence, else k for `reasons[k - 1]`."""
+        once = _once(axis, self.forms, self.fixed)
+        first, of = _first_of_each(once)
+        said: dict[str, int] = {"": 0}
+        codes = []
+        for at in first.tolist():
+            key = once[at].tobytes()
+            if key not in self.known:
+                look("which points break a dependence")
+                broken = _broken(self.problem, _choice(axis, at, self.varying))
+                self.known[key] = shared(broken[0].message) if broken else ""
+            codes.append(said.setdefault(self.known[key], len(said)))
+        return np.asarray(codes, np.int64)[of], tuple(said)[1:]
+
+
+def _first_of_each(table: Array) -> tuple[Array, Array]:
+    """Of the different rows of a boolean table the first place of each, and which of them every row is."""
+    bits = table.shape[1]
+    if bits > 16:
+        _, first, of = np.unique(np.packbits(table, axis=1), axis=0, return_index=True, return_inverse=True)
+        return first, of.reshape(-1)
+    codes = table @ (1 << np.arange(bits))  # few different rows: no need to sort them
+    first = np.full(1 << bits, -1)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    present = np.flatnonzero(first >= 0)
+    number = np.zeros(1 << bits, np.int64)
+    number[present] = np.arange(len(present))
+    return first[present], number[codes]
 
 
 def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> tuple[Array, tuple[str, ...]]:

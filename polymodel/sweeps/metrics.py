@@ -38,6 +38,11 @@ class Block:
         self.memory = memory or Memory()
         self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
 
+    @property
+    def size(self) -> int:
+        """Points of the block."""
+        return int((self.cut.stop - self.cut.start) * (self.columns.stop - self.columns.start))
+
     def row(self, index: int) -> Array:
         """Values [left, right] of one row; [left, 1] if it depends on the left half alone."""
         if index not in self.found:

@@ -43,12 +43,13 @@ def table(
     }
     for name in symbols:
         columns[name] = [p[name] for p in points]
-    for key in _ordered(keys):
+    for key in ordered(keys):
         columns[key] = [row.get(key, 0) for _, row in found]
     return columns
 
 
-def _ordered(keys: Iterable[str]) -> list[str]:
+def ordered(keys: Iterable[str]) -> list[str]:
+    """The columns in the order that tables have them."""
     words = [o.word for o in OBJECTIVES]
     order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
              "feasible", "reason")  # fmt: skip

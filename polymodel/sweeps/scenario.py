@@ -117,19 +117,40 @@ def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def scenario(
-    spec: Spec,
-    grid: Grid,
-    roles: Roles,
-    mapping: int,
-    name: str,
-    share: int,
-    given: Mapping[str, Number],
-    *,
-    sparse: bool = False,
-) -> Scenario:
-    """Compile one block, if `sparse` with its costs on sparse data. Raises NotSeparable or Refused where
-    points have to be evaluated one by one."""
+@dataclass(frozen=True)
+class Template:
+    """Closed forms of one mapping under one choice of block symbols, before anything is said of tile sizes.
+
+    `architectures`: for each its share of the point number, its symbols and its spec; `unfit`: what is wrong
+    with others; `varying`: symbols of the tree that points give; `fixed`: values of all others; `texts`:
+    symbols that follow from those of points.
+    """
+
+    problem: Problem
+    forms: SymbolicAnalysis
+    architectures: tuple[tuple[int, dict[str, Number], Spec], ...]
+    unfit: tuple[str, ...]
+    varying: frozenset[str]
+    fixed: Mapping[str, Number]
+    texts: Mapping[str, str]
+    uses: Uses
+
+    def costed(self) -> tuple[Rows, tuple[Variant, ...]]:
+        """The costs on each architecture, over shared rows. Raises NotSeparable."""
+        rows, made = Rows(), []
+        for part, arch, bound in self.architectures:
+            own = Problem(bound.workload, bound.arch, self.problem.tree)
+            _refuse_what_is_not_swept(own)
+            if _links(own) != _links(self.problem):
+                raise NotSeparable("architectures differ in which links of fanouts cost anything")
+            cost = costing(own, self.forms, rows)
+            made.append(Variant(part, arch, own, cost, Evaluator(cost)))
+        return rows, tuple(made)
+
+
+def template(spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]) -> Template:
+    """Derive the closed forms of one block. Raises NotSeparable or Refused where points have to be evaluated
+    one by one, SpecError if no architecture fits."""
     linked = dict(grid.linked)
     texts = _texts(spec, linked)
     uses = Uses(grid, texts)
@@ -150,26 +171,37 @@ def scenario(
     faults.raise_if_any()
     problem = Problem(first.workload, first.arch, bound_tree.tree)
     _refuse_what_is_not_swept(problem)
-    found = closed(problem)
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
-    axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
-    broken = illegal(problem, axes, varying, found, plain)
-    rows, made = Rows(), []
-    for part, arch, bound in variants:
-        own = Problem(bound.workload, bound.arch, bound_tree.tree)
-        _refuse_what_is_not_swept(own)
-        if _links(own) != _links(problem):
-            raise NotSeparable("architectures differ in which links of fanouts cost anything")
-        cost = costing(own, found, rows)
-        made.append(Variant(part, arch, own, cost, Evaluator(cost)))
+    return Template(
+        problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses
+    )
+
+
+def scenario(
+    spec: Spec,
+    grid: Grid,
+    roles: Roles,
+    mapping: int,
+    name: str,
+    share: int,
+    given: Mapping[str, Number],
+    *,
+    sparse: bool = False,
+) -> Scenario:
+    """Compile one block, if `sparse` with its costs on sparse data. Raises NotSeparable or Refused where
+    points have to be evaluated one by one."""
+    base = template(spec, grid, roles, given)
+    found, plain = base.forms, base.fixed
+    axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, found.meetings)
+    broken = illegal(base.problem, axes, base.varying, found, plain)
+    rows, made = base.costed()
     if all(a.size for a in axes):
         point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
     number = mapping * grid.size + share
     block = Scenario(
-        mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit,
-        broken,
+        mapping, name, number, given, spec, found, axes, rows, made, values_of(plain), base.unfit, broken,
     )  # fmt: skip
     return _on_sparse_data(block) if sparse and block.legal else block
 
