@@ -51,9 +51,11 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
     if pair == ("matmul", "simple_two_level"):  # two mappings, neither more fused than the other
         assert spec.mapping is None
     else:
-        assert pm.evaluate(spec).feasible
+        assert evaluated(pair[1], spec.chosen.partition(" ")[0], ()).feasible
 
 
+# Whole models: tests/library compares the engines at small sizes.
+MODELS = {"decoder"}
 # Why a mapping has no closed form: padding cuts corners off the iteration space, a buffer frees element by
 # element, or stages overlap.
 NO_CLOSED_FORM = {
@@ -64,7 +66,9 @@ NO_CLOSED_FORM = {
 }
 
 
-@pytest.mark.parametrize("path", MAPPINGS, ids=lambda p: str(p.with_suffix("")))
+@pytest.mark.parametrize(
+    "path", [p for p in MAPPINGS if p.parts[0] not in MODELS], ids=lambda p: str(p.with_suffix(""))
+)
 def test_closed_forms_give_the_exact_numbers(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     given = VARIABLES.get(f"{workload}/{arch}/{variant}", {})

@@ -47,17 +47,18 @@ def load(
     are no fault here (see `Spec.check`).
     """
     given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
+    values = {**_model_variables(sources), **given}
     document = Document()
     if not sources:
         document.faults.note(Diagnostic("load: there is nothing to load", "name a file or a library spec"))
     pair = Pair()
     for source in sources:
-        read_source(source, document, given, pair)
-    add_default_mapping(document, given, pair)
+        read_source(source, document, values, pair)
+    add_default_mapping(document, values, pair)
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
+    spec = _with_symbols(_spec(document, values, pair), naming.given_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
@@ -138,12 +139,23 @@ def read_source(source: object, document: Document, variables: Mapping[str, obje
         document.faults.note(Diagnostic(f"load: {shown} is no source of a spec", remedy))
 
 
+def _library_name(text: str) -> bool:
+    return library.is_name(text) and not os.path.isfile(text)
+
+
+def _model_variables(sources: Sequence[Source]) -> dict[str, object]:
+    """The template variables of the published model that is among the sources; every template gets them."""
+    names = [s for s in sources if isinstance(s, str) and _library_name(s)]
+    found = [entry for entry in map(library.find, names) if entry is not None]
+    return {name: value for entry in found for name, value in entry.variables.items()}
+
+
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
     if "\n" in text:
         remedy = "write it to a file, or parse it and pass the mapping"
         document.faults.note(Diagnostic("YAML text is not a source", remedy))
         return
-    if not library.is_name(text) or os.path.isfile(text):
+    if not _library_name(text):
         path = existing(text, document)
         if path is not None:
             read_file(path, document, variables)

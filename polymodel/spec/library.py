@@ -2,13 +2,16 @@
 
 `arch/NAME.yaml`, `workloads/NAME.yaml`, and mappings of a workload for an architecture in
 `workloads/NAME/ARCH/VARIANT.yaml`. `NAME/VARIANT` names a mapping; `GROUP/NAME` a TeAAL spec, which stands in
-`workloads/GROUP/NAME.yaml`.
+`workloads/GROUP/NAME.yaml`. `workloads/models.json` gives names to published models: a workload of the
+library and values of its template variables. A model has the mappings of its workload.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -20,13 +23,27 @@ PREFERRED = ("default", "tiled_fused", "fused", "unfused")
 
 
 @dataclass(frozen=True)
+class Model:
+    """A published model: the workload whose template it fills in, the values, and their source."""
+
+    workload: str
+    about: str
+    source: str
+    variables: Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True)
 class Found:
-    """A library entry: `kind` is arch, workload or mapping (then `workload` and `variant` are set)."""
+    """A library entry: `kind` is arch or workload; `variant` names a mapping.
+
+    `variables` are the values of template variables that the name stands for.
+    """
 
     kind: str
     name: str
     path: Path
     variant: str = ""
+    variables: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
 def is_name(text: str) -> bool:
@@ -53,12 +70,26 @@ def architectures() -> tuple[str, ...]:
 
 
 def workloads() -> tuple[str, ...]:
+    """Names of the packaged workloads, published models among them."""
     root = _root()
-    return (
-        tuple(sorted(p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml")))
-        if root
-        else ()
-    )
+    files = (p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml")) if root else ()
+    return tuple(sorted({*files, *models()}))
+
+
+@cache
+def models() -> Mapping[str, Model]:
+    """The published models by name."""
+    root = _root()
+    if root is None:
+        return {}
+    written = json.loads((root / "workloads" / "models.json").read_text(encoding="utf-8"))
+    return {name: Model(**entry) for name, entry in written.items()}
+
+
+def _owner(workload: str) -> str:
+    """The workload in whose folder the mappings stand."""
+    model = models().get(workload)
+    return workload if model is None else model.workload
 
 
 def specs() -> tuple[str, ...]:
@@ -75,7 +106,7 @@ def variants(workload: str, arch: str | None) -> tuple[str, ...]:
         return ()
     pattern = f"{arch or '*'}/*.yaml"
     return tuple(
-        sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / workload).glob(pattern)})
+        sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / _owner(workload)).glob(pattern)})
     )
 
 
@@ -87,6 +118,10 @@ def find(name: str) -> Found | None:
     head, _, variant = name.partition("/")
     if variant and name in specs():
         return Found("workload", name, root / "workloads" / f"{name}.yaml")
+    if head in models():
+        model = models()[head]
+        path = root / "workloads" / f"{model.workload}.yaml"
+        return Found("workload", head, path, variant, model.variables)
     if head in workloads():
         return Found("workload", head, root / "workloads" / f"{head}.yaml", variant)
     if not variant and head in architectures():
@@ -99,7 +134,7 @@ def mapping_path(workload: str, arch: str, variant: str) -> Path | None:
     root = _root()
     if root is None or variant not in variants(workload, arch):
         return None
-    return root / "workloads" / workload / arch / f"{variant}.yaml"
+    return root / "workloads" / _owner(workload) / arch / f"{variant}.yaml"
 
 
 def default_variant(workload: str, arch: str) -> str | None:

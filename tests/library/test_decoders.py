@@ -1,0 +1,79 @@
+"""Decoders of the library: parameters and multiply-accumulates, by hand and as published."""
+
+from __future__ import annotations
+
+import pytest
+
+import polymodel as pm
+from tests.analysis.test_agreement import differences
+from tests.library.figures import macs, parameters
+
+# layers, width, heads, groups of them, head width, hidden width, vocabulary, experts, active
+SHAPES = {
+    "llama3_8b": (32, 4096, 32, 8, 128, 14336, 128256, 1, 1),
+    "llama3_70b": (80, 8192, 64, 8, 128, 28672, 128256, 1, 1),
+    "mixtral_8x22b": (56, 6144, 48, 8, 128, 16384, 32000, 8, 2),
+    "qwen3_30b_a3b": (48, 2048, 32, 4, 128, 768, 151936, 128, 8),
+}
+NORMS = {"qwen3_30b_a3b": 2 * 128}  # of queries and keys, in each layer
+# Of all parameters those that a token meets, its own row of the embedding aside.
+ACTIVE = {
+    # Mistral AI, "Cheaper, Better, Faster, Stronger", 2024: 39B active parameters out of 141B
+    "mixtral_8x22b": 39,
+    # Model card of Qwen3-30B-A3B: 3.3B activated; with the embedding 3.35, without 3.04
+    "qwen3_30b_a3b": 3,
+}
+
+
+def products(model: str, experts: int) -> int:
+    """Weights of the products, with so many experts in each layer."""
+    layers, width, heads, groups, head, hidden, vocabulary, every, _ = SHAPES[model]
+    attention = 2 * width * heads * head + 2 * width * groups * head
+    router = width * every if every > 1 else 0
+    return layers * (attention + router + experts * 3 * width * hidden) + width * vocabulary
+
+
+@pytest.mark.parametrize("model", SHAPES)
+def test_parameters_and_operations_by_hand(model: str) -> None:
+    layers, width, heads, _, head, _, _, every, active = SHAPES[model]
+    prefill = pm.load(model, TOKENS=512, BATCH=2).workload
+    norms = layers * (2 * width + NORMS.get(model, 0)) + width
+    assert sum(parameters(prefill).values()) == products(model, every) + norms
+    tokens = 2 * 512
+    attention = 2 * layers * heads * head
+    assert macs(prefill) == tokens * products(model, active) + 2 * 512**2 * attention
+    decode = pm.load(model, PHASE="decode", CONTEXT=3000, BATCH=4).workload
+    assert macs(decode) == 4 * (products(model, active) + 3000 * attention)
+
+
+@pytest.mark.parametrize("model", ACTIVE)
+def test_what_a_token_meets_is_as_published(model: str) -> None:
+    one = pm.load(model, TOKENS=1).workload
+    assert round(sum(parameters(one).values()) / 1e9) == ACTIVE[model]
+
+
+def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
+    sizes = {1: 8, 3: 24, 16: 128, 32: 128}
+    for batch, experts in sizes.items():
+        cascade = pm.load("qwen3_30b_a3b", PHASE="decode", BATCH=batch).workload
+        assert parameters(cascade)["WUp"] == 48 * experts * 2048 * 768
+        # The others stay where the weights are kept.
+        (access,) = (a for a in cascade["Up"].inputs if a.tensor == "WUp")
+        assert float(access.backing_scale) * experts == pytest.approx(128)
+
+
+SMALL = {"LAYERS": 2, "WIDTH": 8, "HEADS": 4, "KV_HEADS": 2, "HEAD_WIDTH": 4, "HIDDEN": 6, "VOCABULARY": 10}
+EXPERTS = {"EXPERTS": 4, "ACTIVE": 2, "QK_NORM": 1}
+RUNS = (
+    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4},
+    {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
+    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
+    {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
+)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=("dense", "dense_decode", "experts", "experts_decode"))
+def test_the_engines_agree_on_small_decoders(run: dict[str, int | str]) -> None:
+    spec = pm.load("decoder", "tpu_v4i", **SMALL, **run)
+    referee = pm.evaluate(spec, engine="enumerate")
+    assert not differences(pm.evaluate(spec, engine="auto").analysis, referee.analysis)
