@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -12,11 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from polymodel.errors import Diagnostic, Place
-from polymodel.inputs import reading
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject, faults_of, keys_at
 from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
+from polymodel.spec.includes import Includes
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.other_tools import foreign, section_of_accelforge
@@ -27,11 +26,11 @@ from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.schema import SECTIONS as TEAAL
 from polymodel.spec.teaal.schema import is_teaal, read_sections
+from polymodel.spec.text_files import text_of
 from polymodel.spec.versions import upgraded, version_fault
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import MAX_DEPTH, MAX_NODES, TAGS, parse_yaml
 
-MAX_FILE = 8_000_000
 UNUSED = "unused-variable:"  # and its name: the code of a fault
 SECTIONS: dict[str, type[SchemaObject]] = {
     "workload": Workload,
@@ -98,14 +97,16 @@ def root_of(
     variables: Mapping[str, object],
     shown: str = "",
     tags: tuple[str, ...] = TAGS,
+    includes: Includes | None = None,
 ) -> tuple[Node | None, bool]:
     """The root node of one YAML file, template rendered, and whether parts of it are broken.
 
-    Every fault is noted in the document; the node is None where there is nothing to go on with.
+    Every fault is noted in the document; the node is None where there is nothing to go on with. Without
+    `includes` a template fetches no other file.
     """
     name = shown or str(path)
     document.files.append(name)
-    text = _text_of(path, name, document.faults)
+    text = text_of(path, name, document.faults)
     if text is None:
         return None, True
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
@@ -113,37 +114,17 @@ def root_of(
         # jinja2 takes as long to import as a small spec to evaluate, and most files are no templates.
         from polymodel.spec.template import render
 
-        rendered, faults = render(text, source, variables)
+        functions = includes.functions(path.parent) if includes is not None else {}
+        rendered, faults = render(text, source, variables, functions)
         document.faults.extend(faults)
         if rendered is None:
             document.variables |= set(variables)  # which of them it reads is not known
             return None, True
-        document.variables |= rendered.variables
+        document.variables |= rendered.variables | (includes.variables if includes is not None else set())
         text, source = rendered.text, rendered.source
-    root, faults = parse_yaml(text, source, tags)
+    root, faults = parse_yaml(text, source, tags, includes.parts if includes is not None else None)
     document.faults.extend(faults)
     return root, bool(faults)
-
-
-def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
-    try:
-        info = path.stat()
-        if not stat.S_ISREG(info.st_mode):
-            faults.note(Diagnostic("not a regular file", "name a YAML file", "", Place(name)))
-            return None
-        if info.st_size > MAX_FILE:
-            faults.note(
-                Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name))
-            )
-            return None
-        reading(path)
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        faults.note(Diagnostic(f"cannot be read: {error.strerror}", "check the path", "", Place(name)))
-    except UnicodeDecodeError as error:
-        remedy = "save the file as UTF-8"
-        faults.note(Diagnostic(f"byte {error.start} is not UTF-8 text", remedy, "", Place(name)))
-    return None
 
 
 def existing(text: str, document: Document) -> FilePath | None:

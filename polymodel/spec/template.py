@@ -1,6 +1,7 @@
-"""Jinja templates, confined: no files, no attributes of Python, bounded work and bounded output.
+"""Jinja templates, confined: no attributes of Python, bounded work and bounded output.
 
-Every line of the output remembers which line of the file it came from.
+A template fetches other files only through functions that an importer hands in (`includes.py`). Every line
+of the output remembers which line of the file it came from.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 import jinja2
 from jinja2 import meta, nodes
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError, UndefinedError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
@@ -25,6 +28,7 @@ from polymodel.spec.source import Source
 MAX_OUTPUT = 2_000_000
 MAX_WORK = 2_000_000
 _OPEN, _CLOSE = "\ue000", "\ue001"
+_PRIVATE = re.compile("[\ue000-\ue003]")  # marks of lines, and of values of other files (`yaml_text.py`)
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _FILTERS = (
     "abs", "capitalize", "d", "default", "first", "float", "int", "items", "join", "last", "length",
@@ -43,8 +47,64 @@ _REFUSED = {
 }  # fmt: skip
 
 
+Functions = Mapping[str, Callable[..., object]]
+
+
 class _TooMuch(SecurityError):
     """A template asked for more work, output or size than is allowed."""
+
+
+class Refused(TemplateError):
+    """What stops a template and is told in its own words: a failed `assert`, the faults of another file."""
+
+    def __init__(self, message: str, remedy: str, told: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+        self.told = told
+
+
+@dataclass
+class Budget:
+    """The work that has been done so far, in characters and values looked at."""
+
+    work: int = 0
+
+    def spend(self, amount: int) -> None:
+        """Note some more. Raises where it is too much."""
+        self.work += amount
+        tick("rendering a template", amount)
+        if self.work > MAX_WORK:
+            raise _TooMuch("the template does too much work")
+
+
+class Part:
+    """A value of another file; printed, it is a mark that the YAML reader knows (`yaml_text.Parts`)."""
+
+    __slots__ = ("_mark",)
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def __getitem__(self, key: object) -> Part:
+        return Part(f"{self._mark}.{key}")
+
+    def __str__(self) -> str:
+        return self._mark
+
+
+class _Assert(Extension):
+    """`{% assert CONDITION, "message" %}`."""
+
+    tags = {"assert"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        condition = parser.parse_expression()
+        message: nodes.Expr = nodes.Const("an assertion does not hold")
+        if parser.stream.skip_if("comma"):
+            message = parser.parse_expression()
+        held = nodes.Filter(condition, "bounded_assert", [message], [], None, None, lineno=line)
+        return nodes.ExprStmt(held, lineno=line)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -56,21 +116,23 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
-    def __init__(self) -> None:
-        super().__init__(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=self.weighed)
-        self.work = 0
+    def __init__(self, budget: Budget, functions: Functions) -> None:
+        super().__init__(
+            undefined=jinja2.StrictUndefined,
+            keep_trailing_newline=True,
+            finalize=self.weighed,
+            extensions=[_Assert],
+        )
+        self.budget = budget
         self.call_weight = 1
-        self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace}
+        self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace, **functions}
         self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
         self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
-        self.filters |= {"bounded_slice": self._slice}
+        self.filters |= {"bounded_slice": self._slice, "bounded_assert": self._assert}
         self.filters |= {"bounded_concat": self._join, "join": self._join, "round": self._round}
 
     def spend(self, amount: int) -> None:
-        self.work += amount
-        tick("rendering a template", amount)
-        if self.work > MAX_WORK:
-            raise _TooMuch("the template does too much work")
+        self.budget.spend(amount)
 
     def weighed(self, value: object) -> object:
         """The value, after its size has been spent."""
@@ -115,6 +177,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(part, (str, list, tuple)):
             self.spend(len(part))
         return part
+
+    def _assert(self, holds: object, message: object) -> None:
+        if not holds:
+            raise Refused(str(self.weighed(message))[:400], "give the template other variables")
 
     def _join(self, values: Iterable[object], d: str = "") -> str:
         parts: list[str] = []
@@ -250,15 +316,20 @@ class Rendered:
 
 
 def render(
-    text: str, plain: Source, variables: Mapping[str, object]
+    text: str,
+    plain: Source,
+    variables: Mapping[str, object],
+    functions: Functions | None = None,
+    budget: Budget | None = None,
 ) -> tuple[Rendered | None, tuple[Diagnostic, ...]]:
-    """Render the text of the file `plain`. On any fault the first item is None."""
-    if _OPEN in text or _CLOSE in text:
-        where = plain.place(1, 1)
-        return None, (
-            Diagnostic("the template contains private-use characters", "remove U+E000 and U+E001", "", where),
-        )
-    environment = _Environment()
+    """Render the text of the file `plain`. On any fault the first item is None.
+
+    `functions`: what the template may call besides; `budget`: what templates that fetch each other share.
+    """
+    if _PRIVATE.search(text):
+        what, remedy = "the template contains private-use characters", "remove U+E000 to U+E003"
+        return None, (Diagnostic(what, remedy, "", plain.place(1, 1)),)
+    environment = _Environment(budget or Budget(), functions or {})
     try:
         tree = environment.parse(_marked(environment, text))
         known = frozenset(meta.find_undeclared_variables(tree))
@@ -269,7 +340,8 @@ def render(
         template = jinja2.Template.from_code(environment, code, dict(environment.globals))
         output = _collected(environment, template, variables)
     except TemplateError as error:
-        return None, (_fault(error, plain, [*variables]),)
+        told = error.told if isinstance(error, Refused) else ()
+        return None, told or (_fault(error, plain, [*variables]),)
     except RecursionError as error:
         return None, (
             _fault(
@@ -337,6 +409,8 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
             near = suggestion(name.group(1), variables) if variables else ""
             given = near if near.startswith("did you mean") else ""
             remedy = given or remedy.replace("N", name.group(1))
+    elif isinstance(error, Refused):
+        remedy = error.remedy
     elif isinstance(error, SecurityError):
         remedy = "templates may compute small values only: no Python attributes, no huge loops or powers"
     elif isinstance(error, TemplateSyntaxError) and message.startswith("No filter"):

@@ -1,12 +1,15 @@
 """YAML text to located nodes. Only plain data and the known tags are read; nothing is constructed.
 
 Numbers and booleans are told from text here (not by YAML 1.1's rules): `no`, `on` and `1:30` stay
-text, `1.6e13` is a number. Aliases and merge keys are expanded up to a bound.
+text, `1.6e13` is a number. Aliases and merge keys are expanded up to a bound: `<<` adds the keys of other
+mappings, `<<<` also those of mappings inside, and what stands in the mapping itself goes first. Where a
+template fetches another file, its text has a mark that stands for a value of it (`Parts`).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 
 import yaml
 
@@ -33,12 +36,28 @@ _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
+_PART = re.compile("\ue002([0-9]+)\ue003((?:\\.[A-Za-z0-9_-]+)*)\\Z")
+
+
 class _Abort(Exception):
     """The text is too large to go on with."""
 
 
+@dataclass
+class Parts:
+    """Values of other files, which a text names by mark, and the nodes that were made so far of all files."""
+
+    nodes: list[Node] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, node: Node) -> str:
+        """The mark that stands for a node; `.key` may follow it."""
+        self.nodes.append(node)
+        return f"\ue002{len(self.nodes) - 1}\ue003"
+
+
 def parse_yaml(
-    text: str, source: Source, tags: tuple[str, ...] = TAGS
+    text: str, source: Source, tags: tuple[str, ...] = TAGS, parts: Parts | None = None
 ) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     """The root node (None if the syntax is broken) and every fault found. Never raises.
 
@@ -56,7 +75,7 @@ def parse_yaml(
             "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
         )
         return None, (fault,)
-    reader = _Reader(source, tags)
+    reader = _Reader(source, tags, parts if parts is not None else Parts())
     try:
         node = reader.node(root, "", 0)
     except _Abort:
@@ -127,11 +146,11 @@ def _syntax_remedy(problem: str, line: str, before: str) -> str:
 
 
 class _Reader:
-    def __init__(self, source: Source, tags: tuple[str, ...]) -> None:
+    def __init__(self, source: Source, tags: tuple[str, ...], parts: Parts) -> None:
         self.source = source
         self.tags = tags
         self.faults: list[Diagnostic] = []
-        self.count = 0
+        self.parts = parts
 
     def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str) -> None:
         place = self.source.place(mark.line + 1, mark.column + 1)
@@ -142,11 +161,7 @@ class _Reader:
         self.faults.append(Diagnostic(message, remedy, shown, place))
 
     def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
-        self.count += 1
-        if self.count > MAX_NODES or depth > MAX_DEPTH:
-            what = "is nested too deeply" if depth > MAX_DEPTH else f"expands to more than {MAX_NODES} values"
-            self.fault(raw.start_mark, path, f"the document {what}", "use fewer or shallower aliases (*name)")
-            raise _Abort
+        self.grown(raw, path, 1, depth)
         tag = self.tag(raw, path)
         line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
         if isinstance(raw, yaml.MappingNode):
@@ -155,6 +170,8 @@ class _Reader:
             elements = tuple(self.node(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(raw.value))
             return Node(self.source, line, column, tag, elements=elements)
         assert isinstance(raw, yaml.ScalarNode)
+        if "\ue002" in raw.value:
+            return self.part(raw, path, depth)
         quoted = raw.style not in (None, "")
         if tag and raw.value in _NULLS:
             return Node(self.source, line, column, tag, entries=())
@@ -164,6 +181,38 @@ class _Reader:
         else:
             one_line = False
         return Node(self.source, line, column, tag, value, quoted, one_line)
+
+    def grown(self, raw: yaml.Node, path: str, nodes: int, depth: int) -> None:
+        """Count nodes that are made; end where there are too many, or too deep ones."""
+        self.parts.count += nodes
+        if self.parts.count > MAX_NODES or depth > MAX_DEPTH:
+            what = "is nested too deeply" if depth > MAX_DEPTH else f"expands to more than {MAX_NODES} values"
+            self.fault(raw.start_mark, path, f"the document {what}", "use fewer or shallower aliases (*name)")
+            raise _Abort
+
+    def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> Node:
+        """The value of another file that a mark stands for."""
+        found = Node(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
+        match = _PART.match(raw.value)
+        if match is None or int(match[1][:9]) >= len(self.parts.nodes):
+            what = "an included file stands beside other text"
+            self.fault(raw.start_mark, path, what, "give it a key of its own")
+            return found
+        inner = self.parts.nodes[int(match[1])]
+        for key in match[2].split(".")[1:]:
+            below = inner.entry(key)
+            if below is None:
+                known = [e.key for e in inner.entries or ()]
+                what = f"the included file {inner.source.file} has no {match[2][1:]}"
+                self.fault(raw.start_mark, path, what, suggestion(key, known, "keys"))
+                return found
+            inner = below.value
+        level = [inner]
+        while level:
+            self.grown(raw, path, len(level), depth)
+            level = [v for n in level for v in (*(e.value for e in n.entries or ()), *(n.elements or ()))]
+            depth += 1
+        return inner
 
     def tag(self, raw: yaml.Node, path: str) -> str:
         if raw.tag in _PLAIN:
@@ -199,15 +248,16 @@ class _Reader:
     def entries(self, raw: yaml.MappingNode, path: str, depth: int) -> tuple[Entry, ...]:
         found: dict[str, Entry] = {}
         merged: dict[str, Entry] = {}
+        deep: dict[str, Entry] = {}
         for key_node, value_node in raw.value:
             key = self.key(key_node, path)
             if key is None:
                 continue
             below = f"{path}.{key}" if path else key
-            value = self.node(value_node, path if key == "<<" else below, depth + 1)
+            value = self.node(value_node, path if key in ("<<", "<<<") else below, depth + 1)
             mark = key_node.start_mark
-            if key == "<<":
-                self.merge(value, merged, value_node, path)
+            if key in ("<<", "<<<"):
+                self.merge(value, deep if key == "<<<" else merged, value_node, path, key)
                 continue
             if key in found:
                 first = self.source.place(found[key].line, found[key].column)
@@ -216,7 +266,11 @@ class _Reader:
                 )
                 continue
             found[key] = Entry(key, mark.line + 1, mark.column + 1, self.source, value)
-        return tuple(found.values()) + tuple(e for k, e in merged.items() if k not in found)
+        for key, entry in merged.items():
+            found.setdefault(key, entry)
+        for entry in deep.values():
+            self.into(found, entry)
+        return tuple(found.values())
 
     def key(self, raw: yaml.Node, path: str) -> str | None:
         if isinstance(raw, yaml.ScalarNode):
@@ -227,10 +281,26 @@ class _Reader:
         self.fault(raw.start_mark, path, "a key must be text", "quote it if it contains brackets or braces")
         return None
 
-    def merge(self, value: Node, into: dict[str, Entry], raw: yaml.Node, path: str) -> None:
+    def merge(self, value: Node, into: dict[str, Entry], raw: yaml.Node, path: str, key: str) -> None:
         for node in value.elements if value.elements is not None else (value,):
             if node.entries is None:
-                self.fault(raw.start_mark, path, "`<<` merges mappings only", "give it an alias of a mapping")
+                what = f"`{key}` merges mappings only"
+                self.fault(raw.start_mark, path, what, "give it an alias of a mapping")
                 return
             for entry in node.entries:
-                into.setdefault(entry.key, entry)
+                if key == "<<<":
+                    self.into(into, entry)
+                else:
+                    into.setdefault(entry.key, entry)
+
+    def into(self, found: dict[str, Entry], entry: Entry) -> None:
+        """Add an entry; where both are mappings, what they hold is joined, and what is there goes first."""
+        here = found.get(entry.key)
+        if here is None:
+            found[entry.key] = entry
+        elif here.value.entries is not None and entry.value.entries is not None:
+            inside = {e.key: e for e in here.value.entries}
+            for inner in entry.value.entries:
+                self.into(inside, inner)
+            self.parts.count += len(inside)
+            found[entry.key] = replace(here, value=replace(here.value, entries=tuple(inside.values())))

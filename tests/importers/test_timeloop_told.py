@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.errors import Diagnostic
+from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import LeftOut, gathered
-from polymodel.importers.timeloop.expressions import evaluate
 
 HERE = Path(__file__).parent / "timeloop"
 FILE = HERE / "eyeriss_like.yaml"

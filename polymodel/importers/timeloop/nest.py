@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.importers.timeloop.expressions import evaluate
+from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended, name_and_count

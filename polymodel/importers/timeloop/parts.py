@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
-from polymodel.importers.timeloop.expressions import evaluate
+from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, exact, name_and_count
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import Value

@@ -10,10 +10,10 @@ from fractions import Fraction
 from polymodel.affine import Affine
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, number_of, plain_key, tidy_name
 from polymodel.spec.affine_text import parse_affine
-from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import KEYWORDS
-from polymodel.spec.source import Node
+from polymodel.spec.source import Entry, Node
 
 MOST = 256  # dimensions; a problem has some seven
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -138,10 +138,16 @@ def _sizes(
     """Fill in sizes and coefficients; the answer is `densities:`, which also stands here."""
     fields.ignore("version")
     densities = fields.take("densities", "commondensities", "common_densities")
+    given = {e.key for e in fields.node.entries or ()}
+    complete, unsaid = given.issuperset(dims), [name for name in known if name not in given]
     for entry in fields.node.entries or ():
         if id(entry) in reading.seen:
             continue
         if entry.key not in dims and entry.key not in known:
+            if complete and not close_to(entry.key, unsaid):
+                reading.seen.add(id(entry))
+                _idle(reading, fields, entry)
+                continue
             place = Node(entry.source, entry.line, entry.column)
             names = [*dims, *known]
             what = f"{entry.key} is neither a dimension nor a coefficient of the shape"
@@ -159,6 +165,13 @@ def _sizes(
             reading.fault(fields.node, what, remedy, fields.path)
             into[ours] = 1
     return densities
+
+
+def _idle(reading: Reading, fields: Fields, entry: Entry) -> None:
+    """A size that is no dimension, such as the height of an input beside that of the output."""
+    place = Node(entry.source, entry.line, entry.column)
+    what = f"{entry.key} is neither a dimension nor a coefficient of the shape, so no projection uses it"
+    reading.note(place, what, "", fields.path)
 
 
 def _domain(text: str, dims: Mapping[str, str]) -> tuple[str, ...]:

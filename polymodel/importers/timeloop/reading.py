@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from polymodel.errors import Diagnostic, Place
+from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import LeftOut
-from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.unsupported_keys import left_out_key
 from polymodel.spec.faults import Faults, TextFault, UnknownName, suggestion
 from polymodel.spec.numbers import Value
@@ -72,7 +72,12 @@ class Reading:
             self.seen.update(id(e) for e in inner.entries or ())
 
     def name_the_rest(self, root: Node) -> None:
-        """Everything that nobody has read is left out by name."""
+        """Everything that nobody has read is left out by name, but for what an alias has put elsewhere."""
+        read = {(e.line, e.column) for e in _entries(root) if id(e) in self.seen and e.line}
+        for entry in root.entries or ():
+            within = _entries(entry.value)
+            if id(entry) not in self.seen and any((e.line, e.column) in read for e in within):
+                self.seen.update(id(e) for e in (entry, *within))
         for path, entry, owner in _untouched(root, "", self.seen, ("", "")):
             name, above = owner
             below = path.removeprefix(above).removeprefix(".").removeprefix("attributes.")
@@ -82,6 +87,10 @@ class Reading:
             for left in (found, *(e for e in effects if e.changes)):
                 if (left.place, left.message) not in {(d.place, d.message) for d in self.left}:
                     self.left.append(left)
+
+
+def _entries(node: Node) -> list[Entry]:
+    return [e for inner in node.walk() for e in inner.entries or ()]
 
 
 def _untouched(

@@ -3,8 +3,8 @@
 What is covered: `problem` (projections as sums of products, lists of terms or expressions; coefficients,
 densities), `architecture` of version 0.4 (nodes) and of 0.2 and 0.3 (subtree, local), `mapping` (temporal,
 spatial and datatype directives, imperfect factors, permutations, split), the fused mappings of the LoopTree
-model, `sparse_optimizations`, `variables`, Jinja templates without includes, and ERT and ART tables. All
-else (mapper, constraints on a search, classes of components, networks) is named in `left_out`.
+model, `sparse_optimizations`, `variables`, Jinja templates with the files that they include, and ERT and ART
+tables. All else (mapper, constraints on a search, classes of components, networks) is named in `left_out`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from math import prod
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import Imported, refuse_effects
 from polymodel.importers.timeloop.emit import (
     Axis,
@@ -29,7 +30,6 @@ from polymodel.importers.timeloop.emit import (
     workload,
 )
 from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
-from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import Nest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
@@ -41,14 +41,15 @@ from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.dump import dump
 from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.includes import Includes, base_of
 from polymodel.spec.other_tools import none_of_timeloops
 from polymodel.spec.source import Node, Source, node_of
 
 _SECTIONS = (
-    "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables", *CONSTRAINTS,
+    "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables",
+    "extra_mapping_constraints", *CONSTRAINTS,
 )  # fmt: skip
 WIDTH = 110
-_CALLS = re.compile(r"'(include\w*|add_to_path|find_path|cwd|path_exists|load_yaml)' is undefined")
 _HEAD = """\
 # yaml-language-server: $schema=./polymodel.schema.json
 # Imported from Timeloop: {source}.
@@ -110,27 +111,22 @@ def _roots(
             continue
         before = len(document.faults)
         path = existing(str(file), document)
-        root, _ = root_of(path, document, variables, "", TAGS) if path is not None else (None, True)
+        root = None
+        if path is not None:
+            root, _ = root_of(path, document, variables, "", TAGS, Includes(base_of(path), TAGS))
         other = none_of_timeloops(root) if root is not None else None
         if other is not None:
             document.faults.found[before:] = [other]  # its tags are not Timeloop's
         elif root is not None:
             found.append(root)
-    document.faults.found[:] = [_include(d) for d in document.faults.found]
+    document.faults.found[:] = [_emptiness(d) for d in document.faults.found]
     return found
 
 
-def _include(fault: Diagnostic) -> Diagnostic:
-    """Templates of Timeloop's may fetch other files; here they are named beside the first one."""
+def _emptiness(fault: Diagnostic) -> Diagnostic:
     if fault.message == "the document is empty":
         return replace(fault, remedy="start with `problem:`, `architecture:` or `mapping:`")
-    called = _CALLS.search(fault.message)
-    if called is None:
-        return fault
-    remedy = "remove it, and name the other file behind this one: all are read together"
-    return replace(
-        fault, message=f"template: {called[1]} fetches other files, which is not done", remedy=remedy
-    )
+    return fault
 
 
 def _sections(reading: Reading, roots: list[Node]) -> dict[str, Node]:
@@ -145,12 +141,21 @@ def _sections(reading: Reading, roots: list[Node]) -> dict[str, Node]:
             key = "variables" if key.endswith("variables") and key != "environment_variables" else key
             if key not in _SECTIONS:
                 continue
+            if key == "mapping" and not (entry.value.entries or entry.value.elements):
+                reading.take(entry)  # what a mapper is given: it looks for one
+                continue
             if key in found and key != "variables":
                 place = entry.source.place(entry.line, entry.column)
                 what = f"section `{entry.key}` is given twice"
                 reading.faults.note(Diagnostic(what, "keep it in one of the files", entry.key, place))
                 continue
             found[key] = reading.take(entry)
+    if not found.keys() & {"problem", "architecture", "mapping"}:
+        for entry in (e for root in roots for e in root.entries or ()):
+            if entry.value.entry("shape") is not None and entry.value.entry("instance") is not None:
+                reading.note(entry.value, f"`{entry.key}` is read as the problem: it has shape and instance")
+                found["problem"] = reading.take(entry)
+                break
     return found
 
 
@@ -203,9 +208,12 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
         found.parts = constrained(reading, sections, found.parts, tensors)
         found.energies = energies_of(reading, sections.get("ert"), sections.get("art"), found.parts)
     given = sections.get("mapping")
+    proposed = sections.get("extra_mapping_constraints")
+    if given is None and proposed is not None and shape is not None and found.parts:
+        given = _settled(reading, proposed, found.parts, shape)
     sparse = sections.get("sparse_optimizations")
     if shape is not None and found.parts:
-        found.sparse = sparse_of(reading, sparse, found.parts, shape)
+        found.sparse = sparse_of(reading, sparse, found.parts, shape, given is not None)
     elif sparse is not None:
         reading.leave(
             sparse, "it needs problem and architecture", "import them together", "sparse_optimizations"
@@ -231,6 +239,16 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
         lacking = "`problem:`" if not found.shapes else "`architecture:`" if shape else "a fused mapping"
         reading.fault(given, f"a mapping needs {lacking}", "import the files together", "mapping")
     return found
+
+
+def _settled(reading: Reading, node: Node, parts: tuple[Part, ...], shape: Shape) -> Node | None:
+    """Constraints that leave one mapping only are that mapping; others are for a search."""
+    trial = Reading(Faults(), variables=dict(reading.variables))
+    nest_of(trial, node, parts, shape)
+    if len(trial.faults):
+        return None
+    reading.note(node, "the extra constraints leave one mapping, which is taken", "", "mapping")
+    return node
 
 
 def _text(found: _Found, source: str, reading: Reading) -> str:

@@ -15,9 +15,12 @@ _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
 
 
 def sparse_of(
-    reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape
+    reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape, mapped: bool
 ) -> dict[str, dict[str, object]]:
-    """Component -> `sparse:` section, from the list of targets and from what stands at the components."""
+    """Component -> `sparse:` section, from the list of targets and from what stands at the components.
+
+    `mapped`: whether there is a mapping, so that what is left out changes counts of this spec.
+    """
     found: dict[str, dict[str, object]] = {}
     given: list[tuple[str, Fields]] = []
     for part in parts:
@@ -37,7 +40,7 @@ def sparse_of(
             given.append((name, target))
     units = {p.name for p in parts if p.kind == "compute"}
     for name, target in given:
-        section = _section(reading, target, shape, name in units)
+        section = _section(reading, target, shape, name in units, mapped)
         if section:
             found[name] = _both(reading, target, found.get(name), section)
     # There an output moves whatever was computed, unless an action on it says otherwise.
@@ -66,9 +69,11 @@ def _both(
     return found
 
 
-def _section(reading: Reading, target: Fields, shape: Shape, computes: bool) -> dict[str, object]:
+def _section(
+    reading: Reading, target: Fields, shape: Shape, computes: bool, mapped: bool
+) -> dict[str, object]:
     found: dict[str, object] = {}
-    formats = _formats(reading, target.fields("representation_format"), shape)
+    formats = _formats(reading, target.fields("representation_format"), shape, mapped)
     if formats and not computes:
         found["format"] = formats
     elif formats:
@@ -127,7 +132,7 @@ def _tensors(reading: Reading, option: Fields, shape: Shape, key: str) -> list[s
     return found
 
 
-def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str, object]:
+def _formats(reading: Reading, fields: Fields | None, shape: Shape, mapped: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     if fields is None:
         return found
@@ -145,20 +150,38 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
         words = [r.text("format").lower() for r in ranks]
         flat = any("flattened_rankids" in r or "flattened_rank_ids" in r for r in ranks)
         strange = [w for w in words if w not in _FORMATS]
-        if flat or strange or len(words) != len(spaces[name].ranks):
-            why = (
-                f"format {strange[0]}" if strange else "flattened ranks" if flat else f"{len(words)} formats"
-            )
+        if strange or flat:
+            why = f"format {strange[0]}" if strange else "flattened ranks"
             what = f"the format of {name} is left out: {why} for {len(spaces[name].ranks)} ranks"
             reading.whole(inner.node)
+            # Without a mapping nothing is counted: it is told, and the import goes on.
             reading.leave(
                 inner.node,
                 what,
                 "give one format per rank, or write `format:` yourself (docs/sparse/formats.md)",
                 inner.path,
-                key="representation_format",
+                key="representation_format" if mapped else "",
                 changes="sparse counts and capacity",
             )
             continue
+        if len(words) != len(spaces[name].ranks):
+            found[spaces[name].name] = _stand_in(reading, inner, name, words, len(spaces[name].ranks))
+            continue
         found[spaces[name].name] = [_FORMATS[w] for w in words]
+    return found
+
+
+def _stand_in(reading: Reading, given: Fields, name: str, words: Sequence[str], ranks: int) -> list[str]:
+    """Formats of the tensor's ranks where those of the file are of its loops.
+
+    There, a rank of a format is a loop of more than one iteration in the tile. Whether values are compressed
+    is the same, so counts of data are; metadata differ, but for ranks of one value.
+    """
+    formats = [_FORMATS[w] for w in words] or ["U"]
+    own = formats if len(formats) < ranks else formats[-1:]
+    found = [*["U"] * (ranks - len(own)), *own]
+    reading.whole(given.node)
+    what = f"{len(words)} formats of loops stand at {name} of {ranks} ranks: {', '.join(found)} are taken"
+    remedy = "say the format of each rank (docs/sparse/formats.md) where metadata count"
+    reading.leave(given.node, what, remedy, given.path, changes="bits of metadata")
     return found

@@ -1,4 +1,6 @@
-"""Timeloop's expressions: arithmetic as ours, and Python's conditions, `16 if depth > 64 else 8`."""
+"""Expressions of other tools' files: arithmetic as ours, Python's conditions, `16 if depth > 64 else 8`, and
+a few functions of Python's. They are parsed here; Python never evaluates them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ _COMPARE: dict[str, Callable[[Value, Value], bool]] = {
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 _TRUTH = {"True": 1, "False": 0}
+_FUNCTIONS: dict[str, Callable[[Value], Value]] = {"round": round, "abs": abs, "int": int, "float": float}
 
 
 def evaluate(text: Value | str, known: Known) -> Value:
@@ -115,4 +118,9 @@ def _called(tree: Call, known: Known) -> Tree:
             if bool(value) == (tree.name == "or"):
                 return Number(value, tree.offset)
         return _plain(tree.arguments[-1], known)
+    if tree.name in _FUNCTIONS and len(tree.arguments) == 1:
+        value = _value(tree.arguments[0], known)
+        if value in (float("inf"), float("-inf")):
+            return Number(value, tree.offset)
+        return Number(_FUNCTIONS[tree.name](value), tree.offset)
     return replace(tree, arguments=tuple(_plain(a, known) for a in tree.arguments))

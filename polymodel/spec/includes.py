@@ -1,0 +1,198 @@
+"""What templates of other tools may fetch: YAML files around the file that is imported, and no others.
+
+The functions have the names that Timeloop's and AccelForge's templates call. A file is looked for in the
+folder of the file that asks, then in the folders that `add_to_path` named. Read is only what lies below
+`base`, with an ending of YAML or of a template, links followed first. Nothing of it is run: an included file
+is rendered by the same sandbox, with the variables of the file that includes it, and parsed as plain data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+
+from polymodel.errors import Diagnostic
+from polymodel.spec.faults import Faults
+from polymodel.spec.source import Node, Source
+from polymodel.spec.template import Budget, Functions, Part, Refused, render
+from polymodel.spec.text_files import text_of
+from polymodel.spec.yaml_text import Parts, parse_yaml
+
+ENDINGS = (".yaml", ".yml", ".jinja", ".jinja2", ".j2")
+ABOVE = 2  # folders above that of the file
+MAX_READS = 200
+MAX_DEPTH = 12  # files that include each other
+
+
+def base_of(path: Path) -> Path:
+    """The folder below which includes are read: two above that of the file, never the root of the disk."""
+    found = path.resolve().parent
+    for _ in range(ABOVE):
+        if found.parent.parent != found.parent:
+            found = found.parent
+    return found
+
+
+@dataclass
+class Includes:
+    """The files that one import may fetch, all below the folder `base`, and what it has fetched."""
+
+    base: Path
+    tags: tuple[str, ...]
+    parts: Parts = field(default_factory=Parts)
+    variables: set[str] = field(default_factory=set)
+    read: list[str] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
+    depth: int = 0
+
+    def functions(self, folder: Path) -> Functions:
+        """What a template in this folder may call."""
+        asked = _Folder(self, folder.resolve())
+        return {
+            "add_to_path": asked.add_to_path,
+            "cwd": asked.cwd,
+            "path_exists": asked.path_exists,
+            "find_path": asked.find_path,
+            "include": asked.include,
+            "include_all": asked.include_all,
+            "include_text": asked.include_text,
+            **_ARITHMETIC,
+        }
+
+
+def _plainly(function: Callable[..., object]) -> Callable[..., object]:
+    """A builtin as a function without attributes, for numbers and what holds them."""
+
+    def called(*values: object, **named: object) -> object:
+        return function(*values, **named)
+
+    return called
+
+
+def _round(value: object, digits: object = 0) -> object:
+    if not isinstance(value, (int, float)) or not isinstance(digits, int) or abs(digits) > 60:
+        raise Refused("round takes a number and at most 60 digits", "give it a number")
+    return round(value, digits) if digits else round(value)
+
+
+_ARITHMETIC: Functions = {
+    "round": _round,
+    **{f.__name__: _plainly(f) for f in (math.ceil, math.floor, max, min, abs, len, int, float, dict)},
+}
+
+
+@dataclass
+class _Folder:
+    """The functions, for the templates of one folder."""
+
+    includes: Includes
+    folder: Path
+
+    def cwd(self) -> str:
+        """This folder: paths count from it."""
+        return "."
+
+    def add_to_path(self, path: object) -> str:
+        """Look for files there too."""
+        found = self._inside(self.folder / str(path), str(path))
+        if found not in self.includes.paths:
+            self.includes.paths.append(found)
+        return ""
+
+    def path_exists(self, path: object) -> bool:
+        """Whether such a file could be included."""
+        return self._found(str(path)) is not None
+
+    def find_path(self, path: object) -> str:
+        """Where the file is, as it is seen from the folder that holds all of them."""
+        return os.path.relpath(self._needed(str(path)), self.includes.base)
+
+    @pass_context
+    def include_text(self, context: Context, path: object) -> str:
+        """The text of a file, its own template rendered."""
+        return self._rendered(context, self._needed(str(path)))[0]
+
+    @pass_context
+    def include(self, context: Context, path: object, key: object = "") -> Part:
+        """A value of a file, by dotted key; all of it without one."""
+        return Part(self.includes.parts.add(self._value(context, self._needed(str(path)), str(key))))
+
+    @pass_context
+    def include_all(self, context: Context, pattern: object, key: object = "") -> Part:
+        """The lists that several files of one folder have under a key, as one."""
+        where, _, name = str(pattern).rpartition("/")
+        folder = self._inside(self.folder / where, str(pattern))
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        elements: list[Node] = []
+        for file in (n for n in names if fnmatchcase(n, name) and n.endswith(ENDINGS)):
+            value = self._value(context, self._inside(folder / file, file), str(key))
+            elements += value.elements if value.elements is not None else (value,)
+        return Part(self.includes.parts.add(Node(Source("", ()), 0, 0, elements=tuple(elements))))
+
+    def _inside(self, path: Path, asked: str) -> Path:
+        """The path, links followed. Refused if it leads out of the folder that holds all files."""
+        base = self.includes.base
+        try:
+            found = path.resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise Refused(f"{asked[:200]!r} is no path", "name a YAML file near this one") from error
+        if os.path.isabs(asked) or not found.is_relative_to(base):
+            remedy = f"includes are read from {base.name}/ and below; copy the file there"
+            raise Refused(f"{asked[:200]} lies outside the folder that is read", remedy)
+        return found
+
+    def _found(self, asked: str) -> Path | None:
+        for folder in (self.folder, *self.includes.paths):
+            path = self._inside(folder / asked, asked)
+            if path.is_file() and path.name.endswith(ENDINGS):
+                return path
+        return None
+
+    def _needed(self, asked: str) -> Path:
+        found = self._found(asked)
+        if found is None:
+            remedy = f"it has to end with {', '.join(ENDINGS)}, and to lie here or in a folder of add_to_path"
+            raise Refused(f"there is no file {asked[:200]} to include", remedy)
+        return found
+
+    def _rendered(self, context: Context, path: Path) -> tuple[str, Source]:
+        includes, faults = self.includes, Faults()
+        name = os.path.relpath(path, includes.base)
+        includes.read.append(name)
+        if len(includes.read) > MAX_READS or includes.depth > MAX_DEPTH:
+            what = "the template includes too many files, or one that includes itself"
+            raise Refused(what, "include fewer")
+        text = text_of(path, name, faults)
+        if text is None:
+            raise Refused("a file cannot be included", "", tuple(faults.found))
+        includes.budget.spend(len(text))
+        source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
+        known: Mapping[str, object] = {k: v for k, v in context.get_all().items() if not callable(v)}
+        includes.depth += 1
+        rendered, told = render(text, source, known, includes.functions(path.parent), includes.budget)
+        includes.depth -= 1
+        if rendered is None:
+            raise Refused("a file cannot be included", "", told)
+        includes.variables |= rendered.variables
+        return rendered.text, rendered.source
+
+    def _value(self, context: Context, path: Path, key: str) -> Node:
+        text, source = self._rendered(context, path)
+        root, told = parse_yaml(text, source, self.includes.tags, self.includes.parts)
+        if root is None or told:
+            raise Refused("a file cannot be included", "", told)
+        for part in key.split(".") if key else ():
+            below = root.entry(part)
+            if below is None:
+                what = f"the included file has no {key[:200]}"
+                raise Refused(what, "", (Diagnostic(what, "check the key", "", root.place()),))
+            root = below.value
+        return root
