@@ -17,7 +17,7 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.records import Limits, Shares
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.plain import require_single_accesses
+from polymodel.workload.plain import require_plain
 
 REMEDY = "write its mapping by hand and evaluate or sweep it"
 
@@ -177,7 +177,7 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
-    require_single_accesses(cascade, "the search covers", REMEDY)
+    require_plain(cascade, "the search covers", REMEDY)
     result = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
     never = unmade(cascade)
     if never:

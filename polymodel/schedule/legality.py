@@ -5,7 +5,7 @@ Every element is complete, and still there, when it is read; what instances sum 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -56,6 +56,7 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
         case = Case(problem, executed(cascade, tree, policy))
     except Unexecutable as why:
         return (Diagnostic(why.message, why.remedy, path="mapping", code="illegal-dependence"),)
+    found += _added_again(case)
     found += unreduced(cascade, problem.hierarchy, tree, case.parts)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
@@ -116,6 +117,17 @@ class Case:
     @property
     def cascade(self) -> Cascade:
         return self.problem.cascade
+
+
+def _added_again(problem: Case) -> Iterator[Diagnostic]:
+    """Einsums that add to what is there execute once: a second time would add again."""
+    for name in problem.tree.einsums:
+        for access in problem.cascade[name].outputs:
+            if access.accumulates and problem.parts[name]:
+                node = decided_above(ties(problem.cascade, problem.tree, name))
+                message = f"{name} adds to {access.tensor}, and would do so in every iteration of node {node}"
+                remedy = f"bind a rank variable of {name} there, or move the loop into the other branches"
+                yield Diagnostic(message, remedy, path="mapping", code="illegal-dependence")
 
 
 def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:

@@ -9,7 +9,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.tile_sizes import extent, overlapping
 from polymodel.workload.einsum import Einsum
-from polymodel.workload.plain import require_single_accesses
+from polymodel.workload.plain import require_plain
 
 MOST_VARIABLES = 7
 
@@ -36,7 +36,7 @@ def check_einsum(one: Einsum) -> None:
     """One or two rank variables per rank, a box, one output, and few enough variables."""
     from polymodel.analysis.symbolic.layout import check_box
 
-    require_single_accesses([one], "slopes cover", "write a mapping by hand and evaluate or sweep it")
+    require_plain([one], "slopes cover", "write a mapping by hand and evaluate or sweep it")
     check_box(one)
     for a in one.accesses:
         overlapping(one, a)

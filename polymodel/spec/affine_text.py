@@ -131,14 +131,21 @@ def _modular(side: Binary, other: Affine, op: str, at: int, symbols: Symbols) ->
     return Constraint(affine_of(side.left, symbols) - other, "mod", modulus.constant)
 
 
+AccessText = tuple[str, tuple[tuple[str, str], ...], bool]
+
+
 class EinsumText:
     """A parsed one-line Einsum: accesses as (tensor, ((rank, expression text), ...), output)."""
 
     def __init__(
-        self, accesses: tuple[tuple[str, tuple[tuple[str, str], ...], bool], ...], joined: str
+        self,
+        accesses: tuple[AccessText, ...],
+        joined: str,
+        accumulates: bool = False,
     ) -> None:
         self.accesses = accesses
         self.joined = joined
+        self.accumulates = accumulates
 
 
 # Signs of operations that one-line Einsums do not know -> their names.
@@ -150,11 +157,17 @@ _LONG = (
 
 
 def parse_einsum(text: str) -> EinsumText:
-    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`, ranks named with `I[H=p+r]`. Raises TextFault."""
+    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`, ranks named with `I[H=p+r]`, `+=` adds to what is there.
+
+    Raises TextFault.
+    """
     cursor = Cursor(text)
     output = _access(cursor, text)
     if cursor.now.text == "==":
         raise TextFault("`==` compares; an Einsum is made with `=`", cursor.now.offset, "write one `=`")
+    accumulates = cursor.now.text == "+" and cursor.ahead().text == "="
+    if accumulates:
+        cursor.next()
     cursor.need("=", "after the output")
     inputs = [_access(cursor, text)]
     joined = ""
@@ -168,7 +181,7 @@ def parse_einsum(text: str) -> EinsumText:
         what = f"`{sign}` is not an operator of one-line Einsums, which know `*` and `+`"
         raise TextFault(what, cursor.now.offset, _LONG.format(_OPERATIONS[sign]))
     cursor.finish()
-    return EinsumText(((*output, True), *((*i, False) for i in inputs)), joined)
+    return EinsumText(((*output, True), *((*i, False) for i in inputs)), joined, accumulates)
 
 
 def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Tag
 
-from polymodel.spec.affine_text import parse_einsum
+from polymodel.spec.affine_text import AccessText, EinsumText, parse_einsum
 from polymodel.spec.base import (
     ConstraintText,
     NameText,
@@ -26,12 +26,14 @@ class TensorAccess(SchemaObject):
     """How an Einsum touches a tensor.
 
     `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine
-    expression. `bits_per_value` overrides the workload's. `density` overrides the workload's `densities`.
+    expression. `accumulate`: the output has values before, to which results are added. `bits_per_value`
+    overrides the workload's. `density` overrides the workload's `densities`.
     """
 
     name: NameText
     projection: Projection
     output: bool = False
+    accumulate: bool = False
     bits_per_value: Number | None = None
     persistent: bool = False
     backing_storage_size_scale: Number = 1
@@ -113,13 +115,37 @@ def _one_line(value: object) -> object:
             found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset
         ) from found
     accesses: list[dict[str, object]] = []
-    for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
+    read, accumulates = _updated(parsed)
+    for tensor, ranks, output in (*read, parsed.accesses[0]):
         if len({r for r, _ in ranks}) < len(ranks):
             raise fault(f"tensor {tensor} has a rank twice", "name each rank: T[A=m, B=m]")
-        accesses.append({"name": tensor, "projection": dict(ranks), "output": output})
+        access: dict[str, object] = {"name": tensor, "projection": dict(ranks), "output": output}
+        accesses.append(access | ({"accumulate": True} if output and accumulates else {}))
     found_operations = {"map": "add"} if parsed.joined == "+" else {}
     einsum: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
     return einsum | ({"operations": found_operations} if found_operations else {})
+
+
+def _updated(parsed: EinsumText) -> tuple[tuple[AccessText, ...], bool]:
+    """What is read, and whether results are added to the output: `Z[m] = Z[m] + A[m]` is `Z[m] += A[m]`."""
+    output, *read = parsed.accesses
+    before = (output[0], output[1], False)
+    if parsed.joined != "+" or parsed.accumulates or before not in read or len(read) < 2:
+        return tuple(read), parsed.accumulates
+    read.remove(before)
+    indexing = {name for _, ranks, _ in (output,) for _, text in ranks for name in _names(text)}
+    for name in (n for _, ranks, _ in read for _, text in ranks for n in _names(text)):
+        if name not in indexing:
+            tensor = output[0]
+            raise fault(
+                f"{tensor} is read in every iteration of {name}, over which it is summed up",
+                f"write {tensor}[...] += ..., which adds to it once",
+            )
+    return tuple(read), True
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", text)
 
 
 class Einsum(SchemaObject):

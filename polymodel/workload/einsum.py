@@ -29,13 +29,16 @@ SIGNS = {
     "mul": "*", "multiply": "*", "times": "*", "*": "*", "add": "+", "plus": "+", "+": "+",
     "sub": "-", "subtract": "-", "minus": "-", "-": "-", "div": "/", "divide": "/", "/": "/",
 }  # fmt: skip
-_OPERATORS = ("=", *SIGNS.values())
+_OPERATORS = ("=", "+=", *SIGNS.values())
 _HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 
 
 @dataclass(frozen=True)
 class TensorAccess:
-    """How one Einsum touches one tensor: one affine expression per rank, in rank order."""
+    """How one Einsum touches one tensor: one affine expression per rank, in rank order.
+
+    `accumulates`: an output whose elements have values before, to which results are added.
+    """
 
     tensor: str
     ranks: tuple[str, ...]
@@ -45,6 +48,7 @@ class TensorAccess:
     persistent: bool = False
     backing_scale: Fraction = Fraction(1)
     density: Any = None
+    accumulates: bool = False
 
     def __hash__(self) -> int:
         return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
@@ -242,7 +246,8 @@ def einsum_text(e: Einsum) -> str:
 
 def einsum_words(e: Einsum) -> tuple[str, ...]:
     """The same in pieces between which a line may be broken; operators stand in front of their operand."""
-    spaced = f"{', '.join(_access(a) for a in e.outputs)} = {_mapped(e)}"
+    equals = "+=" if any(a.accumulates for a in e.outputs) else "="
+    spaced = f"{', '.join(_access(a) for a in e.outputs)} {equals} {_mapped(e)}"
     words: list[str] = []
     for word in spaced.split(" "):
         if words and words[-1] in _OPERATORS:

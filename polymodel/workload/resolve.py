@@ -86,10 +86,16 @@ def _check_writes(einsum: EinsumSpec, position: int, path: Path, faults: Faults)
     before = [a for a in einsum.tensor_accesses[:position] if a.name == access.name]
     if len({access.output, *(a.output for a in before)}) == 2:
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
-        faults.add((*path, "name"), message, "give the result another name")
+        same = any(a.projection == access.projection for a in before)
+        remedy = "give the result another name"
+        remedy += "; what adds to it has accumulate: True (+=), and does not read it" if same else ""
+        faults.add((*path, "name"), message, remedy)
     elif access.output and before:
         message = f"Einsum {einsum.name} writes {access.name} twice"
         faults.add((*path, "name"), message, "give the second result another name")
+    if access.accumulate and (not access.output or einsum.is_copy_operation):
+        message = f"{access.name} is {'a copy' if access.output else 'no output'}: nothing is added to it"
+        faults.add((*path, "accumulate"), message, "leave accumulate out")
 
 
 def _indexing(einsum: EinsumSpec, projections: Projections) -> dict[str, frozenset[str]]:
@@ -228,6 +234,7 @@ def _access(
         access.name in scope.named["Persistent"],
         scale.get(access.name, Fraction(1)),
         densities.get(access.name) if access.density is None else access.density,
+        access.accumulate,
     )
 
 

@@ -468,6 +468,7 @@ FEATURES: tuple[Feature, ...] = (
         tree=(storage("DRAM", "A", "Z"), loop("x", 4), storage("GLB", "A", "Z"), leaf("Z")),
         slopes="ski",
     ),
+    Feature("adding to what is there", product(einsums=["Z[m, n] += A[m, k] * B[k, n]"]), slopes="ski"),
     Feature("n_instances", product(n_instances=3), slopes="ski"),
     Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),
     Feature("two bit widths", product(bits_per_value={"Inputs": 8, "Outputs": 32}), slopes="ski"),

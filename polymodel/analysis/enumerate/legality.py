@@ -205,9 +205,19 @@ def _made_in_part(walk: EinsumWalk) -> Violation | None:
     return None
 
 
+def _added_again(walk: EinsumWalk) -> Violation | None:
+    """An Einsum that adds to what is there, below a loop that does not bind it."""
+    for access in walk.einsum.outputs:
+        if access.accumulates and walk.decided != (0, 0) and walk.operations:
+            element = walk.operations[0].elements[walk.einsum.accesses.index(access)]
+            reason = "it would be added to in every iteration of a loop above"
+            return Violation(walk.einsum.name, walk.einsum.name, access.tensor, element, reason)
+    return None
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
     """The first rule that the mapping breaks, None if it is legal."""
-    for alone in (_left_out, _made_in_part):
+    for alone in (_left_out, _made_in_part, _added_again):
         found = next((f for f in map(alone, walks.values()) if f), None)
         if found:
             return found

@@ -189,6 +189,7 @@ class Simulation:
 
     def play(self) -> None:
         """All events in order: a visit opens, operations run, a visit closes."""
+        self.begin()
         events: list[tuple[tuple[float, ...], str, object, object]] = []
         for b in self.buffets:
             for t in b.tiles:
@@ -208,6 +209,14 @@ class Simulation:
             assert isinstance(subject, BuffetWalk)
             assert isinstance(detail, tuple)
             (self.open if kind == "open" else self.close)(subject, detail)
+
+    def begin(self) -> None:
+        """What an Einsum adds to lies in its backing storage from the start."""
+        for einsum, chain in self.chains.items():
+            if self.walks[einsum].einsum.access_of(self.tensor).accumulates:
+                for places in chain[0].tiles.values():
+                    for p, tile in places.items():
+                        self.valued[chain[0].node][p].update(tile)
 
     def restarts(self, walk: EinsumWalk) -> Iterable[tuple[tuple[float, ...], str, object, object]]:
         """Before each execution of a repeated Einsum its results start afresh."""

@@ -93,6 +93,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
     view = result_view(layout, einsum, tensor)
+    given = view.access.accumulates  # then the backing storage has a value to read at first
     versions, again = view.versions, repeating_loops(layout, einsum)
     levels = []
     for position, node in enumerate(nodes):
@@ -103,7 +104,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
                 node.touch_of(node.users, versions) if position else now,
                 carries[position] if position else frozenset(),
                 nodes[position - 1].loops if position else 0,
-                layout.problem.hierarchy[node.component].read_first,
+                layout.problem.hierarchy[node.component].read_first or (given and not position),
                 node,
                 executions=node.touch_of((einsum,), again) if again else None,
                 again=again,

@@ -207,7 +207,8 @@ def _events(link: Link, place: int, use: Chosen) -> Form:
 def _lacking(link: Link, place: int, use: Chosen) -> Form:
     """Needs that the parent cannot serve: starts of its runs that were not filled."""
     parent = link.chain[place - 1]
-    if link.layout.problem.hierarchy[parent.component].read_first:
+    given = link.space.access.accumulates and place == 1
+    if given or link.layout.problem.hierarchy[parent.component].read_first:
         return ZERO
     depth = parent.depth
     # Results of an inferred Einsum start afresh at each stamp that decides what it executes.

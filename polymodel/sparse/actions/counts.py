@@ -32,7 +32,7 @@ from polymodel.sparse.actions.storage import (
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Label
-from polymodel.workload.plain import require_single_accesses
+from polymodel.workload.plain import require_plain
 
 SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 
@@ -260,7 +260,7 @@ def sparse_counts(
     `data`: of every tensor. `confidence`: with which a footprint's `quantile_bits` are not exceeded. Raises
     Refused for what cannot be counted, by name.
     """
-    require_single_accesses(
+    require_plain(
         problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own"
     )
     formats = Formats(problem)

@@ -239,6 +239,7 @@ WORKLOAD: Texts = {
             {"H": "p + r", "W": "q"},
         ),
         "output": said("The Einsum writes this tensor."),
+        "accumulate": said("The output has values before, to which results are added (`+=`)."),
         "bits_per_value": said("Bits of one value here. Left out, the workload's.", 8),
         "persistent": said(f"A copy of the tensor {_PERSISTENT}."),
         "backing_storage_size_scale": said("Multiplies the room taken in backing storage.", 1),

@@ -21,7 +21,7 @@ from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Costing, Linear, Rows
 from polymodel.sweeps.sparse.columns import Column, columns_of
 from polymodel.sweeps.sparse.counts import Structures
-from polymodel.workload.plain import require_single_accesses
+from polymodel.workload.plain import require_plain
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def sparse_plan(
 
     Raises NotSeparable or Refused where points have to be looked at one by one.
     """
-    require_single_accesses(
+    require_plain(
         problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own"
     )
     data = known_data(problem, folder)

@@ -1,0 +1,125 @@
+"""Einsums that add to what is there (`Z += A`): backing storage has a value to read from the start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.errors import NotSeparable, Refused
+from polymodel.reuse import Reuse
+from polymodel.schedule.gate import faults_of
+from polymodel.workload.einsum import Cascade
+from tests.analysis.test_agreement import (
+    POLICIES,
+    SETTINGS,
+    assert_few_refusals,
+    compare,
+    differences,
+    drawing,
+)
+from tests.analysis.test_several_accesses import evaluated, moved
+from tests.generators import lawless, legal
+from tests.support.features import leaf, loop, product, spread, storage
+
+ENGINES = ("enumerate", "exact", "symbolic")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_product_is_added_to_what_is_there(engine: str) -> None:
+    """Every one of the 16 elements is read before it is first written; K = 4 operations update each."""
+    sums = product(einsums=["Z[m, n] += A[m, k] * B[k, n]"])
+    nodes = [storage("DRAM", "A", "B", "Z"), loop("m", 2), storage("GLB", "Z"), leaf("Z")]
+    report = evaluated(sums, *nodes, engine=engine)
+    assert moved(report, "Z") == {"DRAM": (16, 0, 0, 16), "GLB": (64, 16, 16, 64)}
+    fresh = evaluated(product(), *nodes, engine=engine)
+    assert moved(fresh, "Z") == {"DRAM": (0, 0, 0, 16), "GLB": (48, 16, 0, 64)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_of_the_instances_that_sum_up_gets_the_value(engine: str) -> None:
+    sums = product(einsums=["Z[m, n] += A[m, k] * B[k, n]"])
+    nodes = [storage("DRAM", "A", "B", "Z"), storage("GLB", "Z"), spread("k", 1), leaf("Z")]
+    report = evaluated(sums, *nodes, engine=engine, fanout=4, may_reuse="Z")
+    assert moved(report, "Z") == {"DRAM": (16, 0, 0, 16), "GLB": (16, 16, 16, 16)}
+
+
+def test_a_sum_with_its_own_output_is_an_update() -> None:
+    def outputs(text: str) -> str:
+        return str(pm.load({"workload": product(einsums=[text], rank_sizes={"M": 4, "N": 4})}).workload)
+
+    assert outputs("Z[m, n] = Z[m, n] + A[m, n]") == outputs("Z[m, n] += A[m, n]")
+    assert "Z[m, n] += A[m, n]" in outputs("Z[m, n] = A[m, n] + Z[m, n]")
+    with pytest.raises(pm.SpecError, match="in every iteration of k, over which it is summed up"):
+        pm.load({"workload": product(einsums=["Z[m] = Z[m] + A[m, k]"], rank_sizes={"M": 4, "K": 4})})
+
+
+def test_only_outputs_accumulate() -> None:
+    accesses = [
+        {"name": "A", "projection": ["m"], "accumulate": True},
+        {"name": "Z", "projection": ["m"], "output": True},
+    ]
+    workload = {**product(), "rank_sizes": {"M": 4}, "einsums": [{"name": "E", "tensor_accesses": accesses}]}
+    with pytest.raises(pm.SpecError, match="A is no output: nothing is added to it"):
+        pm.load({"workload": workload})
+
+
+@st.composite
+def accumulating(draw: st.DrawFn, simple: bool = False) -> Problem:
+    """A drawn problem in which some outputs have values before."""
+    problem = draw(lawless(simple=simple))
+    einsums = []
+    for e in problem.cascade:
+        adds = not e.is_copy and draw(st.integers(0, 9)) < 7
+        accesses = (replace(a, accumulates=True) if a.output and adds else a for a in e.accesses)
+        einsums.append(replace(e, accesses=tuple(accesses)))
+    assume(any(a.accumulates for e in einsums for a in e.outputs))
+    return replace(problem, cascade=Cascade(tuple(einsums)))
+
+
+def run_many(count: int, simple: bool = False) -> Counter[str]:
+    """Compare the engines, and the gate with the referee, on generated problems."""
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(accumulating(simple=simple), POLICIES)
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        try:
+            broken = legal(problem)
+        except Refused:
+            assume(False)
+        assert bool(faults_of(problem)) == (broken is not None), drawing(problem)
+        assume(broken is None)
+        compare(problem, reuse, tally)
+        try:
+            ours = SYMBOLIC.analyse(problem)
+        except NotSeparable:
+            return
+        tally["closed forms"] += 1
+        found = differences(ours, REFEREE.analyse(problem))
+        assert not found, "\n".join([*found, drawing(problem)])
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_engines_agree_where_results_are_added_to_what_is_there() -> None:
+    tally = run_many(25)
+    tally += run_many(15, simple=True)
+    assert_few_refusals(tally, 0.05)
+
+
+@pytest.mark.slow
+def test_engines_agree_where_results_are_added_to_what_is_there_at_length() -> None:
+    tally = run_many(2_000) + run_many(1_000, simple=True)
+    assert_few_refusals(tally, 0.01)
+    assert tally["closed forms"] > 500
