@@ -33,7 +33,39 @@ def as_printed(value: int, printed: str) -> str:
 
 
 HUB = "size of the weights, model.safetensors.index.json of the release, two bytes each"
+GPT3 = "Brown et al., 2020, table D.1"
+
+
+def biases(layers: int, width: int) -> int:
+    """Of every product of a layer (nine vectors of the model's width) and of its two normalisations."""
+    return layers * (9 + 2) * width
+
+
 PUBLISHED: dict[str, Published] = {
+    "bert_base": Published(
+        "110 M",
+        "Devlin et al., 2019, section 3",
+        {
+            "embeddings of words, positions and segments, normalised": (30522 + 512 + 2 + 2) * 768,
+            "biases": biases(12, 768) + 768,
+        },
+    ),
+    "gpt3_175b": Published(
+        "174,600 M",
+        GPT3,
+        {"positions": 2048 * 12288, "biases": biases(96, 12288) + 12288},
+        "174,600 M",
+        f"{GPT3}: two operations for each parameter and token",
+        {"PHASE": "decode", "CONTEXT": 1},
+    ),
+    "gpt3_6_7b": Published("6,660 M", GPT3, {"positions": 2048 * 4096, "biases": biases(32, 4096) + 4096}),
+    "vit_b_16": Published(
+        "86,567,656",
+        "torchvision, vit_b_16: num_params",
+        {"class token and positions": (1 + 197) * 768, "biases": biases(12, 768) + 768 + 768 + 1000},
+        "17.56 G",
+        "torchvision, vit_b_16: GFLOPS",
+    ),
     "llama3_8b": Published("8,030,261,248", HUB, {"embedding": 128256 * 4096}),
     "llama3_70b": Published("70,553,706,496", HUB, {"embedding": 128256 * 8192}),
     "mixtral_8x22b": Published(

@@ -1,4 +1,4 @@
-"""Decoders of the library: parameters and multiply-accumulates, by hand and as published."""
+"""Transformers of the library: parameters and multiply-accumulates, by hand and as published."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 import polymodel as pm
 from tests.analysis.test_agreement import differences
 from tests.library.figures import macs, parameters
+from tests.library.published import PUBLISHED
 
 # layers, width, heads, groups of them, head width, hidden width, vocabulary, experts, active
 SHAPES = {
@@ -52,6 +53,30 @@ def test_what_a_token_meets_is_as_published(model: str) -> None:
     assert round(sum(parameters(one).values()) / 1e9) == ACTIVE[model]
 
 
+# Brown et al., 2020, table D.1: operations of training on 300 billion tokens, six for each of one pass.
+TRAINING = {"gpt3_6_7b": "1.20e+22", "gpt3_175b": "3.14e+23"}
+
+
+@pytest.mark.parametrize("model", TRAINING)
+def test_training_takes_what_was_published(model: str) -> None:
+    one = macs(pm.load(model, PHASE="decode", CONTEXT=1).workload)
+    assert f"{6 * one * 300e9:.2e}" == TRAINING[model]
+
+
+def test_encoders_by_hand() -> None:
+    """Twelve layers of twelve squares of the width; attention; the pooler, or the patches and the classes."""
+    layers, width = 12, 768
+    for model, tokens, rest in (
+        ("bert_base", 512, width**2),
+        ("vit_b_16", 197, 196 * width**2 + 1000 * width),
+    ):
+        found = macs(pm.load(model).workload)
+        assert found == layers * (12 * tokens * width**2 + 2 * tokens**2 * width) + rest
+    # BertModel of transformers: 109,482,240 parameters
+    beside = PUBLISHED["bert_base"].beside.values()
+    assert sum(parameters(pm.load("bert_base").workload).values()) + sum(beside) == 109_482_240
+
+
 def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
     sizes = {1: 8, 3: 24, 16: 128, 32: 128}
     for batch, experts in sizes.items():
@@ -64,16 +89,21 @@ def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
 
 SMALL = {"LAYERS": 2, "WIDTH": 8, "HEADS": 4, "KV_HEADS": 2, "HEAD_WIDTH": 4, "HIDDEN": 6, "VOCABULARY": 10}
 EXPERTS = {"EXPERTS": 4, "ACTIVE": 2, "QK_NORM": 1}
+PLAIN = {"ROTARY": 0, "GATED": 0, "KV_HEADS": 4}
 RUNS = (
     {"TOKENS": 5, "QUERIES": 4, "ROWS": 4},
     {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
     {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
     {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
+    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "PATCHES": 4, "PATCH": 6, **PLAIN},
+    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "POST_NORM": 1, "BATCH": 2, **PLAIN},
 )
 
 
-@pytest.mark.parametrize("run", RUNS, ids=("dense", "dense_decode", "experts", "experts_decode"))
-def test_the_engines_agree_on_small_decoders(run: dict[str, int | str]) -> None:
-    spec = pm.load("decoder", "tpu_v4i", **SMALL, **run)
+@pytest.mark.parametrize(
+    "run", RUNS, ids=("dense", "dense_decode", "experts", "experts_decode", "image", "post_norm")
+)
+def test_the_engines_agree_on_small_transformers(run: dict[str, int | str]) -> None:
+    spec = pm.load("transformer", "tpu_v4i", **{**SMALL, **run})
     referee = pm.evaluate(spec, engine="enumerate")
     assert not differences(pm.evaluate(spec, engine="auto").analysis, referee.analysis)
