@@ -16,10 +16,9 @@ from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
 from polymodel.schedule.gate import require_legal
 from polymodel.spec.faults import not_a, not_a_spec
-from polymodel.spec.symbols import given_symbols
+from polymodel.spec.symbols import given_symbols, words_of
 
 if TYPE_CHECKING:
-
     from polymodel.loading import Spec
     from polymodel.report.closed import SymbolicReport
 
@@ -61,7 +60,8 @@ def closed_forms(
 
     `tiles`: tile sizes that are numbers become symbols as well (1 excepted); `ranks`: so do the extents of
     rank variables; `assume="divides"`: textbook forms, right where every tile divides its enclosing one.
-    `bound`: symbols that have a value in the spec are replaced by it. Raises SpecError for a wrong spec,
+    `bound`: symbols that have a value in the spec are replaced by it. With `ranks`, sizes of the workload may
+    be symbols without a value. Raises SpecError for a wrong spec,
     NotSeparable outside boxes whose ranks are sums of one or two rank variables.
     """
     from polymodel.loading import Spec as Loaded
@@ -69,6 +69,7 @@ def closed_forms(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("closed_forms", spec)
+    spec = _with_stand_ins(spec) if ranks else spec
     tree = spec.mapping if bound else spec.template
     if tree is None:
         raise spec.no_mapping()
@@ -76,6 +77,23 @@ def closed_forms(
     if spec.mapping is not None and not unbound_symbols(spec.mapping):
         require_legal(replace(problem, tree=spec.mapping))
     return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
+
+
+# Divisible by every number up to 16: sizes that follow from it (heads, groups) are whole.
+STAND_IN = 720720
+
+
+def _with_stand_ins(spec: Spec) -> Spec:
+    """The spec with a number for each symbol of the workload alone that has no value: extents become symbols,
+    so that no form depends on it."""
+    open_there = {
+        n for n, v in spec.symbols.items() if v is None and not isinstance(spec.declared.get(n), str)
+    }
+    used = words_of(spec.raw_workload.model_dump() if spec.raw_workload else None)
+    elsewhere = words_of(spec.raw_arch.model_dump() if spec.raw_arch else None)
+    elsewhere |= set(unbound_symbols(spec.template)) if spec.template else set()
+    named = (open_there & used) - elsewhere
+    return spec.bind(**dict.fromkeys(sorted(named), STAND_IN)) if named else spec
 
 
 def evaluate_problem(

@@ -12,7 +12,7 @@ from polymodel.analysis.result import Buffet
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.analysis.symbolic.records import ChainSize, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.costs import closed_costs, in_formulas
@@ -24,6 +24,7 @@ from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
+from polymodel.report.minimum import Minimum, minimum
 from polymodel.schedule.gate import require_legal
 from polymodel.spec.coerce import as_whole, plainly, shown
 from polymodel.spec.faults import Faults, close_to
@@ -257,6 +258,59 @@ class SymbolicReport(Answer):
         if self.values.keys() >= self.symbols.keys():
             return number_of(found, self.values)
         return filled(found, self.renderer, self.values)
+
+    def minimize(
+        self, objective: object, held: object, capacity: object, over: Iterable[str] | None = None
+    ) -> Minimum:
+        """The least value of an objective while another figure is at most a capacity, as a formula.
+
+        `objective`, `held`: names as for `value`, such as `accesses:DRAM` and `working_set:GLB` (bits), or
+        SymPy expressions of `symbols`; `capacity`: a number, a name for a symbol, or an expression; `over`:
+        the tile sizes to choose, all that are symbols unless given. Forms are taken under `assume="divides"`,
+        tile sizes as real numbers. Refused where there is no formula, SpecError for unknown names.
+        """
+        import sympy
+
+        forms = self if self.assume else self.assuming("divides")
+        ends = forms._ends()
+        asked = list(ends) if over is None else [str(n) for n in over]
+        for name in asked:
+            if name not in ends:
+                raise SpecError(
+                    [Diagnostic(f"{name} is no tile size to choose", f"choose of {', '.join(ends)}")]
+                )
+        size = sympy.Symbol(capacity, positive=True) if isinstance(capacity, str) else capacity
+        symbols = forms.symbols
+        least, most = (forms.value(f) if isinstance(f, str) else f for f in (objective, held))
+        return minimum(least, most, size, {symbols[n]: ends[n] for n in asked})
+
+    def _ends(self) -> dict[str, tuple[sympy.Expr, sympy.Expr]]:
+        """Tile sizes without a value: the tile inside each (or 1), and the one around it."""
+        import sympy
+
+        def shown_size(size: ChainSize) -> sympy.Expr:
+            return sympy.sympify(size_in(size, {**self.symbols, **self.values}, sympy.Max))
+
+        extents = {s for c in self.analysis.chains for s in names_in(c[:1])}
+        found: dict[str, tuple[sympy.Expr, sympy.Expr]] = {}
+        for chain in self.analysis.chains:
+            sizes = (*map(shown_size, chain), sympy.Integer(1))
+            for i, name in enumerate(chain[1:], 1):
+                if isinstance(name, str) and name not in extents and name not in self.values:
+                    inner, outer = sizes[i + 1], sizes[i - 1]
+                    if name in found:
+                        inner, outer = sympy.Max(inner, found[name][0]), sympy.Min(outer, found[name][1])
+                    found[name] = inner, outer
+        return found
+
+    def difference(self, other: SymbolicReport, objective: str) -> sympy.Expr:
+        """One objective of this mapping minus that of another: below 0 where this one is better.
+
+        Symbols of the same name are the same number in both. SpecError for an unknown objective.
+        """
+        import sympy
+
+        return sympy.factor(sympy.sympify(self.value(objective)) - sympy.sympify(other.value(objective)))
 
     @declared
     def latency(self) -> SymbolicTable:

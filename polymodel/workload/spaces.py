@@ -45,11 +45,13 @@ def constraints_of(
     faults: Faults,
 ) -> tuple[Constraint, ...] | None:
     """All constraints of one Einsum; None after a fault."""
-    before = len(faults)
+    # Its own: faults that an earlier Einsum has as well are told once, but the space is no less unknown for
+    # it.
+    own = Faults(faults.locator)
     einsum = workload.einsums[index]
     path: Path = ("workload", "einsums", index)
-    sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults))
-    sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, faults))
+    sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, own))
+    sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, own))
     found: list[Constraint] = []
     for projection in projections:
         for rank, expr in projection.items():
@@ -63,8 +65,9 @@ def constraints_of(
         for v, text in workload.iteration_space_shape.items() if v in variables
     ]  # fmt: skip
     for text, where in shapes:
-        found += _shape(text, where, einsum.name, variables, symbols, faults)
-    return tuple(dict.fromkeys(found)) if len(faults) == before else None
+        found += _shape(text, where, einsum.name, variables, symbols, own)
+    faults.extend(own.found)
+    return None if own.found else tuple(dict.fromkeys(found))
 
 
 def _shape(

@@ -101,7 +101,7 @@ def test_wrong_points_say_what_to_give(points: Any, message: str) -> None:
 
 def test_what_is_no_spec_is_refused() -> None:
     with pytest.raises(pm.SpecError, match="compile: 'x' is no spec"):
-        pm.compile("x")  # type: ignore[arg-type]
+        pm.compile("x")  # type: ignore[arg-type]  # what it refuses
 
 
 def test_the_gradient_is_that_of_the_textbook_form() -> None:

@@ -1,0 +1,159 @@
+"""The least value of a closed form under a capacity, as a formula: what textbooks derive by hand.
+
+Forms whose tiles divide are sums of products of powers. A tile size of which more costs nothing and saves
+nothing is taken at an end of its range; those that are left are found where the gradients of the form and of
+the capacity point the same way (Lagrange), for up to two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+
+if TYPE_CHECKING:
+    pass
+
+Expression = Any  # of SymPy
+Ends = Mapping[
+    Any, tuple[Expression, Expression]
+]  # symbol -> the least and the largest value that it may have
+NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least value of an objective over real tile sizes.
+
+    `value`: an expression in the capacity and the extents; `at`: tile size -> where it is taken. It holds
+    where every tile size of `at` lies within its range, that is for capacities that are neither tiny nor so
+    large that a whole operand fits.
+    """
+
+    value: Expression
+    at: Mapping[str, Expression]
+
+    def leading(self, symbol: Any) -> Expression:
+        """The value for large values of a symbol, term by term: 2*K*M*N/sqrt(S) + M*N of a matmul."""
+        import sympy
+
+        small, found = sympy.Symbol("_small", positive=True), sympy.Integer(0)
+        symbol = sympy.Symbol(symbol, positive=True) if isinstance(symbol, str) else symbol
+        for term in sympy.Add.make_args(self.value):
+            turned = sympy.simplify(term.subs(symbol, small**-2))
+            first = turned.as_leading_term(small) if turned.has(small) else turned
+            found += sympy.powdenest(first.subs(small, 1 / sympy.sqrt(symbol)), force=True)
+        return found
+
+
+def minimum(objective: Expression, held: Expression, capacity: Expression, ends: Ends) -> Minimum:
+    """Where an objective is least while `held` is at most `capacity`.
+
+    `ends`: the symbols that may be chosen, with their ranges. Raises Refused where there is no formula,
+    SpecError where nothing is to be chosen.
+    """
+    import sympy
+
+    objective, held = sympy.sympify(objective), sympy.sympify(held)
+    for form in (objective, held):
+        rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
+        if rough:
+            what = f"{min(map(str, rough), key=len)} has no derivative"
+            raise Refused(what, f"take the forms under assume='divides', or {NUMERIC}")
+    if not ends:
+        remedy = "leave tile sizes symbols: closed_forms(spec), or closed_forms(spec, tiles=True)"
+        raise SpecError([Diagnostic("no tile size is a symbol, so that there is nothing to choose", remedy)])
+    chosen: dict[Any, Expression] = {}
+    free = list(ends)
+    while True:
+        found = next(((x, end) for x in free if (end := _end(objective, held, x, ends[x])) is not None), None)
+        if found is None:
+            break
+        x, end = found
+        free.remove(x)
+        objective, held = objective.subs(x, end), held.subs(x, end)
+        chosen = {y: v.subs(x, end) for y, v in chosen.items()} | {x: end}
+    inside = _inside(objective, held, capacity, free) if free else {}
+    # Term by term: what does not depend on the capacity stays apart.
+    value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(objective)))
+    at = {x: sympy.simplify(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
+    return Minimum(value, {x.name: at[x] for x in ends})
+
+
+def _end(
+    objective: Expression, held: Expression, x: Any, ends: tuple[Expression, Expression]
+) -> Expression | None:
+    """The end of its range that is best for a symbol whatever the others are; None if there is none such."""
+    costs, takes = _direction(objective, x), _direction(held, x)
+    if costs is None or takes is None:
+        return None
+    if costs >= 0 and takes >= 0:
+        return ends[0]
+    return ends[1] if costs <= 0 and takes <= 0 else None
+
+
+def _direction(form: Expression, x: Any) -> int | None:
+    """1 if a form grows with x wherever symbols are positive, -1 if it falls, 0 if it has no x."""
+    import sympy
+
+    slope = sympy.expand(sympy.diff(form, x))
+    if slope == 0:
+        return 0
+    terms = sympy.Add.make_args(slope)
+    if all(t.is_positive for t in terms):
+        return 1
+    return -1 if all(t.is_negative for t in terms) else None
+
+
+def _inside(
+    objective: Expression, held: Expression, capacity: Expression, free: Sequence[Any]
+) -> dict[Any, Any]:
+    """Values of the symbols that are left, at which the capacity is used up and no exchange of two pays."""
+    import sympy
+
+    if len(free) > 2:
+        names = ", ".join(x.name for x in free)
+        raise Refused(f"{names} depend on each other: no formula for more than two", NUMERIC)
+    # Positive reals: positive integers would hide roots.
+    real = {x: sympy.Symbol(x.name, positive=True) for x in {*free, *sympy.sympify(capacity).free_symbols}}
+    f, g, most = (sympy.sympify(e).subs(real) for e in (objective, held, capacity))
+    symbols = [real[x] for x in free]
+    equations = [sympy.together(g - most)]
+    if len(free) == 2:
+        x, y = symbols
+        balance = sympy.diff(f, x) * sympy.diff(g, y) - sympy.diff(f, y) * sympy.diff(g, x)
+        equations.append(sympy.numer(sympy.together(balance)))
+    found = []
+    for solution in _solutions(equations, symbols):
+        value = f.subs(solution)
+        if value.has(sympy.zoo, sympy.nan) or any(v.free_symbols & set(symbols) for v in solution.values()):
+            continue
+        found.append((solution, value))
+    if not found:
+        raise Refused(f"{', '.join(x.name for x in free)}: no formula was found", NUMERIC)
+    back = {new: old for old, new in real.items()}
+    # Of several points the one that is best for a large capacity.
+    trial = {
+        s: 10 ** (9 + i) for i, s in enumerate(sorted({t for _, v in found for t in v.free_symbols}, key=str))
+    }
+    best = min(found, key=lambda pair: float(sympy.re(pair[1].subs(trial))))[0]
+    return {x: best[real[x]].subs(back) for x in free}
+
+
+def _solutions(equations: Sequence[Expression], symbols: Sequence[Any]) -> list[dict[Any, Any]]:
+    """Positive solutions of one equation in one symbol, or of two in two."""
+    import sympy
+
+    if len(symbols) == 1:
+        return [{symbols[0]: v} for v in sympy.solve(equations[0], symbols[0])]
+    x, y = symbols
+    found: list[dict[Any, Any]] = []
+    for factor, _ in sympy.factor_list(equations[1])[1]:
+        if not factor.has(x) or not factor.has(y):
+            continue
+        for ratio in sympy.solve(factor, y):
+            for v in sympy.solve(sympy.numer(sympy.together(equations[0].subs(y, ratio))), x):
+                found.append({x: v, y: sympy.simplify(ratio.subs(x, v))})
+    return found

@@ -1,0 +1,126 @@
+"""Formulas of least traffic: textbook values, against sweeps; sizes that have no number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy
+
+import polymodel as pm
+
+ARCH = {
+    "nodes": [
+        {"type": "Memory", "name": "DRAM", "tensors": {"may_keep": "All"}},
+        {"type": "Memory", "name": "GLB", "tensors": {"may_keep": "All"}},
+        {"type": "Compute", "name": "MAC"},
+    ]
+}
+
+
+def storage(component: str, *tensors: str) -> dict[str, Any]:
+    return {"type": "Storage", "component": component, "tensors": list(tensors)}
+
+
+def loop(v: str, tile: str) -> dict[str, Any]:
+    return {"type": "Temporal", "rank_variable": v, "tile_shape": tile}
+
+
+def matmul(*nodes: dict[str, Any], **sizes: int | None) -> pm.Spec:
+    symbols = {"M": None, "N": None, "K": None, **sizes}
+    ends = [{"type": "Compute", "einsum": "Z", "component": "MAC"}]
+    return pm.load(
+        {
+            "arch": ARCH,
+            "symbols": symbols,
+            "workload": {
+                "rank_sizes": {n: n for n in "MNK"},
+                "bits_per_value": {"All": 1},
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "mapping": {"nodes": [storage("DRAM", "A", "B", "Z"), *nodes, *ends]},
+        }
+    )
+
+
+OUTPUT_STAYS = (
+    loop("m", "TM"), loop("n", "TN"), storage("GLB", "Z"), loop("k", "TK"), storage("GLB", "A", "B"),
+)  # fmt: skip
+
+
+def test_the_least_traffic_of_a_matmul_is_that_of_textbooks() -> None:
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True)
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    m, n, k = (forms.symbols[s] for s in "MNK")
+    s = sympy.Symbol("S", positive=True)
+    assert sympy.simplify(least.value - (m * n + 2 * m * n * k / (sympy.sqrt(s + 1) - 1))) == 0
+    assert least.leading("S") == m * n + 2 * m * n * k / sympy.sqrt(s)
+    assert least.at["TK"] == 1
+    assert least.at["TM"] == least.at["TN"]
+
+
+@pytest.mark.parametrize("root", [8, 12, 24])
+def test_no_tiles_that_fit_move_less_and_square_ones_just_as_much(root: int) -> None:
+    """Where the best tiles are whole and divide, a sweep finds the value of the formula."""
+    capacity = (root + 1) ** 2 - 1
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True)
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", capacity)
+    sizes = {"M": 48, "N": 24, "K": 30}
+    value = int(least.value.subs({forms.symbols[n]: v for n, v in sizes.items()}))
+    one = matmul(*OUTPUT_STAYS, **sizes)
+    points = pm.sweep(
+        one, {"TM": pm.divisors("m"), "TN": pm.divisors("n"), "TK": pm.divisors("k")}, keep="all"
+    )
+    frame = points.frame[points.frame["working_set:GLB"] <= capacity]
+    assert (frame["reads:DRAM"] + frame["writes:DRAM"]).min() == value
+
+
+def test_sizes_without_a_number_give_the_forms_of_any_number() -> None:
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True)
+    values = {"M": 10, "N": 7, "K": 9, "TM": 4, "TN": 7, "TK": 2}
+    report = pm.evaluate(matmul(*OUTPUT_STAYS).bind(**values))
+    there = forms.at(**values)
+    for name in ("accesses:DRAM", "accesses:GLB", "working_set:GLB", "energy"):
+        assert there.value(name) == report.value(name)
+
+
+def test_a_chain_whose_sizes_have_no_number_loads() -> None:
+    """Both Einsums lack the same size, which is told once; the second one is not called unbounded for it."""
+    spec = pm.load(
+        {
+            "arch": ARCH,
+            "symbols": {"M": None, "N": None},
+            "workload": {
+                "rank_sizes": {"M": "M", "N": "N"},
+                "bits_per_value": {"All": 1},
+                "einsums": ["T[m, n] = A[m, n] * B[n]", "Z[m] = T[m, n] * C[n]"],
+            },
+        }
+    )
+    assert spec.bind(M=3, N=4).workload["Z"].bounds == ((0, 2), (0, 3))
+    with pytest.raises(pm.SpecError, match="symbol N has no value") as caught:
+        pm.evaluate(spec.with_mapping(pm.LoopTree(())))
+    assert "unbounded" not in str(caught.value)
+
+
+def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
+    cube = matmul(loop("m", "TM"), loop("n", "TN"), loop("k", "TK"), storage("GLB", "A", "B", "Z"))
+    forms = pm.closed_forms(cube, ranks=True)
+    with pytest.raises(pm.Refused, match=r"no formula for more than two(.|\n)*pm.compile"):
+        forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    with pytest.raises(pm.SpecError, match="TX is no tile size to choose"):
+        forms.minimize("accesses:DRAM", "working_set:GLB", "S", over=["TX"])
+    with pytest.raises(pm.SpecError, match="nothing to choose"):
+        forms.at(TM=2, TN=2, TK=2).minimize("accesses:DRAM", "working_set:GLB", "S")
+    with pytest.raises(pm.Refused, match="has no derivative"):
+        forms.minimize(forms.value("accesses:DRAM"), "working_set:GLB", "S")
+
+
+def test_the_difference_of_two_mappings_is_one_formula() -> None:
+    rows = pm.closed_forms(
+        matmul(loop("m", "TM"), storage("GLB", "A"), loop("n", "TN"), storage("GLB", "B", "Z")),
+        ranks=True, assume="divides",
+    )  # fmt: skip
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True, assume="divides")
+    m, n, k, tn = (forms.symbols[s] for s in ("M", "N", "K", "TN"))
+    assert sympy.simplify(forms.difference(rows, "accesses:DRAM") - k * m * (n - tn) / tn) == 0
