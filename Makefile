@@ -69,7 +69,8 @@ editor: $(READY)
 bench: $(READY)
 	$(PY) -m benchmarks.bench $(if $(LONG),--long)
 
-# CASES=DIR: cases of yours; DATA=DIR: matrices of public collections that cases and documents name; PEERS=DIR: files
+# CASES=DIR: all cases (else the few that the repository has); DATA=DIR: matrices of public collections that cases
+# and documents name, and with both docs/validation.md is compared; PEERS=DIR: files
 # that other tools publish.
 reference: $(READY)
 	$(PY) -m tests.reference.check $(if $(CASES),--cases $(CASES)) $(if $(DATA),--data $(DATA)) $(if $(PEERS),--peers $(PEERS))

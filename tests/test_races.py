@@ -15,7 +15,7 @@ from tests.reference.mapper_spec import spec_of
 from tests.seeds import seeds
 
 CHAIN = SMALL[0]
-OPTIMUM = (994574336.0, 397568.0)  # of tests/reference/cases, confirmed by an exhaustive search
+OPTIMUM = (994574336.0, 397568.0)  # confirmed by an exhaustive search
 
 
 def forget() -> None:

@@ -139,7 +139,7 @@ def section() -> str:
         for figure in part()
     ]
     lines = [
-        "## Published figures", "",
+        f"## {PUBLISHED}", "",
         "What papers and documents print, beside what we compute.", "", *HEAD,
         *(figure.text() for figure in found),
         *(Figure(what, "a claim", "not computed", why).text() for what, why in CLAIMS.items()), "",
@@ -148,6 +148,7 @@ def section() -> str:
 
 
 HEAD = ("| figure | published | ours | why |", "|---|---|---|---|")
+PUBLISHED = "Published figures"
 TILER_SWIFT = "Published figures of Tiler-Swift"
 
 

@@ -1,10 +1,10 @@
 """docs/validation.md from a run of the reference checker: python -m tests.documents.validation [--write]
-[--data DIR].
+[--cases DIR] [--data DIR].
 
-Every case of tests/reference/cases has a row, with what differs from the other tool's figures and why. A
-difference without a reason here is an error, so is a reason without a difference. Two sections are about
-matrices that are no part of the repository: they are made where the folder of these is named, and stay as
-they are elsewhere.
+Every case has a row, with what differs from the other tool's figures and why. A difference without a reason
+here is an error, so is a reason without a difference. The repository has a few of the cases, and no matrices
+of public collections: a section is made where the folders that it needs are named, and stays as it is
+elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.documents import published
@@ -23,6 +24,7 @@ from tests.reference.common import Outcome, comparing
 from tests.reference.tiling_matrices import reading
 
 PAGE = ROOT / "docs" / "validation.md"
+WITH_DATA = ("tiling",)  # folders of cases about matrices that are no part of the repository
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def described(path: Path) -> str:
     return " ".join(str(told or (meta or {}).get("description", "")).split()).replace("|", "\\|")
 
 
-def folder_rows(folder: str) -> Iterator[Row]:
-    """The rows of a folder, in order; running them takes seconds."""
-    root = check.HERE / folder
+def folder_rows(cases: Path, folder: str) -> Iterator[Row]:
+    """The rows of one folder of the cases, in order; running them takes seconds."""
+    root = cases / folder
     if folder in check.DATA:
         for path in check.files(root, ".json"):
             yield Row(
@@ -106,14 +108,14 @@ def folder_rows(folder: str) -> Iterator[Row]:
         yield Row(name, described(places[name]), (outcome,))
 
 
-def section(folder: str) -> str:
-    """A folder as Markdown."""
-    rows = list(folder_rows(folder))
+def section(cases: Path, folder: str) -> str:
+    """One folder of the cases as Markdown."""
+    rows = list(folder_rows(cases, folder))
     heading, about = FOLDERS[folder]
-    cases = sum(len(row.outcomes) for row in rows)
+    count = sum(len(row.outcomes) for row in rows)
     lines = [
         f"## {heading}", "", about, "",
-        f"{cases} cases, {sum(row.checked for row in rows):,} numbers, `tests/reference/cases/{folder}`.", "",
+        f"{count} cases, {sum(row.checked for row in rows):,} numbers.", "",
         "| case | what it is | numbers | equal, or why not |", "|---|---|---|---|",
         *(row.text(folder) for row in rows), "",
     ]  # fmt: skip
@@ -123,10 +125,11 @@ def section(folder: str) -> str:
 HEAD = """# Validation
 
 Whether the numbers are right: every case that is compared with another tool, an independent program or a
-paper. Counts are compared with tolerance zero. `make reference` runs the cases, with `DATA=DIR` also those
-about matrices of public collections, which are no part of the repository; this page is made by `python -m
-tests.documents.validation --write`, and tests and `make reference` compare it with a run. The rules behind
-the reasons: [where other tools count differently](differences.md).
+paper. Counts are compared with tolerance zero. `make reference CASES=DIR` runs the cases, of which the
+repository has a few in `tests/reference/cases`, with `DATA=DIR` also those about matrices of public
+collections. This page is made by `python -m tests.documents.validation --write` with both folders, and `make
+reference` with both compares it with a run. The rules behind the reasons: [where other tools count
+differently](differences.md).
 
 """
 
@@ -137,30 +140,35 @@ def split(text: str) -> dict[str, str]:
     return {part.splitlines()[0]: f"## {part}".rstrip() + "\n" for part in parts[1:]}
 
 
-# Sections that need matrices of public collections -> what makes them.
-WITH_DATA: Mapping[str, Callable[[], str]] = {
-    published.TILER_SWIFT: published.tiler_swift_section,
-    FOLDERS["tiling"][0]: lambda: section("tiling"),
-}
+def makers(cases: Path | None, data: Path | None) -> dict[str, Callable[[], str] | None]:
+    """Heading of a section -> what makes it; None where a folder that it needs is not named."""
+    found: dict[str, Callable[[], str] | None] = {
+        published.PUBLISHED: published.section,
+        published.TILER_SWIFT: published.tiler_swift_section if data is not None else None,
+    }
+    for folder, (heading, _) in FOLDERS.items():
+        there = cases is not None and (data is not None or folder not in WITH_DATA)
+        found[heading] = partial(section, cases, folder) if there else None
+    return found
 
 
-def page(data: Path | None) -> str:
-    """The whole page; without the data, those sections are as they were."""
-    old = split(PAGE.read_text(encoding="utf-8")) if data is None else {}
-    parts = [published.section()]
+def page(cases: Path | None, data: Path | None) -> str:
+    """The whole page; sections whose folders are not named are as they were."""
+    old = split(PAGE.read_text(encoding="utf-8"))
     with reading(data):
-        for title in (published.TILER_SWIFT, *(heading for heading, _ in FOLDERS.values())):
-            folder = next((f for f, (heading, _) in FOLDERS.items() if heading == title), "")
-            own = WITH_DATA.get(title)
-            parts.append(old[title] if own and data is None else own() if own else section(folder))
+        parts = [old[title] if make is None else make() for title, make in makers(cases, data).items()]
     return HEAD + "\n".join(parts).rstrip() + "\n"
 
 
-def compared() -> list[Outcome]:
-    """Whether the page has what a run with the data that are read now gives: an outcome per section."""
+def compared(cases: Path, data: Path) -> list[Outcome]:
+    """Whether the page has what a run with the data that are read now gives: an outcome per section. Only
+    folders of cases that have every kind are those that the page is about."""
     found = []
     there = split(PAGE.read_text(encoding="utf-8"))
-    for title, make in WITH_DATA.items():
+    whole = cases != check.HERE and all((cases / folder).is_dir() for folder in FOLDERS)
+    for title, make in makers(cases if whole else None, data).items():
+        if make is None or title == published.PUBLISHED:  # a test compares that one
+            continue
         outcome = Outcome(f"docs/validation.md, {title}")
         with comparing(outcome):
             made = make()
@@ -175,9 +183,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 if the page is not what a run gives."""
     parser = argparse.ArgumentParser(prog="python -m tests.documents.validation", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write docs/validation.md")
+    parser.add_argument("--cases", type=Path, help="folder of all cases")
     parser.add_argument("--data", type=Path, help="folder of the matrices that cases name")
     options = parser.parse_args(arguments)
-    text = page(options.data)
+    text = page(options.cases, options.data)
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
     return int(PAGE.read_text(encoding="utf-8") != text)

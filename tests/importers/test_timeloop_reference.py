@@ -17,7 +17,7 @@ FOLDERS = sorted(f.parent for f in CASES.glob("*/spec.yaml"))
 
 
 def test_there_are_cases() -> None:
-    assert len(FOLDERS) >= 7
+    assert len(FOLDERS) >= 3
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)

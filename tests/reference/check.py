@@ -1,9 +1,10 @@
 """Compare polymodel with reference cases: `python -m tests.reference.check [--cases DIR] [--data DIR]
 [--peers DIR]`.
 
-Prints one line per case; exits 1 if any number differs or any case cannot be read. Cases about matrices of
-public collections, and the claims of the documents about them, need the folder of these: `--data`.
-`--peers`: files that other tools publish.
+Prints one line per case; exits 1 if any number differs or any case cannot be read. The repository has a few
+cases of each kind; `--cases` names a folder of all. Cases about matrices of public collections, and the
+claims of the documents about them, need the folder of these: `--data`. `--peers`: files that other tools
+publish.
 """
 
 from __future__ import annotations
@@ -196,13 +197,13 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
     return found
 
 
-def claims(data: Path) -> list[Outcome]:
-    """What the documents say of matrices that are not part of the repository."""
+def claims(cases: Path, data: Path) -> list[Outcome]:
+    """What the documents say of matrices and cases that are not part of the repository."""
     from tests.documents import validation
 
     found: list[Outcome] = []
     whole = guarded("Tiler-Swift's matrices", lambda: _all(tiler_swift_claims.check(data), found))
-    return [*found, *([whole] if whole.fault else []), *validation.compared()]
+    return [*found, *([whole] if whole.fault else []), *validation.compared(cases, data)]
 
 
 def _all(outcomes: Iterable[Outcome], found: list[Outcome]) -> Outcome:
@@ -239,7 +240,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     with reading(options.data):
         outcomes = run(options.cases, options.engine)
-        outcomes += claims(options.data) if options.data else []
+        outcomes += claims(options.cases, options.data) if options.data else []
     outcomes += peers.check(options.peers) if options.peers else []
     for outcome in outcomes:
         print(shown(outcome, options.notes))

@@ -1,8 +1,8 @@
 """Traffic of TeAAL specs on data: SpMM on buffets under all evictions, and four published accelerators.
 
 Counts and bits have tolerance zero, times that of a float. The SpMM study names its inputs by case: they are
-looked for in the files beside it, then in our copies. Where B has zeros, the tool's traffic of Y is an
-artefact (so the file says), and the time with it: both are left out there.
+looked for in the files beside it, then among the cases of the repository. Where B has zeros, the tool's
+traffic of Y is an artefact (so the file says), and the time with it: both are left out there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from polymodel.spec.teaal.records import TeaalSpec
 from tests.reference.common import Outcome, comparing
 
 ROOT = Path(__file__).parents[2]
-COPIES = Path(__file__).parent / "cases/teaal"
+CASES = Path(__file__).parent / "cases/teaal"
 DESIGNS = {
     "gamma": "gamma_traffic",
     "outerspace": "outerspace_traffic",
@@ -115,8 +115,8 @@ def _tensor(name: str, data: Mapping[str, Any], shape: list[int]) -> SparseTenso
 
 
 def _inputs(case: str, folder: Path) -> Mapping[str, Any]:
-    """The case of this name among the files in the folder, in those beside it, otherwise among our copies."""
-    for place, pattern in ((folder, "*.json"), (folder.parent, "*/*.json"), (COPIES, "*.json")):
+    """The case of this name among the files in the folder, in those beside it, else among ours."""
+    for place, pattern in ((folder, "*.json"), (folder.parent, "*/*.json"), (CASES, "*.json")):
         for path in sorted(filter(Path.is_file, place.glob(pattern))):
             found = _named(path).get(case)
             if found is not None:

@@ -13,32 +13,28 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from tests.reference import mapper, mapper_spec, mapper_timeloop
 from tests.reference.check import HERE, load, main
 from tests.reference.common import engine
-from tests.seeds import seeds
 
 CASES = HERE / "mapper"
-QUICK = (
-    "attention_128_glb32768", "chain2_128_glb32768", "chain3_np2_glb32768", "conv1d_p16_r3_m4_glb64",
-    "matmul_2level_asym", "matmul_2level_primes_even", "shared_input_copy_glb16384",
-)  # fmt: skip
-ACCELFORGE = sorted((CASES / "accelforge").glob("*.yaml"), key=lambda p: (p.stem not in QUICK, p))
+ACCELFORGE = sorted((CASES / "accelforge").glob("*.yaml"))
 SMALL = CASES / "accelforge" / "matmul_2level_primes_even.yaml"
 
 
-@pytest.mark.parametrize("path", seeds(len(QUICK), ACCELFORGE), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", ACCELFORGE, ids=lambda p: p.stem)
 def test_mappings_of_a_case(path: Path) -> None:
     outcome = mapper.check(load(path), path.stem, engine("exact"), search=False)
     assert outcome.checked > 25
     assert not outcome.mismatches
 
 
-@pytest.mark.parametrize("path", seeds(len(QUICK), ACCELFORGE), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", ACCELFORGE, ids=lambda p: p.stem)
 def test_our_search_beside_the_tools(path: Path) -> None:
     outcome = mapper.check(load(path), path.stem, engine("exact"))
     assert outcome.seconds is not None
     assert not outcome.mismatches
 
 
-@pytest.mark.parametrize("path", seeds(1, sorted((CASES / "timeloop").glob("*.json"))), ids=lambda p: p.stem)
+@pytest.mark.slow  # test_mapper_timeloop has small cases of every metric
+@pytest.mark.parametrize("path", sorted((CASES / "timeloop").glob("*.json")), ids=lambda p: p.stem)
 def test_timeloops_optimum(path: Path) -> None:
     outcome = mapper_timeloop.check(load(path), path.stem, engine("enumerate"))
     assert outcome.checked > 60

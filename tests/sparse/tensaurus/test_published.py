@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from polymodel.sparse.density import Uniform, random_tensor
 from polymodel.sparse.tensaurus import Machine, Tiles, bandwidth, published, tensaurus
 from polymodel.sparse.tensaurus.anchors import DENSE, Record, dense, size_table, table
 from polymodel.sparse.tensor import SparseTensor
+from tests.reference.common import Outcome
 from tests.reference.teaal_facts import check
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,14 +132,73 @@ def test_facts_of_the_paper() -> None:
     assert found.checked > 50
 
 
-def test_identities_of_the_artifact() -> None:
-    identities, times, traffic = check(ROOT / "tests/reference/cases/teaal/micro23_reference.json")
-    for outcome in (identities, times, traffic):
-        assert not outcome.fault
-        assert not outcome.mismatches
-    assert (identities.checked, times.checked, traffic.checked) == (57, 93, 60)
+def artifact() -> dict[str, Any]:
+    """Figures of the form that TeAAL's artifact has, all invented: two matrices of 100 and 50 rows, whose
+    products have 200 and 40 entries; a table has lost a leading digit of one number."""
+    gamma = [
+        {"Matrix": "one", "Multiplies": 500, "Adds": 300, "Z": 12 * 200 + 4 * 100, "Time": 90.0},
+        {"Matrix": "two", "Multiplies": 60, "Adds": 20, "Z": 12 * 40 + 4 * 50, "Time": 30.0},
+    ]
+    extensor = [
+        {"Matrix": "one", "Multiplies": 500, "Adds": 300, "A": 110, "Time": 50.0},
+        {"Matrix": "two", "Multiplies": 6, "Adds": 20, "A": 30, "Time": 10.0},
+    ]
+    sigma = [{"M": 4, "N": 8, "K": 16, "A": 512, "B": 1024, "Time": 3}]
+    made = {"gamma": gamma, "extensor": extensor, "sigma": sigma, "outerspace": [], "sparseloop": []}
+    known = {
+        "gamma": [{"Matrix": "one", "Time": 100}, {"Matrix": "two", "Time": 0}],
+        "extensor": [{"Matrix": "one", "A": 100, "Time": 40}],
+        "sigma": [{"M": 4, "N": 8, "K": 16, "Time": 4}],
+        "outerspace": [],
+    }
+    same = {"design": "gamma", "holds": True}
+    both = {"design": "extensor vs gamma", "predicted": 60, "artifact": 6, "holds": False}
+    errors = (
+        ("TeAAL gamma", "one", 90.0, 100),
+        ("TeAAL extensor", "one", 50.0, 40),
+        ("TeAAL sigma", "4/8/16", 3, 4),
+    )
+    return {
+        "meta": {"mean_abs_rel_time_error": {m: abs(ours / theirs - 1) for m, _, ours, theirs in errors}},
+        "pregenerated": made,
+        "baselines": known,
+        "identities": [
+            {**same, "matrix": "one", "predicted": 2800, "artifact": 2800},
+            {"design": "sigma", "M": 4, "N": 8, "K": 16, "predicted": 3.0, "artifact": 3, "holds": True},
+            {**both, "matrix": "two"},
+        ],
+        "time_errors": [
+            {"model": m, "case": c, "model_time": ours, "published_time": theirs,
+             "rel_error": ours / theirs - 1}
+            for m, c, ours, theirs in errors
+        ],
+        "extensor_traffic_errors": [
+            {"design": "extensor", "matrix": "one", "stream": "A", "teaal_bytes": 110, "published_bytes": 100,
+             "rel_error": 110 / 100 - 1}
+        ],
+    }  # fmt: skip
+
+
+def compared(given: dict[str, Any], folder: Path) -> list[Outcome]:
+    (folder / "artifact.json").write_text(json.dumps(given))
+    return check(folder / "artifact.json")
+
+
+def test_identities_of_the_artifact(tmp_path: Path) -> None:
+    """`make reference CASES=DIR` compares the figures themselves."""
+    identities, times, traffic = found = compared(artifact(), tmp_path)
+    assert [(o.fault, o.mismatches) for o in found] == [("", [])] * 3
+    assert (identities.checked, times.checked, traffic.checked) == (9, 13, 3)
     assert sum("defect" in n for n in identities.notes) == 1
     assert sum("more additions" in n for n in identities.notes) == 1
+    given = artifact()
+    given["pregenerated"]["gamma"][0]["Z"] += 4
+    given["time_errors"][1]["rel_error"] *= 2
+    given["extensor_traffic_errors"][0]["stream"] = "B"
+    identities, times, traffic = compared(given, tmp_path)
+    assert len(identities.mismatches) == 2
+    assert len(times.mismatches) == 1
+    assert "B is missing" in traffic.fault
 
 
 def test_formats_lose_what_elements_do_not_share() -> None:
