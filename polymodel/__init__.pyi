@@ -16,6 +16,7 @@ from .errors import Refused as Refused
 from .errors import SpecError as SpecError
 from .errors import TimeUp as TimeUp
 from .governor import limits as limits
+from .importers.accelforge import import_accelforge as import_accelforge
 from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx
 from .importers.timeloop import import_timeloop as import_timeloop

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 NAME, ABOUT = "import", "Turn files of another tool into a spec, and name what has no counterpart."
 # What somebody may want to import that needs no importer, or has none.
 OTHERS = {
-    "accelforge": "its files are nearly ours: polymodel validate FILE says what to change"
-    " (docs/migrate/accelforge.md)",
     "zigzag": "write its parts as docs/migrate/zigzag.md shows, or import the ONNX model",
     "teaal": "its specs load as they stand: polymodel execute FILE ... (docs/migrate/teaal.md)",
 }
@@ -32,14 +30,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.others = OTHERS
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
     _timeloop_command(kinds.add_parser)
+    _accelforge_command(kinds.add_parser)
     _onnx_command(kinds.add_parser)
 
 
 def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     about = "Read Timeloop's YAML: problem, architecture, mapping, and energies (ERT) where they are given."
     parser = add("timeloop", help=about, description=about, allow_abbrev=False)
-    add_limits(parser, "timeloop")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="Timeloop files; several are joined")
+    _add_files(parser, "timeloop", "Timeloop files; several are joined")
+    parser.set_defaults(run_kind=run_timeloop)
+
+
+def _accelforge_command(add: Callable[..., argparse.ArgumentParser]) -> None:
+    about = "Read AccelForge's YAML: workload, renames, architecture, mapping, and what they include."
+    parser = add("accelforge", help=about, description=about, allow_abbrev=False)
+    _add_files(parser, "accelforge", "AccelForge files; of a section in several, the last one counts")
+    parser.set_defaults(run_kind=run_accelforge)
+
+
+def _add_files(parser: argparse.ArgumentParser, kind: str, about: str) -> None:
+    """The options of importers that read YAML."""
+    add_limits(parser, kind)
+    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     parser.add_argument(
         "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
     )
@@ -51,7 +63,6 @@ def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="import although this key is left out and changes counts; may be repeated",
     )
     add_out(parser)
-    parser.set_defaults(run_kind=run_timeloop)
 
 
 def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -131,6 +142,15 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
 
     found = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
     return told(found, options.out)
+
+
+def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
+    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    from polymodel.importers.accelforge import import_accelforge
+
+    words = {"true": True, "false": False}
+    given = {n: words.get(str(v).lower(), v) for n, v in variables(options.var).items()}
+    return told(import_accelforge(options.files, allow=options.allow, **given), options.out)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

@@ -35,6 +35,8 @@ _FILTERS = (
     "count", "list", "lower", "max", "min", "reverse", "round", "sort", "string", "sum", "title", "trim",
     "unique", "upper",
 )  # fmt: skip
+# Functions of other tools' templates, which `includes.py` has.
+_IMPORTED = ("include", "include_text", "include_all", "add_to_path", "find_path", "path_exists", "cwd")
 _METHODS = {
     dict: ("get", "items", "keys", "values"),
     str: ("endswith", "lower", "split", "startswith", "strip", "upper"),
@@ -409,6 +411,8 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
             near = suggestion(name.group(1), variables) if variables else ""
             given = near if near.startswith("did you mean") else ""
             remedy = given or remedy.replace("N", name.group(1))
+            if name.group(1) in _IMPORTED:
+                remedy = "a file that includes others is imported: polymodel import accelforge (or timeloop)"
     elif isinstance(error, Refused):
         remedy = error.remedy
     elif isinstance(error, SecurityError):

@@ -1,0 +1,157 @@
+"""`arch:` of AccelForge: nodes become ours, in the order of the file; constraints go to `explore:`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from polymodel.importers.accelforge.components import Component, Prices, component_of
+from polymodel.importers.accelforge.einsums import Einsums
+from polymodel.importers.accelforge.reading import Reading, Table
+from polymodel.importers.accelforge.unsupported_keys import leave_rest
+from polymodel.importers.accelforge.values import NoValue, Scope
+from polymodel.spec.source import Entry, Node
+
+TAGS = ("Memory", "Toll", "Container", "Compute")
+_FANOUT = ("Fanout", "Container")
+_GROUPS = ("Hierarchical", "Fork")
+_REFUSED = {
+    "Array": (
+        "components that share one array stand beside each other, and a hierarchy here is one line",
+        "write a !Container with the fanout, and the memories above or below it",
+    ),
+}
+
+
+@dataclass
+class Machine:
+    """The sections `arch:` and `explore:` as plain data."""
+
+    nodes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    explore: dict[str, object] = field(default_factory=dict)
+
+
+def arch_of(reading: Reading, node: Node, scope: Scope, einsums: Einsums) -> Machine:
+    """The machine; `einsums`: what sets and widths in it are read for."""
+    table = Table(reading, node, "arch")
+    variables = table.take("variables")
+    inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
+    found = Machine()
+    nodes = list(_flat(reading, table.items("nodes"), "arch.nodes"))
+    inner = Scope(inner.variables, inner.view, _array_fanouts(nodes, inner))
+    kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _kept(t))] if n}
+    above: list[str] = []
+    pending: list[Table] = []
+    for given in nodes:
+        if given.node.tag == "Network":
+            pending.append(given)
+            continue
+        part = Component(given, inner, einsums, kept, tuple(above))
+        for tag, fields in component_of(reading, part, found.explore):
+            if pending and "spatial" in fields:
+                fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
+            found.nodes.append((tag, fields))
+        if given.node.tag == "Memory":
+            above.append(_text(given, "name"))
+    for given in pending:
+        why, remedy = "no fanout follows that it could link", "write `link:` of a fanout dimension"
+        reading.leave(given.node, "Network", why, remedy, given.path, changes="energy and latency")
+    leave_rest(table)
+    return found
+
+
+def raw(node: Node) -> object:
+    """A variable as it is written."""
+    return node.scalar if node.kind == "scalar" else node.plain()
+
+
+def _flat(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[Table]:
+    """The components in order; groups give what they hold."""
+    for i, node in enumerate(nodes):
+        table = Table(reading, node, f"{path}[{i}]")
+        table.owner = _text(table, "name")
+        if node.tag in _GROUPS:
+            table.take("name")
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes")))
+            if node.tag == "Fork" and any("spatial" in t for t in inner):
+                what = "a !Fork with fanouts of its own has no counterpart"
+                reading.fault(node, what, "write its components in line, or two machines", table.path)
+            if node.tag == "Fork":
+                what = "the branch is read in line: what it does not keep passes it by"
+                reading.note(node, what, "", table.path)
+            yield from inner
+        elif node.tag in _REFUSED:
+            why, remedy = _REFUSED[node.tag]
+            reading.leave(
+                node,
+                f"!{node.tag}",
+                why,
+                remedy,
+                table.path,
+                owner=table.owner,
+                changes="counts",
+                refused=True,
+            )
+            yield from _flat(reading, table.items("nodes"), table.below("nodes"))
+        elif node.tag in (*TAGS, *_FANOUT, "Network"):
+            yield table
+        else:
+            what = f"!{node.tag} is no component" if node.tag else "a component has a tag"
+            reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
+
+
+def _text(table: Table, key: str) -> str:
+    entry = table.node.entry(key)
+    return "" if entry is None or entry.value.scalar is None else str(entry.value.scalar)
+
+
+def _kept(table: Table) -> str:
+    tensors = table.node.entry("tensors")
+    keep = tensors.value.entry("keep") if tensors is not None else None
+    return str(keep.value.scalar) if keep is not None and keep.value.scalar is not None else ""
+
+
+def _array_fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
+    """The fanouts of a compute-in-memory array: of the dimensions that have ARRAY in their names."""
+    found = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
+    for table in nodes:
+        spatial = table.node.entry("spatial")
+        for item in (spatial.value.elements if spatial is not None else None) or ():
+            keys: dict[str, Entry] = {e.key: e for e in item.entries or ()}
+            if "ARRAY" not in str(keys["name"].value.scalar if "name" in keys else ""):
+                continue
+            try:
+                fanout = int(scope.number(keys["fanout"].value.scalar)) if "fanout" in keys else 1
+            except NoValue:
+                continue
+            reused = " ".join(str(keys[k].value.scalar) for k in ("reuse", "may_reuse") if k in keys)
+            found["total"] *= fanout
+            for role in ("input", "output", "weight"):
+                if re.search(rf"\b{role}\b", reused):
+                    found[f"reuse_{role}"] *= fanout
+    return found
+
+
+def _linked(reading: Reading, network: Table, spatial: object, scope: Scope) -> object:
+    """The fanout behind a network, linked by a mesh of its hops."""
+    network.take("name")
+    link: dict[str, object] = {"topology": "mesh"}
+    for node in network.items("actions"):
+        action = Table(reading, node, f"{network.path}.actions")
+        if action.text("name") != "hop":
+            continue
+        prices = Prices.of(reading, action, scope)
+        if prices.energy:
+            link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
+        if prices.throughput is not None and prices.throughput != float("inf"):
+            link["throughput"] = prices.throughput * (prices.bits or 1)
+    why = "its hops become those of a mesh over the fanout behind it, which are counted as hops are here"
+    remedy = "compare `links` of a report, or write `link:` yourself"
+    reading.leave(
+        network.node, "Network", why, remedy, network.path, owner=network.owner, changes="energy and latency"
+    )
+    for key in ("area", "leak_power", "total_latency", "component_class", "tensors", "actions"):
+        network.take(key)
+    leave_rest(network)
+    return [{**one, "link": link} for one in spatial] if isinstance(spatial, list) else spatial

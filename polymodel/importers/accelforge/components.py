@@ -1,0 +1,530 @@
+"""One component of AccelForge's as one of ours: sizes, fanouts, prices, value widths.
+
+Prices here are per bit of a tensor's values as the workload has them. A component that has values of other
+widths, counts values instead of bits, or takes several actions for each is priced so that every value costs
+the same as there; where its tensors would need several prices, it is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from polymodel.importers.accelforge.einsums import Einsums
+from polymodel.importers.accelforge.reading import Reading, Table
+from polymodel.importers.accelforge.unsupported_keys import leave_rest
+from polymodel.importers.accelforge.values import NoValue, Scope
+from polymodel.spec.faults import TextFault
+from polymodel.spec.numbers import Value
+from polymodel.spec.source import Node
+
+Written = tuple[str, dict[str, object]]
+_PER_ACTION = re.compile(
+    r"\s*(?P<how>sum|max)\(\s*(?P<v>\w+)\.n_calls(?P<own>\s*/\s*(?P=v)\.throughput)?\s+for\s+(?P=v)\s+in\s+actions\s*\)"
+    r"(?P<rest>(\s*/\s*[\w.]+)*)\s*\Z"
+)
+_PRICED = ("energy", "leak_power", "area")
+_CONSTRAINTS = {
+    "no_refetch_from_above",
+    "no_resend_to_below",
+    "force_memory_hierarchy_order",
+    "back",
+    "tile_shape",
+}
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component as it is written. `kept`: name -> what that component keeps; `above`: memories."""
+
+    table: Table
+    scope: Scope
+    einsums: Einsums
+    kept: Mapping[str, str] = field(default_factory=dict)
+    above: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.table.owner
+
+    @property
+    def kind(self) -> str:
+        return "Container" if self.table.node.tag == "Fanout" else self.table.node.tag
+
+    def number(self, reading: Reading, node: Node, what: str, default: Value | None = None) -> Value | None:
+        """A number, the same for every Einsum, or 0 for those that have no tensor here."""
+        found: set[Value] = set()
+        lacking = ""
+        for einsum in self.einsums.each():
+            try:
+                found.add(replace(self.scope, view=self.einsums.view(einsum), known={}).number(node.scalar))
+            except (NoValue, TextFault) as fault:
+                lacking = fault.word if isinstance(fault, NoValue) else fault.message
+        positive = {v for v in found if v}
+        if len(positive) == 1:
+            return positive.pop()
+        if found == {0}:
+            return 0
+        if found:
+            changes = "capacity" if what == "size" else "energy and latency"
+            why, remedy = (
+                f"it differs among Einsums ({', '.join(map(str, sorted(found)))})",
+                "write one number",
+            )
+            self.leave(reading, node, what, why, remedy, changes=changes, refused=True)
+            return default
+        why = f"{lacking or 'what it needs'} has no value here"
+        self.leave(
+            reading, node, what, why, "write the number", changes=_changed(what), refused=what not in _FREE
+        )
+        return default
+
+    def leave(
+        self,
+        reading: Reading,
+        node: Node,
+        key: str,
+        why: str,
+        remedy: str,
+        changes: str = "",
+        refused: bool = False,
+    ) -> None:
+        reading.leave(
+            node, key, why, remedy, self.table.path, owner=self.name, changes=changes, refused=refused
+        )
+
+    def set_text(self, reading: Reading, node: Node) -> str:
+        """A set expression: conditions chosen, `Above` spelled out, `.tensors` behind names of memories."""
+        texts = []
+        for einsum in self.einsums.each():
+            scope = replace(self.scope, view=self.einsums.view(einsum), known={})
+            try:
+                texts.append(scope.chosen(str(node.scalar)))
+            except (NoValue, TextFault) as fault:
+                word = fault.word if isinstance(fault, NoValue) else fault.message
+                what = f"{word} has no value in a condition"
+                reading.fault(node, what, "write the set", self.table.path)
+                return "Nothing"
+        text = texts[0]
+        if len(set(texts)) > 1:
+            why, remedy = "its condition chooses other sets in other Einsums", "write one set"
+            self.leave(reading, node, "tensors", why, remedy, "counts", True)
+        above = " | ".join(f"{n}.tensors" for n in self.above if n)
+        text = re.sub(r"\bAbove\b", f"({above})" if above else "Nothing", text)
+        for name in self.kept:
+            text = re.sub(rf"(?<![\w.]){re.escape(name)}\b(?!\s*\.)", f"{name}.tensors", text)
+        return text
+
+    def tensors(self, text: str) -> dict[str, int]:
+        """Every tensor that a set has in some Einsum, with the bits of its values."""
+        found: dict[str, int] = {}
+        for einsum in self.einsums.each():
+            try:
+                members = self.einsums.members(einsum, text, lambda name: self.kept.get(name, ""))
+            except TextFault:
+                continue
+            found.update((t, einsum.access_of(t).bits_per_value) for t in members)
+        return found
+
+
+_FREE = (
+    "energy",
+    "leak_power",
+    "area",
+    "throughput",
+    "latency",
+    "energy_scale",
+    "area_scale",
+    "leak_power_scale",
+)
+
+
+def _changed(what: str) -> str:
+    return "capacity" if what == "size" else "counts" if what == "fanout" else "energy and latency"
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Of one action, as it is written: joules, actions per second, bits of one action."""
+
+    energy: float | None = None
+    throughput: float | None = None
+    bits: float | None = None
+    known: bool = True
+
+    @classmethod
+    def of(cls, reading: Reading, action: Table, scope: Scope) -> Prices:
+        """The prices of one entry of `actions:`."""
+
+        def number(key: str) -> float | None:
+            node = action.take(key)
+            if node is None or node.scalar is None:
+                return None
+            try:
+                return float(scope.number(node.scalar))
+            except NoValue as lacking:
+                reading.leave(
+                    node, key, f"{lacking.word} has no value here", "write the number", action.path,
+                    owner=action.owner, changes="energy and latency",
+                )  # fmt: skip
+                return None
+
+        energy, throughput, latency = number("energy"), number("throughput"), number("latency")
+        bits, scale = number("bits_per_action"), number("energy_scale")
+        values = number("values_per_action")
+        if energy is not None and scale is not None:
+            energy *= scale
+        if throughput is None and latency is not None:
+            throughput = float(1 / Fraction(str(latency))) if latency > 0 else math.inf
+        elif latency:
+            why, remedy = "an action has a throughput besides", "write `fill_drain_latency:` of the component"
+            node = action.node
+            reading.leave(node, "latency", why, remedy, action.path, owner=action.owner, changes="latency")
+        if values is not None:
+            action.seen.add("values_per_action")
+        return cls(energy, throughput, bits, energy is not None)
+
+
+def component_of(reading: Reading, part: Component, explore: dict[str, object]) -> Iterator[Written]:
+    """The component, or the two that stand for a toll with several directions."""
+    table = part.table
+    table.take("name")
+    if not part.name:
+        reading.fault(table.node, "a component has a name", "add `name:`", table.path)
+        return
+    fields: dict[str, object] = {"name": part.name}
+    keep, tensors = _tensors(reading, part)
+    factor = _factor(reading, part, keep)
+    if part.kind == "Memory":
+        _size(reading, part, fields, factor)
+    spatial = _spatial(reading, part, explore)
+    if spatial:
+        fields["spatial"] = spatial
+    if tensors and part.kind in ("Memory", "Toll"):
+        fields["tensors"] = tensors
+    scales = _scales(reading, part)
+    for key in ("leak_power", "area"):
+        node = table.take(key)
+        value = part.number(reading, node, key) if node is not None and node.scalar is not None else None
+        if value:
+            fields[key] = float(value) * scales[f"{key}_scale"]
+    model = table.text("component_class")
+    actions = _actions(reading, part, factor, scales, model)
+    latency = table.take("total_latency")
+    if latency is not None:
+        _total_latency(reading, part, latency, fields, actions)
+    directions = _directions(reading, part) if part.kind == "Toll" else []
+    _enabled(reading, part, explore)
+    for key in ("component_class", "extra_attributes_for_component_model", "n_parallel_instances"):
+        table.take(key)
+    leave_rest(table)
+    if part.kind == "Toll":
+        yield from _tolls(reading, part, fields, actions, directions)
+        return
+    if actions and part.kind != "Container":
+        fields["actions"] = list(actions.values())
+    yield part.kind, fields
+
+
+def _tensors(reading: Reading, part: Component) -> tuple[str, dict[str, object]]:
+    """(the set that the component is about, what `tensors:` becomes)."""
+    table = part.table.table("tensors")
+    if table is None:
+        return "All", {}
+    found: dict[str, object] = {}
+    for key in ("keep", "may_keep"):
+        node = table.take(key)
+        if node is not None and node.scalar is not None:
+            found[key] = part.set_text(reading, node)
+    leave_rest(table)
+    texts = [f"({found[k]})" for k in ("keep", "may_keep") if k in found]
+    return " | ".join(texts) or "All", found
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a value of the workload is here. `bits`: of a value here, over those in the workload; `actions`:
+    how many each takes; `values`: of one action, None where actions are counted by bits; `width`: bits of a
+    value in the workload, None where tensors differ.
+    """
+
+    bits: Fraction = Fraction(1)
+    actions: Fraction = Fraction(1)
+    values: Fraction | None = None
+    width: int | None = None
+
+
+def _factor(reading: Reading, part: Component, keep: str) -> Factor:
+    table = part.table
+    widths = part.tensors(keep)
+    ratios, alike = _ratios(reading, part, widths)
+    scale_node = table.take("actions_scale")
+    scale = part.number(reading, scale_node, "actions_scale", 1) if scale_node is not None else 1
+    values = _values(reading, part, widths)
+    bits = set(widths.values())
+    if len(ratios) > 1 or (values is not None and len(bits) > 1):
+        why = "its tensors have values of several widths here, and one price per bit serves all of them"
+        key = "values_per_action" if len(ratios) <= 1 else "bits_per_value"
+        part.leave(
+            reading,
+            alike or table.node,
+            key,
+            why,
+            "write one component per tensor",
+            "counts of actions",
+            True,
+        )
+    ratio = min(ratios) if ratios else Fraction(1)
+    width = bits.pop() if len(bits) == 1 else None
+    return Factor(ratio or Fraction(1), Fraction(str(scale or 1)), values, width)
+
+
+def _ratios(
+    reading: Reading, part: Component, widths: Mapping[str, int]
+) -> tuple[set[Fraction], Node | None]:
+    """Bits of a value here over those in the workload, of every tensor of the component."""
+    given = part.table.take("bits_per_value")
+    scaled = part.table.take("bits_per_value_scale")
+    found: dict[str, Fraction] = {}
+    for node, absolute in ((given, True), (scaled, False)):
+        for entry in (node.entries if node is not None else None) or ():
+            members = part.tensors(entry.key)
+            concerned = [t for t in members if t in widths and t not in found]
+            if not concerned:
+                continue
+            value = part.number(reading, entry.value, f"bits_per_value.{entry.key}")
+            for tensor in concerned if value else ():
+                bits = Fraction(str(value))
+                found[tensor] = bits / widths[tensor] if absolute else bits
+    return {found.get(t, Fraction(1)) for t in widths}, given or scaled
+
+
+def _values(reading: Reading, part: Component, widths: Mapping[str, int]) -> Fraction | None:
+    node = part.table.take("values_per_action")
+    if node is None:
+        return None
+    found: set[Fraction] = set()
+    for entry in node.entries or ():
+        if set(part.tensors(entry.key)) & set(widths):
+            found.add(Fraction(str(part.number(reading, entry.value, "values_per_action", 1) or 1)))
+    if node.entries is None:
+        found.add(Fraction(str(part.number(reading, node, "values_per_action", 1) or 1)))
+    return max(found) if found else None
+
+
+def _size(reading: Reading, part: Component, fields: dict[str, object], factor: Factor) -> None:
+    node = part.table.take("size")
+    if node is None or node.scalar is None:
+        return
+    value = part.number(reading, node, "size")
+    if value is None or value == math.inf:
+        return
+    fields["size"] = (
+        int(Fraction(str(value)) / factor.bits) if value < 10**15 or factor.bits != 1 else int(value)
+    )
+
+
+def _spatial(reading: Reading, part: Component, explore: dict[str, object]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for j, node in enumerate(part.table.items("spatial")):
+        table = Table(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
+        fields: dict[str, object] = {"name": table.text("name")}
+        fanout_node, scale_node = table.take("fanout"), table.take("usage_scale")
+        fanout = part.number(reading, fanout_node, "fanout", 1) if fanout_node is not None else 1
+        scale = part.number(reading, scale_node, "usage_scale", 1) if scale_node is not None else 1
+        fields["fanout"] = int(fanout or 1)
+        if scale and scale != 1:
+            fields["fanout"] = max(int(Fraction(str(fanout or 1)) / Fraction(str(scale))), 1)
+            what = f"each iteration takes {scale} of the {fanout} instances: {fields['fanout']} are left"
+            reading.note(node, what, "leakage and area count those that are left", table.path)
+        for key in ("may_reuse", "reuse"):
+            value = table.take(key)
+            if value is not None and value.scalar is not None:
+                fields["may_reuse"] = part.set_text(reading, value)
+                if key == "reuse":
+                    why = "that loops here must share the tensors binds a search; here they may"
+                    remedy = "look at the loops of the mapping, which decide"
+                    part.leave(reading, value, "reuse", why, remedy)
+        usage = table.take("min_usage")
+        least = part.number(reading, usage, "min_usage") if usage is not None else None
+        if least:
+            rules = explore.setdefault("min_utilisation", {})
+            assert isinstance(rules, dict)
+            rules.setdefault(part.name, {})[str(fields["name"])] = min(float(least), 1.0)
+        leave_rest(table)
+        found.append(fields)
+    return found
+
+
+def _scales(reading: Reading, part: Component) -> dict[str, float]:
+    found: dict[str, float] = {}
+    keys = ("energy_scale", "leak_power_scale", "area_scale", "throughput_scale", "latency_scale")
+    for key in keys:
+        node = part.table.take(key)
+        value = part.number(reading, node, key) if node is not None else None
+        found[key] = 1.0 if value is None else float(value)
+    found["leak_scale"] = found["leak_power_scale"]
+    parallel = part.table.take("n_parallel_instances")
+    if parallel is not None:
+        value = part.number(reading, parallel, "n_parallel_instances", 1) or 1
+        for key in ("leak_power_scale", "area_scale", "throughput_scale"):
+            found[key] *= float(value)
+    return found
+
+
+def _actions(
+    reading: Reading, part: Component, factor: Factor, scales: Mapping[str, float], model: str
+) -> dict[str, dict[str, object]]:
+    """Actions by name, priced per bit, per whole action where the file counts them, or per operation."""
+    found: dict[str, dict[str, object]] = {}
+    free = model == "Dummy"
+    for node in part.table.items("actions"):
+        table = Table(reading, node, f"{part.table.path}.actions", part.name)
+        name = table.text("name")
+        prices = Prices.of(reading, table, part.scope)
+        table.take("extra_attributes_for_component_model")
+        leave_rest(table)
+        one: dict[str, object] = {"name": name}
+        compute = part.kind == "Compute"
+        speed = scales["throughput_scale"] / (scales["latency_scale"] or 1)
+        if prices.energy is None and not free:
+            reading.note(
+                node, f"no energy is given for {name} of {part.name}: it is free", _PRICE, table.path
+            )
+        energy = prices.energy
+        if free:
+            energy = energy or 0.0
+        if energy is not None:
+            energy *= scales["energy_scale"] * float(factor.actions)
+        throughput = None if prices.throughput is None else prices.throughput * speed / float(factor.actions)
+        each = Fraction(1) if compute else _bits_of_action(prices, factor)
+        if not compute and prices_by_action(each, prices, factor):
+            one["bits_per_action"] = int(each)
+        elif not compute and each.denominator != 1 and prices.bits is not None:
+            what = f"an action of {part.name} moves {float(each):g} bits: it is priced by the bit"
+            reading.note(node, what, "", table.path)
+        if energy is not None:
+            one["energy"] = energy if "bits_per_action" in one else energy / float(each)
+        if throughput is not None and throughput != math.inf:
+            one["throughput"] = plain_number(throughput * float(each))
+        found[name] = one
+    if not found and not free and part.kind != "Container":
+        what = f"no actions are given for {part.name}: they are free"
+        reading.note(part.table.node, what, _PRICE, part.table.path)
+    return found
+
+
+_PRICE = "add `energy:` and `throughput:` to its actions, or name an `energy_model:` (docs/energy_models.md)"
+
+
+def _bits_of_action(prices: Prices, factor: Factor) -> Fraction:
+    """Bits of the workload's values that one action moves."""
+    if factor.values is not None and factor.width is not None:
+        return factor.values * factor.width
+    bits = Fraction(1) if prices.bits in (None, 0, math.inf) else Fraction(str(prices.bits))
+    return bits / factor.bits
+
+
+def prices_by_action(each: Fraction, prices: Prices, factor: Factor) -> bool:
+    """Whether whole actions are counted: of several bits, as the file says."""
+    counted = factor.values is not None or prices.bits not in (None, 0, 1, math.inf)
+    return counted and each.denominator == 1 and each > 1
+
+
+def plain_number(value: float) -> int | float:
+    """Whole numbers without a point."""
+    return int(value) if value == int(value) else value
+
+
+def _total_latency(
+    reading: Reading,
+    part: Component,
+    node: Node,
+    fields: dict[str, object],
+    actions: dict[str, dict[str, object]],
+) -> None:
+    """The sum of calls over throughputs is how ports are shared, their maximum separate ports."""
+    match = _PER_ACTION.match(str(node.scalar))
+    rates = [r.strip() for r in match["rest"].split("/")[1:]] if match is not None else []
+    if match is None or bool(match["own"]) == bool(rates):
+        why, remedy = "it is no sum or maximum over actions", "give each action its `throughput:`"
+        part.leave(reading, node, "total_latency", why, remedy, "latency")
+        return
+    if match["how"] == "max" and part.kind in ("Memory", "Toll"):
+        fields["ports"] = "separate"
+    rate = 1.0
+    for text in rates:
+        try:
+            rate *= float(part.scope.number(text))
+        except NoValue as lacking:
+            why, remedy = f"{lacking.word} has no value here", "give each action its `throughput:`"
+            part.leave(reading, node, "total_latency", why, remedy, "latency")
+            return
+    names = ("compute",) if part.kind == "Compute" else ("read", "write")
+    for name in names if rates else ():
+        one = actions.setdefault(name, {"name": name})
+        bits = one.get("bits_per_action", 1)
+        one["throughput"] = plain_number(rate * (bits if isinstance(bits, int) else 1))
+
+
+def _directions(reading: Reading, part: Component) -> list[tuple[str, str]]:
+    """(direction, set of tensors that pass so; empty: all). Down is `read` here, up is `write`."""
+    node = part.table.take("direction")
+    if node is None:
+        return [("up_and_down", "")]
+    given = [(e.key, e.value) for e in node.entries] if node.entries is not None else [("", node)]
+    found = []
+    for text, value in given:
+        word = str(value.scalar)
+        if word not in ("up", "down", "up_and_down"):
+            reading.fault(value, f"{word[:40]} is no direction", "up, down or up_and_down", part.table.path)
+        found.append((word, text))
+    return found
+
+
+def _tolls(
+    reading: Reading,
+    part: Component,
+    fields: dict[str, object],
+    actions: dict[str, dict[str, object]],
+    directions: list[tuple[str, str]],
+) -> Iterator[Written]:
+    price = actions.get("read") or next(iter(actions.values()), None)
+    tensors = fields.get("tensors")
+    keep = str(tensors.get("keep", "All")) if isinstance(tensors, dict) else "All"
+    several = len(directions) > 1
+    if several:
+        what = f"{part.name} has several directions: it is one toll for each"
+        reading.note(part.table.node, what, "latencies of the two are not added", part.table.path)
+    for direction, text in directions:
+        one = dict(fields)
+        if several:
+            one["name"] = part.name if direction == directions[0][0] else f"{part.name}_{direction}"
+            one["tensors"] = {"keep": f"({keep}) & ({text})"}
+            if one["name"] != part.name:
+                one.pop("spatial", None)
+        names = {"up": ("write",), "down": ("read",)}.get(direction, ("read", "write"))
+        if price is not None:
+            one["actions"] = [{**price, "name": name} for name in names]
+        yield "Toll", one
+
+
+def _enabled(reading: Reading, part: Component, explore: dict[str, object]) -> None:
+    """Which Einsums a unit runs: a search is told, a mapping says it itself."""
+    node = part.table.take("enabled")
+    if node is None:
+        return
+    for einsum in part.einsums.each() if part.einsums.given and part.kind == "Compute" else ():
+        scope = replace(part.scope, view=part.einsums.view(einsum), known={})
+        try:
+            if scope.number(node.scalar):
+                units = explore.setdefault("compute", {})
+                assert isinstance(units, dict)
+                units.setdefault(einsum.name, part.name)
+        except NoValue as lacking:
+            why, remedy = f"{lacking.word} has no value here", "write `compute:` in `explore:`"
+            part.leave(reading, node, "enabled", why, remedy)
+            return

@@ -1,0 +1,88 @@
+"""The Einsums that an architecture is read for: members of sets, bits of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from polymodel.importers.accelforge.values import NoValue, View
+from polymodel.spec.faults import TextFault
+from polymodel.spec.setexpr import NamedSet, SetScope, parse_set, tensor_set
+from polymodel.workload.einsum import Cascade, Einsum
+
+# What an architecture without a workload is read for: three tensors of bytes.
+STAND_IN = {
+    "workload": {
+        "rank_sizes": {"M": 2, "N": 2, "K": 2},
+        "bits_per_value": {"All": 8},
+        "einsums": ["output[m, n] = input[m, k] * weight[k, n]"],
+    }
+}
+
+
+@dataclass(frozen=True)
+class Einsums:
+    """The Einsums of the workload, or a stand-in. `components`: name -> set that it keeps, per Einsum."""
+
+    cascade: Cascade
+    given: bool
+
+    def members(
+        self, einsum: Einsum, text: str, kept: Callable[[str], str] = lambda name: ""
+    ) -> frozenset[str]:
+        """The tensors of one Einsum that a set has; `kept` says what a component of that name keeps."""
+        return tensor_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
+
+    def _scope(self, einsum: Einsum, kept: Callable[[str], str], open_names: tuple[str, ...]) -> SetScope:
+        tensors = einsum.tensors
+        own = frozenset(tensors)
+        made = {a.tensor for e in self.cascade for a in e.outputs}
+        read = {a.tensor for e in self.cascade for a in e.inputs}
+        named = {
+            "All": own,
+            "Tensors": own,
+            "Other": own,
+            "Inputs": frozenset(a.tensor for a in einsum.inputs),
+            "Outputs": frozenset(a.tensor for a in einsum.outputs),
+            "Intermediates": own & made & read,
+            "Shared": frozenset(t for t in own if sum(t in e.tensors for e in self.cascade) > 1),
+            "Persistent": frozenset(a.tensor for a in einsum.accesses if a.persistent),
+        }
+        renames = dict(einsum.renames)
+
+        def renamed(name: str) -> NamedSet | None:
+            if name in renames:
+                return NamedSet("tensors", frozenset(renames[name]) & own)
+            inner = kept(name)
+            if inner and name not in open_names:
+                scope = self._scope(einsum, kept, (*open_names, name))
+                return NamedSet("tensors", tensor_set(parse_set(inner, key=True), scope))
+            return None
+
+        def component(name: str) -> frozenset[str] | None:
+            found = renamed(name)
+            return None if found is None else found.members
+
+        known = frozenset(t for e in self.cascade for t in e.tensors)
+        variables = {t: frozenset(einsum.access_of(t).variables) for t in tensors}
+        return SetScope(
+            einsum.name, tensors, einsum.rank_variables, named, known, variables, renamed, component=component
+        )
+
+    def view(self, einsum: Einsum) -> View:
+        """What expressions may ask of one Einsum."""
+
+        def width(text: str) -> int:
+            try:
+                members = self.members(einsum, text)
+            except TextFault as fault:
+                raise NoValue(f"{text}.bits_per_value") from fault
+            bits = {einsum.access_of(t).bits_per_value for t in members}
+            if len(bits) != 1:
+                raise NoValue(f"{text}.bits_per_value")
+            return bits.pop()
+
+        return View(lambda text: len(self.members(einsum, text)), width)
+
+    def each(self) -> Sequence[Einsum]:
+        return tuple(self.cascade)

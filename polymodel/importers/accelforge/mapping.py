@@ -1,0 +1,55 @@
+"""`mapping:` of AccelForge: LoopTrees are written nearly the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polymodel.importers.accelforge.reading import Reading, Table, plain
+from polymodel.importers.accelforge.unsupported_keys import leave_rest
+from polymodel.spec.source import Node
+
+_KEYS = {
+    "Storage": ("component", "tensors"),
+    "Temporal": ("rank_variable", "tile_shape", "initial_tile_shape"),
+    "Spatial": ("rank_variable", "tile_shape", "initial_tile_shape", "component", "name"),
+    "Compute": ("einsum", "component"),
+}
+_BRANCHES = ("Nested", "Sequential", "Pipeline")
+_IMPLIED = {
+    "Reservation": "what a tile reserves follows from its storage",
+    "Toll": "tolls are passed by what they keep",
+    "ProcessingStage": "tolls are passed by what they keep",
+}
+_SAID_ELSEWHERE = ("persistent", "_must_keep_tensors", "_backing", "_lower")
+
+
+def mapping_of(reading: Reading, node: Node) -> list[tuple[str, dict[str, object]]]:
+    """The nodes of the tree."""
+    table = Table(reading, node, "mapping")
+    table.take("version")
+    found = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
+    leave_rest(table)
+    return found
+
+
+def _nodes(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[tuple[str, dict[str, object]]]:
+    for i, node in enumerate(nodes):
+        table = Table(reading, node, f"{path}[{i}]")
+        tag = node.tag
+        if tag in _IMPLIED:
+            reading.note(node, f"!{tag} is not written: {_IMPLIED[tag]}", "", table.path)
+        elif tag in _BRANCHES:
+            yield tag, {"nodes": list(_nodes(reading, table.items("nodes"), table.below("nodes")))}
+        elif tag in _KEYS:
+            fields: dict[str, object] = {}
+            for key in _KEYS[tag]:
+                value = table.take(key)
+                if value is not None:
+                    fields[key] = plain(value)
+            for key in _SAID_ELSEWHERE:
+                table.take(key)
+            leave_rest(table)
+            yield tag, fields
+        else:
+            what = f"!{tag} is no node of a mapping" if tag else "a node of a mapping has a tag"
+            reading.fault(node, what, f"use !{', !'.join((*_KEYS, *_BRANCHES))}", table.path)

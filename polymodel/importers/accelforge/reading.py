@@ -1,0 +1,127 @@
+"""Tables of AccelForge's YAML, read key by key: what nobody has read is left out by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from polymodel.errors import Diagnostic, Place
+from polymodel.importers.imported import LeftOut
+from polymodel.spec.faults import Faults
+from polymodel.spec.source import Entry, Node
+
+
+@dataclass
+class Reading:
+    """What was found so far: faults, notes, and what is left out."""
+
+    faults: Faults = field(default_factory=Faults)
+    notes: list[Diagnostic] = field(default_factory=list)
+    left: list[LeftOut] = field(default_factory=list)
+
+    def fault(self, node: Node, message: str, remedy: str, path: str = "") -> None:
+        """Something that cannot be read."""
+        self.faults.note(Diagnostic(message, remedy, path, node.place()))
+
+    def note(self, node: Node | None, message: str, remedy: str = "", path: str = "") -> None:
+        """Something read otherwise than it is written, or assumed."""
+        found = Diagnostic(message, remedy, path, node.place() if node is not None else Place())
+        if found not in self.notes:
+            self.notes.append(found)
+
+    def leave(
+        self,
+        node: Node,
+        key: str,
+        why: str,
+        remedy: str,
+        path: str = "",
+        *,
+        owner: str = "",
+        changes: str = "",
+        refused: bool = False,
+    ) -> None:
+        """Something that has no counterpart. `changes`: figures that differ; `refused`: the import stops."""
+        message = f"`{key}` is not converted: {why}"
+        below = f"{path}.{key}" if path else key
+        found = LeftOut(
+            message,
+            remedy,
+            below,
+            node.place(),
+            key=key,
+            owner=owner,
+            why=why,
+            changes=changes,
+            refused=refused,
+        )
+        if found not in self.left:
+            self.left.append(found)
+
+
+class Table:
+    """A mapping of the file. `path`: where it stands; `owner`: the component or Einsum it is of."""
+
+    def __init__(self, reading: Reading, node: Node, path: str, owner: str = "") -> None:
+        self.reading = reading
+        self.node = node
+        self.path = path
+        self.owner = owner
+        self.seen: set[str] = set()
+        if node.entries is None and not (node.kind == "scalar" and node.scalar is None):
+            reading.fault(node, f"a mapping is expected, here is a {node.kind}", "write `key: value`", path)
+
+    def __contains__(self, key: str) -> bool:
+        return self.node.entry(key) is not None
+
+    def take(self, key: str) -> Node | None:
+        """The value of a key, which then counts as read."""
+        self.seen.add(key)
+        entry = self.node.entry(key)
+        return entry.value if entry is not None else None
+
+    def text(self, key: str) -> str:
+        """The value of a key as text; empty if it is not there."""
+        node = self.take(key)
+        return "" if node is None or node.scalar is None else str(node.scalar)
+
+    def table(self, key: str) -> Table | None:
+        """The mapping below a key."""
+        node = self.take(key)
+        return None if node is None else Table(self.reading, node, self.below(key), self.owner)
+
+    def items(self, key: str) -> tuple[Node, ...]:
+        """The elements of a list, lists inside of it among them; a single value is a list of one."""
+        node = self.take(key)
+        return () if node is None else tuple(flat(node))
+
+    def below(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    @property
+    def rest(self) -> tuple[Entry, ...]:
+        """Keys that nobody has read."""
+        return tuple(e for e in self.node.entries or () if e.key not in self.seen)
+
+
+def flat(node: Node) -> Iterable[Node]:
+    """The elements of a list; those that are lists give theirs, as an included list does."""
+    if node.elements is None:
+        if node.kind != "scalar" or node.scalar is not None:
+            yield node
+        return
+    for element in node.elements:
+        if element.elements is not None:
+            yield from flat(element)
+        else:
+            yield element
+
+
+def plain(node: Node) -> object:
+    """The value as plain data, tags as they are written elsewhere: (tag, fields)."""
+    if node.entries is not None:
+        fields = {e.key: plain(e.value) for e in node.entries}
+        return (node.tag, fields) if node.tag else fields
+    if node.elements is not None:
+        return [plain(e) for e in node.elements]
+    return node.scalar

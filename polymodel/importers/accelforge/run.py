@@ -1,0 +1,213 @@
+"""`import_accelforge`: AccelForge's files, read together, become one spec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.accelforge.arch import arch_of, raw
+from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
+from polymodel.importers.accelforge.mapping import mapping_of
+from polymodel.importers.accelforge.reading import Reading
+from polymodel.importers.accelforge.unsupported_keys import reason
+from polymodel.importers.accelforge.values import Scope
+from polymodel.importers.accelforge.workload import workload_of
+from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.loading import load
+from polymodel.spec.document import Document, check_variables, existing, root_of
+from polymodel.spec.dump import dump
+from polymodel.spec.includes import Includes, base_of
+from polymodel.spec.source import Node, Source, node_of
+
+TAGS = (
+    "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline", "Reservation",
+    "ProcessingStage", "Memory", "Toll", "Container", "Fanout", "Array", "Network", "Hierarchical", "Fork",
+)  # fmt: skip
+WIDTH = 110
+File = str | Path | Mapping[str, object]
+_READ = ("workload", "renames", "arch", "mapping", "variables")
+_STEERING = ("mapper", "config", "model")
+_HEAD = """\
+# yaml-language-server: $schema=./polymodel.schema.json
+# Imported from AccelForge: {source}.
+"""
+
+
+def import_accelforge(
+    files: File | Sequence[File], *more: File, allow: Collection[str] = (), **variables: object
+) -> Imported:
+    """A spec from AccelForge's files: workload, renames, architecture, mapping. `variables` go to templates.
+
+    Files that templates include are read where they lie around the first one; nothing of them is run. Of
+    sections that several files have, the last one counts. What has no counterpart and changes counts refuses
+    the import, unless `allow` names its key.
+
+    For example `import_accelforge(["arch.yaml", "workload.yaml"], BATCH_SIZE=4).save("spec.yaml")`. Without
+    a workload, sets and widths of the architecture are read for three tensors of bytes. Raises SpecError
+    with every fault.
+    """
+    listed = [*([files] if isinstance(files, (str, Path, Mapping)) else files), *more]
+    document = Document()
+    reading = Reading()
+    sections = _sections(listed, variables, document, reading)
+    check_variables(variables, document)
+    reading.faults.found[:0] = document.faults.found
+    reading.faults.raise_if_any()
+    found = _read(reading, sections)
+    reading.faults.raise_if_any()
+    refuse_effects(reading.left, allow)
+    source = ", ".join(str(f) for f in listed if not isinstance(f, Mapping)) or "plain data"
+    names = ", ".join(Path(name).name for name in source.split(", "))
+    text = _HEAD.format(source=re.sub(r"\s+", " ", names)) + "\n".join(
+        dump({key: value}, WIDTH) for key, value in found.items()
+    )
+    imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
+    _check(imported, found)
+    return imported
+
+
+@dataclass
+class _Sections:
+    """The sections by name, and the variables."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    variables: dict[str, object] = field(default_factory=dict)
+
+
+def _sections(
+    files: Sequence[File], variables: Mapping[str, object], document: Document, reading: Reading
+) -> _Sections:
+    found = _Sections()
+    if not files:
+        document.faults.note(Diagnostic("nothing to import", "name one or more of AccelForge's YAML files"))
+    for file in files:
+        root = _root(file, variables, document)
+        if root is None:
+            continue
+        if not _known(root, file, reading):
+            continue
+        for entry in root.entries or ():
+            if entry.key == "variables":
+                found.variables |= {e.key: raw(e.value) for e in entry.value.entries or ()}
+            elif entry.key in _READ:
+                if entry.key in found.nodes:
+                    what = f"`{entry.key}` of the file before is replaced by this one"
+                    reading.note(entry.value, what, "", entry.key)
+                found.nodes[entry.key] = entry.value
+            elif entry.key in _STEERING:
+                why, remedy = reason(entry.key)
+                reading.leave(entry.value, entry.key, why, remedy)
+    return found
+
+
+def _root(file: File, variables: Mapping[str, object], document: Document) -> Node | None:
+    if isinstance(file, Mapping):
+        return node_of(file, Source("", ()), 0)
+    path = existing(str(file), document)
+    if path is None:
+        return None
+    return root_of(path, document, variables, "", TAGS, Includes(base_of(path), TAGS))[0]
+
+
+def _known(root: Node, file: File, reading: Reading) -> bool:
+    """Whether a file has a section of AccelForge's; what it is instead is a fault."""
+    keys = [e.key for e in root.entries or ()]
+    if any(k in (*_READ, *_STEERING) for k in keys):
+        return True
+    shown = "" if isinstance(file, Mapping) else str(file)
+    what, remedy = "there is no section of AccelForge's in it", f"sections: {', '.join(_READ)}"
+    if any(k.startswith("-") for k in keys):
+        what, remedy = (
+            "it describes memory cells for an energy model, and is no spec",
+            "import the architecture",
+        )
+    elif root.tag:
+        what, remedy = f"it is one !{root.tag} component", "write it below `arch: {nodes: [...]}`"
+    elif keys:
+        what = f"it has none of AccelForge's sections, only {', '.join(keys[:4])}"
+        remedy = "import the file that includes it"
+    reading.faults.note(Diagnostic(what, remedy, "", Place(shown)))
+    return False
+
+
+def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
+    found: dict[str, object] = {"schema_version": 1}
+    scope = Scope(sections.variables)
+    nodes = sections.nodes
+    workload = workload_of(reading, nodes.get("workload"), nodes.get("renames"), scope)
+    if len(reading.faults):
+        return found
+    _expected(reading, workload.sections, nodes)
+    found |= workload.sections
+    if "renames" in found and "workload" not in found:
+        reading.note(nodes["renames"], "renames without a workload are left to the workload", "", "renames")
+        if set(nodes) > {"renames"}:
+            del found["renames"]
+    if "arch" in nodes:
+        einsums = _einsums(workload.sections, reading, nodes["arch"])
+        machine = arch_of(reading, nodes["arch"], scope, einsums)
+        found["arch"] = {"nodes": machine.nodes}
+        if machine.explore and len(reading.faults) == 0:
+            found["explore"] = machine.explore
+    if "mapping" in nodes:
+        found["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"])}
+    return found
+
+
+def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, Node]) -> None:
+    """Where a rename has another count of tensors than its file expects, the expectation is left out.
+
+    So it is in a file that is a part of others: what feeds its first Einsum is no intermediate yet.
+    """
+    if "workload" not in sections:
+        return
+    try:
+        load(dict(sections))
+    except SpecError as error:
+        told = [d for d in error.diagnostics if re.match(r"rename \w+ should give", d.message)]
+        for message in dict.fromkeys(d.message for d in told):
+            why, remedy = message, "import the file that includes this one, or write `renames:` of the Einsum"
+            reading.leave(
+                nodes["workload"], "expected_count", why, remedy, "renames", changes="names of sets"
+            )
+        if told:
+            _strip(sections)
+
+
+def _strip(value: object) -> None:
+    """Remove expected counts wherever they stand."""
+    if isinstance(value, dict):
+        value.pop("expected_count", None)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        _strip(one)
+
+
+def _einsums(sections: Mapping[str, object], reading: Reading, arch: Node) -> Einsums:
+    given = "workload" in sections
+    try:
+        cascade = load(dict(sections) if given else dict(STAND_IN)).workload
+    except SpecError as error:
+        reading.faults.extend(error.diagnostics)
+        return Einsums(load(dict(STAND_IN)).workload, False)
+    if not given:
+        what = "no workload is given: sets and widths are read for input, weight and output of 8 bits"
+        reading.note(arch, what, "import the workload as well", "arch")
+    return Einsums(cascade, given)
+
+
+def _check(imported: Imported, found: Mapping[str, object]) -> None:
+    """What an importer writes loads, as far as it is a spec."""
+    if set(found) <= {"schema_version", "renames"}:
+        return
+    try:
+        _ = imported.spec
+    except SpecError as error:
+        told = [
+            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
+            for d in error.diagnostics
+        ]
+        raise SpecError(told) from error

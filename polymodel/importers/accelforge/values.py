@@ -1,0 +1,155 @@
+"""Numbers and set expressions of AccelForge's files, in the scope of variables and of one Einsum.
+
+Arithmetic, conditions, `weight.bits_per_value` and `len(All)` are worked out by the parser of expressions.
+Whatever else stands there (calls of Python, lists, attributes of the whole spec) has no value here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from polymodel.importers.expressions import evaluate
+from polymodel.spec.faults import TextFault
+from polymodel.spec.numbers import Value
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_WIDTH = re.compile(r"([A-Za-z_]\w*)\.bits_per_value\b")
+_COUNT = re.compile(r"\blen\(([^()]*)\)")
+_CALL = re.compile(r"\bget_array_fanout_(total|reuse_input|reuse_output|reuse_weight)\(\s*spec\s*\)")
+_SIGNED = re.compile(r"\bis_hist_signed\(\s*(\w+)\s*\)")
+_LIST = re.compile(r"\[([\d\s.,eE+-]*)\]\s*(?:\*\s*(\d{1,4}))?")
+_CHOICE = re.compile(r"(?P<then>.+?)\s+if\s+(?P<test>.+?)\s+else\s+(?P<other>.+)\Z", re.DOTALL)
+MOST_TEXT = 4000
+MOST_DEPTH = 40
+
+
+class NoValue(Exception):
+    """The text has no value here. `word`: the name or the form that has none."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+@dataclass(frozen=True)
+class View:
+    """What expressions may ask of one Einsum: how many tensors a set has, and the bits of a value of it."""
+
+    count: Callable[[str], int]
+    width: Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Variables by name as they are written, the inner ones first; `fanouts`: of compute-in-memory arrays."""
+
+    variables: Mapping[str, object] = field(default_factory=dict)
+    view: View | None = None
+    fanouts: Mapping[str, int] = field(default_factory=dict)
+    known: dict[str, Value | None] = field(default_factory=dict, compare=False)  # variables worked out so far
+
+    def inside(self, variables: Mapping[str, object]) -> Scope:
+        """With more variables, which go before those of the same name."""
+        return replace(self, variables={**self.variables, **variables}, known={})
+
+    def number(self, given: object, open_names: tuple[str, ...] = ()) -> Value:
+        """The value of a number or expression. Raises NoValue, and TextFault where the text is faulty."""
+        if isinstance(given, bool):
+            return int(given)
+        if isinstance(given, (int, float)):
+            return given
+        if not isinstance(given, str) or len(given) > MOST_TEXT or len(open_names) > MOST_DEPTH:
+            raise NoValue("a list" if isinstance(given, (list, tuple)) else "nothing")
+        known: dict[str, Value | None] = {}
+
+        def put(prefix: str, value: Value) -> str:
+            known[name := f"{prefix}__{len(known)}"] = value
+            return name
+
+        text = _CALL.sub(lambda m: put("fanout", self._fanout(m[1])), given)
+        text = _WIDTH.sub(lambda m: put("width", self._view().width(m[1])), text)
+        text = _COUNT.sub(lambda m: put("count", self._view().count(m[1])), text)
+        text = _SIGNED.sub(lambda m: put("signed", self._signed(m[1])), text)
+        text = re.sub(r"\bmath\.", "", text)
+        for name in dict.fromkeys(_NAME.findall(text)):
+            if name in known:
+                continue
+            if name in self.variables:
+                value = self._variable(name, open_names)
+            else:
+                value = self._counted(name) if self.view is not None else None
+            if value is not None:  # without a value it may stand on the side that a condition does not take
+                known[name] = value
+        try:
+            return evaluate(text, known)
+        except TextFault as fault:
+            raise NoValue(_blamed(text, known, fault)) from fault
+
+    def _variable(self, name: str, open_names: tuple[str, ...]) -> Value | None:
+        if name in open_names:
+            return None
+        if name not in self.known:
+            try:
+                self.known[name] = self.number(self.variables[name], (*open_names, name))
+            except NoValue:
+                self.known[name] = None
+        return self.known[name]
+
+    def _counted(self, name: str) -> Value | None:
+        try:
+            return self._view().count(name)
+        except (TextFault, NoValue):
+            return None
+
+    def _fanout(self, which: str) -> int:
+        if which not in self.fanouts:
+            raise NoValue(f"get_array_fanout_{which}")
+        return self.fanouts[which]
+
+    def _signed(self, name: str) -> int:
+        """Whether a histogram over values from -n to n, zero in the middle, has any below zero."""
+        given = self.variables.get(name)
+        if isinstance(given, str) and given in self.variables:
+            given = self.variables[given]
+        values = numbers_in(given)
+        return int(any(values[: len(values) // 2]))
+
+    def _view(self) -> View:
+        if self.view is None:
+            raise NoValue("what depends on the Einsum")
+        return self.view
+
+    def chosen(self, text: str) -> str:
+        """A set expression without conditions: the side that the condition chooses."""
+        match = _CHOICE.match(text.strip())
+        if match is None:
+            return text.strip()
+        return self.chosen(match["then"] if self.number(match["test"]) else match["other"])
+
+
+def numbers_in(given: object) -> list[float]:
+    """A list of numbers, given as one or as text, `[0] * 7 + [1, 2]`. Raises NoValue."""
+    if isinstance(given, (list, tuple)):
+        if not all(isinstance(v, (int, float)) for v in given):
+            raise NoValue("a list that is not of numbers")
+        return [float(v) for v in given]
+    text = str(given).strip()[:MOST_TEXT]
+    if re.sub(r"[()+\s]", "", _LIST.sub("", text)):
+        raise NoValue(text[:40])
+    found: list[float] = []
+    for match in _LIST.finditer(text):
+        try:
+            values = [float(v) for v in match[1].split(",") if v.strip()]
+        except ValueError as error:
+            raise NoValue(text[:40]) from error
+        found += values * int(match[2] or 1)
+    return found
+
+
+def _blamed(text: str, known: Mapping[str, object], fault: TextFault) -> str:
+    """The word that keeps a text from having a value."""
+    words = [w for w in _NAME.findall(text) if w not in known and w not in ("if", "else", "and", "or", "not")]
+    missing = [w for w in words if w in fault.message]
+    return missing[0] if missing else text if len(text) < 60 else f"{text[:57]}..."

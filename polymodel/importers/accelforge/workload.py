@@ -1,0 +1,307 @@
+"""`workload:` and `renames:` of AccelForge: sizes worked out, Einsums in either form, conditions chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from polymodel.importers.accelforge.reading import Reading, Table, flat, plain
+from polymodel.importers.accelforge.values import NoValue, Scope, View
+from polymodel.spec.affine_text import parse_einsum
+from polymodel.spec.faults import TextFault
+from polymodel.spec.numbers import Value
+from polymodel.spec.source import Node
+
+_EINSUM_KEYS = (
+    "is_copy_operation", "n_instances", "rank_sizes", "iteration_space_shape", "operations",
+)  # fmt: skip
+_ACCESS_KEYS = (
+    "name",
+    "projection",
+    "output",
+    "bits_per_value",
+    "persistent",
+    "backing_storage_size_scale",
+    "density",
+)
+_RANK = re.compile(r"\b([A-Za-z_]\w*)\s*:\s*")  # `H: p + r` of a one-line Einsum, here `H=p + r`
+
+
+@dataclass
+class Shape:
+    """What a set expression with a condition may ask of an Einsum before anything is resolved."""
+
+    name: str
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def count(self, text: str, produced: frozenset[str]) -> int:
+        """How many tensors a predefined set has. Raises NoValue for any other set."""
+        every = [*self.inputs, *self.outputs]
+        sets = {
+            "All": every,
+            "Tensors": every,
+            "Inputs": self.inputs,
+            "Outputs": self.outputs,
+            "Intermediates": [t for t in every if t in produced],
+            "Nothing": [],
+        }
+        name = text.strip().removesuffix("()")
+        if name not in sets:
+            raise NoValue(name)
+        return len(sets[name])
+
+
+@dataclass
+class Workload:
+    """The sections `workload:` and `renames:` as plain data."""
+
+    sections: dict[str, object] = field(default_factory=dict)
+
+
+def workload_of(reading: Reading, workload: Node | None, renames: Node | None, scope: Scope) -> Workload:
+    """Both sections; one of them may be missing."""
+    found = Workload()
+    shapes: list[Shape] = []
+    if workload is not None:
+        found.sections["workload"] = _workload(reading, Table(reading, workload, "workload"), scope, shapes)
+    if renames is not None:
+        table = _renames(reading, Table(reading, renames, "renames"), scope, shapes)
+        if table:
+            found.sections["renames"] = {"einsums": table}
+    return found
+
+
+def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    table.take("version")
+    if "name" in table:
+        found["name"] = table.text("name")
+    sizes = table.table("rank_sizes")
+    if sizes is not None:
+        found["rank_sizes"] = _sizes(reading, sizes, scope)
+    bounds = table.take("iteration_space_shape") or table.take("shape")
+    table.take("shape")
+    if bounds is not None:
+        found["iteration_space_shape"] = {e.key: str(e.value.scalar) for e in bounds.entries or ()}
+    bits = table.table("bits_per_value")
+    if bits is not None:
+        found["bits_per_value"] = {
+            e.key: _whole(reading, e.value, scope, bits.path) for e in bits.node.entries or ()
+        }
+        bits.seen.update(found["bits_per_value"])  # type: ignore[arg-type]
+    persistent = table.take("persistent_tensors")
+    if persistent is not None and persistent.scalar is not None:
+        found["persistent_tensors"] = str(persistent.scalar)
+    if "n_instances" in table:
+        node = table.take("n_instances")
+        found["n_instances"] = _whole(reading, node, scope, table.path) if node is not None else 1
+    einsums = []
+    for i, node in enumerate(table.items("einsums")):
+        one = _einsum(reading, node, f"workload.einsums[{i}]", scope)
+        if one is not None:
+            einsums.append(one)
+            shapes.append(_shape(one))
+    found["einsums"] = einsums
+    for entry in table.rest:
+        why, remedy = "a workload here has no such key", "check that the counts do not need it"
+        reading.leave(entry.value, entry.key, why, remedy, table.path, changes="counts", refused=True)
+    return found
+
+
+def _sizes(reading: Reading, table: Table, scope: Scope) -> dict[str, Value]:
+    """Ranks and their sizes, which may be computed from one another."""
+    given = {e.key: e.value.scalar for e in table.node.entries or ()}
+    inner = scope.inside(given)
+    found: dict[str, Value] = {}
+    for entry in table.node.entries or ():
+        table.seen.add(entry.key)
+        found[entry.key] = _whole(reading, entry.value, inner, table.path)
+    return found
+
+
+def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
+    try:
+        value = scope.number(node.scalar)
+    except NoValue as lacking:
+        reading.fault(node, f"{lacking.word} has no value here", "write the number", path)
+        return 1
+    if value != value or value in (float("inf"), float("-inf")):
+        reading.fault(node, f"{value} is no number of values", "write a whole number", path)
+        return 1
+    return int(value) if value == int(value) else value
+
+
+def _einsum(reading: Reading, node: Node, path: str, scope: Scope) -> object | None:
+    """One Einsum: text as it stands, or a table of tensor accesses."""
+    if node.kind == "scalar":
+        return _parsed(reading, node, str(node.scalar), path)
+    table = Table(reading, node, path, "")
+    found: dict[str, object] = {}
+    text = table.take("einsum")
+    if text is not None:
+        parsed = _parsed(reading, text, str(text.scalar), f"{path}.einsum")
+        if parsed is None:
+            return None
+        found.update(parsed)
+    if "name" in table:
+        found["name"] = table.text("name")
+    accesses = table.items("tensor_accesses")
+    if accesses:
+        found["tensor_accesses"] = _accesses(reading, accesses, path, scope, found)
+    for key in _EINSUM_KEYS:
+        value = table.take(key)
+        if value is not None and not (value.kind == "scalar" and value.scalar is None):
+            found[key] = plain(value)
+    renames = table.take("renames")
+    if renames is not None:
+        found["renames"] = _table_of_renames(reading, renames, f"{path}.renames", scope)
+    for entry in table.rest:
+        why, remedy = "an Einsum here has no such key", "check that the counts do not need it"
+        reading.leave(entry.value, entry.key, why, remedy, path, changes="counts", refused=True)
+    return found
+
+
+def _parsed(reading: Reading, node: Node, text: str, path: str) -> dict[str, object] | None:
+    """A one-line Einsum as the table it stands for; a tensor that stands twice alike is read once."""
+    try:
+        parsed = parse_einsum(_RANK.sub(r"\1=", text))
+    except TextFault as fault:
+        reading.fault(node, fault.message, fault.remedy, path)
+        return None
+    accesses: list[dict[str, object]] = []
+    for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
+        access: dict[str, object] = {"name": tensor, "projection": _projection(dict(ranks))}
+        if output:
+            access["output"] = True
+        if access in accesses:
+            reading.note(node, f"{tensor} stands twice alike: it is read once per operation", "", path)
+        else:
+            accesses.append(access)
+    found: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
+    if parsed.joined == "+":
+        found["operations"] = {"map": "add"}
+    return found
+
+
+def _projection(ranks: Mapping[str, object]) -> object:
+    """A list where every rank goes by its variable, else rank -> expression."""
+    alike = all(
+        isinstance(e, str) and re.fullmatch(r"[A-Za-z_]\w*", e) and e.upper() == r for r, e in ranks.items()
+    )
+    return list(ranks.values()) if alike else dict(ranks)
+
+
+def _accesses(
+    reading: Reading, nodes: Sequence[Node], path: str, scope: Scope, einsum: Mapping[str, object]
+) -> list[dict[str, object]]:
+    """Full accesses; of an Einsum that is written as text too, they add keys to its tensors."""
+    before = einsum.get("tensor_accesses")
+    found: list[dict[str, object]] = list(before) if isinstance(before, list) else []
+    for j, node in enumerate(nodes):
+        below = f"{path}.tensor_accesses[{j}]"
+        table = Table(reading, node, below)
+        access: dict[str, object] = {}
+        for key in _ACCESS_KEYS:
+            value = table.take(key)
+            if value is not None:
+                access[key] = (
+                    _whole(reading, value, scope, below) if key == "bits_per_value" else plain(value)
+                )
+        for entry in table.rest:
+            why, remedy = "a tensor access here has no such key", "check that the counts do not need it"
+            reading.leave(entry.value, entry.key, why, remedy, below, changes="counts", refused=True)
+        same = next((a for a in found if a.get("name") == access.get("name") and "output" not in a), None)
+        if same is not None and "projection" not in access:
+            same.update(access)
+        elif access in found:
+            reading.note(
+                node, f"{access.get('name')} stands twice alike: it is read once per operation", "", below
+            )
+        else:
+            found.append(access)
+    return found
+
+
+def _shape(einsum: object) -> Shape:
+    table = einsum if isinstance(einsum, dict) else {}
+    shape = Shape(str(table.get("name", "")))
+    for access in table.get("tensor_accesses", ()):
+        (shape.outputs if access.get("output") else shape.inputs).append(str(access.get("name")))
+    return shape
+
+
+def _renames(
+    reading: Reading, table: Table, scope: Scope, shapes: Sequence[Shape]
+) -> list[dict[str, object]]:
+    """`renames:`; entries with conditions are written per Einsum, with the side that holds there."""
+    found: list[dict[str, object]] = []
+    produced = frozenset(t for s in shapes for t in s.outputs)
+    for i, node in enumerate(table.items("einsums")):
+        entry = Table(reading, node, f"renames.einsums[{i}]")
+        name = entry.text("name")
+        conditional = _conditional(node)
+        names = [s for s in shapes if name in ("default", s.name)] if conditional else []
+        views = [(s.name, scope_of(scope, s, produced)) for s in names] or [(name, scope)]
+        if conditional and not names:
+            what = "conditions on the Einsum hold for none here: they are left to the workload"
+            reading.note(node, what, "import the workload as well", entry.path)
+            views = []
+        for einsum, inner in views:
+            one: dict[str, object] = {"name": einsum}
+            for key in ("tensor_accesses", "rank_variables"):
+                value = entry.take(key)
+                if value is not None:
+                    one[key] = _table_of_renames(reading, value, entry.below(key), inner)
+            found.append(one)
+        entry.seen.update(("name", "tensor_accesses", "rank_variables"))
+        for rest in entry.rest:
+            why = "renames here have no such key"
+            reading.leave(
+                rest.value, rest.key, why, "write it per Einsum", entry.path, changes="names", refused=True
+            )
+    table.seen.add("einsums")
+    return found
+
+
+def scope_of(scope: Scope, shape: Shape, produced: frozenset[str]) -> Scope:
+    """The scope of one Einsum before the workload is loaded."""
+
+    def width(name: str) -> int:
+        raise NoValue(f"{name}.bits_per_value")
+
+    view = View(lambda text: shape.count(text, produced), width)
+    return Scope(scope.variables, view, scope.fanouts)
+
+
+def _conditional(node: Node) -> bool:
+    texts = (n.scalar for n in node.walk() if isinstance(n.scalar, str))
+    return any(re.search(r"\bif\b.*\belse\b", text, re.DOTALL) for text in texts)
+
+
+def _table_of_renames(reading: Reading, node: Node, path: str, scope: Scope) -> object:
+    """Renames as a table name -> set, or as a list with expected counts."""
+    if node.entries is not None:
+        return {e.key: _set(reading, e.value, f"{path}.{e.key}", scope) for e in node.entries}
+    found = []
+    for j, item in enumerate(flat(node)):
+        table = Table(reading, item, f"{path}[{j}]")
+        source = table.take("source")
+        one: dict[str, object] = {"name": table.text("name")}
+        if source is not None:
+            one["source"] = _set(reading, source, table.below("source"), scope)
+        count = table.take("expected_count")
+        if count is not None and count.scalar is not None:
+            one["expected_count"] = _whole(reading, count, scope, table.below("expected_count"))
+        found.append(one)
+    return found
+
+
+def _set(reading: Reading, node: Node, path: str, scope: Scope) -> str:
+    """A set expression, the side that its condition chooses."""
+    try:
+        return scope.chosen(str(node.scalar))
+    except NoValue as lacking:
+        reading.fault(node, f"{lacking.word} has no value in a condition", "write the set", path)
+        return "Nothing"

@@ -1,0 +1,346 @@
+"""AccelForge's files as specs: workloads with their includes, machines, and what is told or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import main
+from polymodel.importers.accelforge.values import NoValue, Scope, View, numbers_in
+
+RENAMES = """\
+renames:
+  einsums:
+  - name: default
+    tensor_accesses:
+    - {name: input, source: Inputs & Intermediates if len(All) == 3 else Inputs, expected_count: 1}
+    - {name: output, source: Outputs, expected_count: 1}
+    - {name: weight, source: ~(input | output), expected_count: 1 if len(All) == 3 else 0}
+"""
+BLOCK = """\
+{{include_text("../renames.yaml")}}
+{% assert N <= 64, "N is at most 64" %}
+workload:
+  rank_sizes: {N: {{N}}, C: "max(4, 2 * 3)", K: ceil(N / C)}
+  bits_per_value: {All: 8}
+  einsums:
+  - {einsum: "X[n, c] = X_in[n, c]", is_copy_operation: True}
+  - "Y[n, k] = X[n, c] * W[c, k]"
+"""
+MODEL = """\
+{{add_to_path("parts")}}
+{% set BLOCK = include("block.yaml", "") %}
+{{include_text("renames.yaml")}}
+workload:
+  rank_sizes:
+    <<<: [{{BLOCK}}.workload.rank_sizes, {E: 3}]
+  bits_per_value: {All: 16}
+  einsums:
+  - {{BLOCK}}.workload.einsums
+  - einsum: "V[n, e] = Y[n, K: k] * U[k, e]"
+    renames: {input: Y}
+  - "S[n, e] = V[n, e] + V[n, e]"
+"""
+
+
+def files(folder: Path, **texts: str) -> Path:
+    """The files; two underscores of a name stand for a folder. The first one is returned."""
+    paths = [folder / f"{name.replace('__', '/')}.yaml" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return paths[0]
+
+
+def model(folder: Path) -> Path:
+    return files(folder, model=MODEL, parts__block=BLOCK, renames=RENAMES)
+
+
+def machine(*nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"arch": {"nodes": list(nodes), **more}}
+
+
+def tagged(tag: str, text: str) -> str:
+    return f"  - !{tag} {text}\n"
+
+
+def arch(*nodes: str, rest: str = "") -> str:
+    """An architecture between a DRAM and a MAC."""
+    first = tagged("Memory", "{name: DRAM, component_class: Dummy, size: inf, tensors: {keep: All}}")
+    last = tagged("Compute", "{name: MAC, component_class: Dummy}")
+    return "arch:\n  nodes:\n" + first + "".join(nodes) + last + rest
+
+
+def imported(folder: Path, text: str, **variables: object) -> pm.Imported:
+    return pm.import_accelforge(files(folder, machine=text), **variables)
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(pm.SpecError) as caught:
+        imported(folder, text)
+    return "\n".join(d.message for d in caught.value.diagnostics)
+
+
+def component(spec: pm.Spec, name: str) -> Any:
+    return next(c for c in spec.arch.components if c.name == name)
+
+
+def test_a_model_of_parts_becomes_one_cascade(tmp_path: Path) -> None:
+    found = pm.import_accelforge(model(tmp_path), N=64)
+    cascade = found.spec.workload
+    assert [e.name for e in cascade] == ["X", "Y", "V", "S"]
+    assert cascade["X"].is_copy
+    assert {r: cascade["Y"].bound(r) for r in ("n", "c", "k")} == {"n": (0, 63), "c": (0, 5), "k": (0, 10)}
+    renames = {e.name: dict(e.renames) for e in cascade}
+    assert renames["X"]["input"] == {"X_in"}
+    assert renames["X"]["weight"] == set()
+    assert renames["Y"]["weight"] == {"W"}
+    assert renames["V"]["input"] == {"Y"}
+    assert {a.bits_per_value for e in cascade for a in e.accesses} == {16}
+    assert any("V stands twice alike" in d.message for d in found.notes)
+    assert found.complete
+
+
+def test_an_assertion_stops_the_import(tmp_path: Path) -> None:
+    with pytest.raises(pm.SpecError, match="N is at most 64"):
+        pm.import_accelforge(model(tmp_path), N=65)
+    with pytest.raises(pm.SpecError, match="'N' is undefined"):
+        pm.import_accelforge(model(tmp_path))
+
+
+def test_direct_load_names_the_importer(tmp_path: Path) -> None:
+    with pytest.raises(pm.SpecError, match="polymodel import accelforge"):
+        pm.load(model(tmp_path), N=4)
+
+
+def test_a_part_of_a_model_has_no_intermediate_yet(tmp_path: Path) -> None:
+    part = BLOCK.replace('  - {einsum: "X[n, c] = X_in[n, c]", is_copy_operation: True}\n', "")
+    path = files(tmp_path, parts__block=part, renames=RENAMES)
+    found = pm.import_accelforge(path, N=4)
+    assert [d.changes for d in found.changed] == ["names of sets"]
+    assert found.spec.workload["Y"].tensors == ("X", "W", "Y")
+
+
+def test_old_keys_of_a_workload() -> None:
+    workload = {
+        "version": "0.5",
+        "shape": {"m": "0 <= m < 8", "k": "0 <= k < 4"},
+        "bits_per_value": {"All": 8},
+        "einsums": [
+            {
+                "einsum": "Z[m] = A[H: 2 * m + k] * W[k]",
+                "tensor_accesses": [{"name": "W", "bits_per_value": 4}],
+            }
+        ],
+    }
+    found = pm.import_accelforge({"workload": workload})
+    (einsum,) = found.spec.workload
+    assert [a.bits_per_value for a in einsum.accesses] == [8, 4, 8]
+    assert str(einsum.access_of("A").projection[0]) == "2*m + k"
+
+
+def test_a_machine_in_their_words(tmp_path: Path) -> None:
+    text = """\
+variables: {KB: 8 * 1024}
+mapper: {metrics: ENERGY}
+arch:
+  nodes:
+  - !Memory {name: DRAM, component_class: Dummy, size: inf, tensors: {keep: All}}
+  - !Memory
+    name: GLB
+    component_class: SRAM
+    size: 1024 * KB
+    tensors: {keep: ~DRAM, may_keep: All, no_refetch_from_above: weight}
+    energy_scale: 2
+    total_latency: sum(a.n_calls for a in actions) / 4 / 1e9
+    actions: [{name: read, energy: 8, bits_per_action: 64}, {name: write, energy: 8, bits_per_action: 64}]
+  - !Container
+    name: PE
+    spatial:
+    - {name: X, fanout: 4 * 2, reuse: input, min_usage: 1}
+    - {name: Y, fanout: 12, usage_scale: 2.5}
+  - !Memory
+    name: Reg
+    size: weight.bits_per_value if weight else 0
+    tensors: {keep: weight}
+    total_latency: max(a.n_calls / a.throughput for a in actions)
+    actions: [{name: read, energy: 1, latency: 1e-9}, {name: write, energy: 1, latency: 0}]
+  - !Compute {name: MAC, component_class: Dummy}
+"""
+    found = imported(tmp_path, text)
+    spec = found.spec
+    glb, pe, reg = (component(spec, n) for n in ("GLB", "PE", "Reg"))
+    assert glb.size_bits == 8 * 1024 * 1024
+    assert (glb.action("read").energy, glb.action("read").bits_per_action) == (16.0, 64)
+    assert glb.action("read").throughput == 4e9 * 64
+    assert [(d.name, d.fanout) for d in pe.spatial] == [("X", 8), ("Y", 4)]
+    assert reg.size_bits == 8
+    assert reg.action("read").throughput == 1e9
+    assert reg.action("write").throughput == float("inf")
+    assert "explore: {min_utilisation: {PE: {X: 1.0}}}" in found.text
+    assert "ports: separate" in found.text
+    assert {d.key for d in found.left_out if hasattr(d, "key")} >= {
+        "reuse",
+        "no_refetch_from_above",
+        "mapper",
+    }
+    assert not found.changed
+
+
+def test_values_of_other_widths_are_priced_by_the_value(tmp_path: Path) -> None:
+    """A toll that takes 3 actions for each value, whatever its bits; a memory with values of 2 bits."""
+    text = arch(
+        tagged("Toll", "{name: ADC, tensors: {keep: output}, direction: up, values_per_action: {All: 1},"
+               " actions_scale: 3, bits_per_value: {output: 2},"
+               " actions: [{name: read, energy: 5, throughput: 6}]}"),
+        tagged("Memory", "{name: Cell, size: 64, tensors: {keep: weight}, bits_per_value: {weight: 2},"
+               " actions: [{name: read, energy: 1}]}"),
+    )  # fmt: skip
+    spec = imported(tmp_path, text).spec
+    adc, cell = component(spec, "ADC"), component(spec, "Cell")
+    assert (adc.action("write").energy, adc.action("write").bits_per_action) == (15.0, 8)
+    assert adc.action("write").throughput == 6 / 3 * 8
+    assert adc.action("read").energy == 0
+    assert cell.size_bits == 64 * 4  # 32 values of 2 bits, which have 8 in the workload
+    assert cell.action("read").energy == 1 * 2 / 8
+
+
+def test_a_toll_with_a_direction_for_each_set(tmp_path: Path) -> None:
+    text = arch(
+        tagged("Toll", "{name: T, tensors: {keep: All}, direction: {Outputs: up, ~Outputs: down},"
+               " actions: [{name: read, energy: 2}]}")
+    )  # fmt: skip
+    spec = imported(tmp_path, text).spec
+    up, down = component(spec, "T"), component(spec, "T_down")
+    assert (up.action("write").energy, up.action("read").energy) == (2, 0)
+    assert (down.action("write").energy, down.action("read").energy) == (0, 2)
+
+
+def test_a_network_links_the_fanout_behind_it(tmp_path: Path) -> None:
+    text = arch(
+        tagged("Network", "{name: NoC, actions: [{name: hop, energy: 3, throughput: 2, latency: 0}]}"),
+        tagged("Container", "{name: PE, spatial: [{name: X, fanout: 4}]}"),
+    )
+    found = imported(tmp_path, text)
+    (dim,) = component(found.spec, "PE").spatial
+    assert (dim.link.topology, dim.link.energy_per_bit_hop, dim.link.throughput) == ("mesh", 3, 2)
+    assert [d.changes for d in found.changed] == ["energy and latency"]
+
+
+def test_units_are_chosen_by_their_condition(tmp_path: Path) -> None:
+    workload = files(
+        tmp_path,
+        w="workload: {rank_sizes: {M: 4, K: 4}, bits_per_value: {All: 8},"
+        " einsums: ['Y[m] = A[m, k] * W[k]', 'Z[m] = Y[m]']}",
+    )
+    text = arch(tagged("Compute", "{name: Scalar, component_class: Dummy, enabled: len(All) == 2}")).replace(
+        "{name: MAC, component_class: Dummy}", "{name: MAC, component_class: Dummy, enabled: len(All) == 3}"
+    )
+    found = pm.import_accelforge([files(tmp_path, a=text), workload])
+    assert "compute: {Z: Scalar, Y: MAC}" in found.text
+
+
+def test_a_mapping_passes(tmp_path: Path) -> None:
+    text = """\
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A], persistent: false}
+  - !Reservation {purposes: [A]}
+  - !Sequential
+    nodes:
+    - !Nested {nodes: [!Temporal {rank_variable: m, tile_shape: 1}, !Compute {einsum: Y, component: MAC}]}
+"""
+    found = imported(tmp_path, text)
+    assert "!Reservation" not in found.text
+    assert "- !Temporal {rank_variable: m, tile_shape: 1}" in found.text
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (tagged("Array", "{name: A, spatial: [{name: X, fanout: 2}], nodes: []}"), "`!Array` is not"),
+        (tagged("Memory", "{name: B, size: len(spec.arch)}"), "`size` is not converted"),
+        (tagged("Memory", "{name: B, size: __import__('os').getpid()}"), "`size` is not converted"),
+        (tagged("Memory", "{name: B, size: \"open('x').read()\"}"), "`size` is not converted"),
+        (tagged("Memory", "{name: B, size: 9 ** 9 ** 9 ** 9}"), "`size` is not converted"),
+        (tagged("Memory", "{name: B, size: a, a: 1}"), "`a` is not converted: nothing here"),
+        (tagged("Memory", "{size: 4}"), "a component has a name"),
+        (tagged("Wire", "{name: W}"), "unknown tag !Wire"),
+        (tagged("Toll", "{name: T, direction: sideways}"), "sideways is no direction"),
+        (tagged("Memory", "{name: B, tensors: {keep: All if n else Nothing}}"), "has no value in a"),
+        (
+            tagged("Memory", "{name: B, tensors: {keep: All}, bits_per_value: {weight: 2}}"),
+            "values of several widths",
+        ),
+    ],
+)  # fmt: skip
+def test_what_has_no_counterpart_is_refused_by_name(tmp_path: Path, node: str, why: str) -> None:
+    assert why in refused(tmp_path, arch(node))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-CellType: X\n", "memory cells for an energy model"),
+        ("!Memory {name: B}\n", "one !Memory component"),
+        ("parts: {a: 1}\n", "none of AccelForge's sections, only parts"),
+        ("workload: {einsums: ['Z[m] = A[m'], rank_sizes: {M: 1}}\n", "expected"),
+        ("workload: {einsums: ['Z[m] = A[m]'], rank_sizes: {M: f(3)}}\n", "has no value here"),
+        ("workload: {einsums: [{einsum: 'Z[m] = A[m]', loops: 3}], rank_sizes: {M: 1}}\n", "`loops`"),
+    ],
+)  # fmt: skip
+def test_what_is_no_spec_is_told(tmp_path: Path, text: str, why: str) -> None:
+    assert why in refused(tmp_path, text)
+
+
+def test_what_is_refused_may_be_allowed(tmp_path: Path) -> None:
+    path = files(tmp_path, machine=arch(tagged("Memory", "{name: B, magic: 1}")))
+    found = pm.import_accelforge(path, allow=["magic"])
+    assert [d.key for d in found.changed] == ["magic"]
+    with pytest.raises(pm.SpecError, match="nothing of that name"):
+        pm.import_accelforge(path, allow=["magic", "other"])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "spec.yaml"
+    assert main(["import", "accelforge", str(model(tmp_path)), "--var", "N=4", "--out", str(out)]) == 0
+    assert "note: " in capsys.readouterr().err
+    assert len(pm.load(out).workload) == 4
+
+
+def test_expressions_have_values_or_none() -> None:
+    variables = {
+        "a": "b + 1",
+        "b": 2,
+        "loop": "loop2",
+        "loop2": "loop",
+        "hist": "([0] * 3 + [1, 2])",
+        "other": [1, 0, 1],
+    }
+
+    def count(text: str) -> int:
+        known = {"All": 3, "weight": 0}
+        if text not in known:
+            raise NoValue(text)
+        return known[text]
+
+    scope = Scope(variables, View(count, lambda text: 4), {"total": 12})
+    assert scope.number("a * 2") == 6
+    assert scope.number("weight.bits_per_value if weight else a") == 3
+    assert scope.number("round(input.bits_per_value) + get_array_fanout_total(spec)") == 16
+    assert scope.number("2 if is_hist_signed(hist) else 1") == 1
+    assert scope.number("is_hist_signed(other)") == 1
+    assert scope.number("5 if len(All) == 3 else nowhere") == 5
+    for text in ("loop", "nowhere", "a.b", "[1]", "is_hist_signed(nowhere)", "x" * 5000, None, [1]):
+        with pytest.raises(NoValue):
+            scope.number(text)
+    with pytest.raises(NoValue):
+        numbers_in("[1] * 10 ** 9")
+
+
+def test_variables_that_name_each_other_many_times_are_worked_out_once() -> None:
+    variables = {f"v{i}": f"v{i + 1} + v{i + 1} + v{i + 2}" for i in range(38)} | {"v38": 1, "v39": 1}
+    assert Scope(variables).number("v0") > 2**38
