@@ -58,7 +58,7 @@ def load(
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, values, pair), naming.given_symbols(symbols), document)
+    spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
@@ -146,8 +146,7 @@ def _library_name(text: str) -> bool:
 def _model_variables(sources: Sequence[Source]) -> dict[str, object]:
     """The template variables of the published model that is among the sources; every template gets them."""
     names = [s for s in sources if isinstance(s, str) and _library_name(s)]
-    found = [entry for entry in map(library.find, names) if entry is not None]
-    return {name: value for entry in found for name, value in entry.variables.items()}
+    return {name: value for text in names for name, value in library.variables(text).items()}
 
 
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:

@@ -226,7 +226,8 @@ class Spec:
         document = Document()
         path = self._mapping_file(str(mapping), document)
         if path is not None:
-            read_file(path, document, self.variables)
+            model = library.variables(self.library[0]) if self.library[0] else {}
+            read_file(path, document, {**model, **self.variables})
             if "mapping" not in document.sections and not len(document.faults):
                 document.faults.note(Diagnostic("the file has no `mapping:`", "", "", Place(str(path))))
         document.faults.raise_if_any()

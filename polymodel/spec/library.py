@@ -29,7 +29,7 @@ class Model:
     workload: str
     about: str
     source: str
-    variables: Mapping[str, int | float | str]
+    variables: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Found:
     name: str
     path: Path
     variant: str = ""
-    variables: Mapping[str, int | float | str] = field(default_factory=dict)
+    variables: Mapping[str, object] = field(default_factory=dict)
 
 
 def is_name(text: str) -> bool:
@@ -84,6 +84,12 @@ def models() -> Mapping[str, Model]:
         return {}
     written = json.loads((root / "workloads" / "models.json").read_text(encoding="utf-8"))
     return {name: Model(**entry) for name, entry in written.items()}
+
+
+def variables(name: str) -> Mapping[str, object]:
+    """The values of template variables that a name stands for."""
+    found = find(name)
+    return {} if found is None else found.variables
 
 
 def _owner(workload: str) -> str:

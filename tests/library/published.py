@@ -41,7 +41,23 @@ def biases(layers: int, width: int) -> int:
     return layers * (9 + 2) * width
 
 
+SZE = "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, table 2"
+NORMS = "scales and shifts of the normalisations, biases of the classes"
+
+
+def torchvision(name: str, parameters: str, macs: str, beside: dict[str, int]) -> Published:
+    """As torchvision's documentation has it: num_params, and GFLOPS, which are multiply-accumulates."""
+    where = f"torchvision, {name}"
+    return Published(parameters, f"{where}: num_params", beside, macs, f"{where}: GFLOPS")
+
+
 PUBLISHED: dict[str, Published] = {
+    "alexnet": Published("61 M", SZE, {"biases": 10568}, "724 M", SZE),
+    "mobilenet_v2": torchvision("mobilenet_v2", "3,504,872", "0.30 G", {NORMS: 2 * 17056 + 1000}),
+    "resnet_18": torchvision("resnet18", "11,689,512", "1.81 G", {NORMS: 2 * 4800 + 1000}),
+    "resnet_50": torchvision("resnet50", "25,557,032", "4.09 G", {NORMS: 2 * 26560 + 1000}),
+    "resnet_50_v1": Published("25.5 M", SZE, {}, "3.9 G", SZE),
+    "vgg_16": torchvision("vgg16", "138,357,544", "15.47 G", {"biases": 13416}),
     "bert_base": Published(
         "110 M",
         "Devlin et al., 2019, section 3",
