@@ -17,7 +17,7 @@ import numpy as np
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
-from polymodel.mapper.terms import Costs, Factors, Form, Term
+from polymodel.mapper.terms import Costs, Factors, Form, Term, prod_of
 from polymodel.mapper.tilechains import TileChains
 from polymodel.pareto import undominated
 
@@ -229,7 +229,7 @@ class Combination:
         self.interest, self.ask = interest, ask
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
-        factors = Factors(space, chains)
+        factors = Factors(space, template, chains)
         forms: list[Form] = [found.energy, *found.besides, *(form for _, form, _ in found.times)]
         terms = {t: None for form in forms for t in form}
         terms.update({t: None for t, _ in found.nodes})
@@ -478,10 +478,3 @@ def _multiplicity(values: Array, p: int) -> Array:
             return result
         result += divides
         left = np.where(divides, left // p, left)
-
-
-def prod_of(arrays: Sequence[Array], n: int) -> Array:
-    result = np.ones(n)
-    for a in arrays:
-        result = result * a
-    return result

@@ -23,6 +23,7 @@ from polymodel.mapper.regions import (
     InnerPoints,
     cheapest,
     cut_points,
+    cuts,
     cuttable,
     inner_regions,
     merged_template,
@@ -258,8 +259,7 @@ class Explorer:
         if not self.cut:
             yield from templates(self.space, self.limits, self.passing, depth, wanted, loose)
             return
-        most = min(max(self.space.exchange), min(u.memories for u in self.space.units) - 1)
-        for cut in range(1, most + 1):
+        for cut in cuts(self.space, self.limits):
             yield from outer_templates(self.space, self.limits, self.passing, depth, cut, wanted, loose)
 
     def _points(

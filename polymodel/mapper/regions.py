@@ -48,6 +48,7 @@ class InnerPoints:
     templates: tuple[Template, ...]
     template: Array
     choice: Array
+    leaked: Array | None = None
     fitting: dict[int, Array] = field(default_factory=dict)
     compared: list[Array] = field(default_factory=list)
 
@@ -98,7 +99,12 @@ class InnerPoints:
         """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
         if not len(cells):
             return
-        dominated, extents = self._beaten(interest), self.floors[0].shape
+        extents = self.floors[0].shape
+        if self.leaked is not None and interest.energy:
+            for cell in cells.tolist():
+                self.fitting[cell] = self._worth(np.unravel_index(cell, extents), self.leaked)
+            return
+        dominated = self._beaten(interest)
         step = max(1, CELLS // len(self.energy))
         for begin in range(0, len(cells), step):
             some = cells[begin : begin + step]
@@ -110,6 +116,15 @@ class InnerPoints:
             bounds = np.searchsorted(columns, np.arange(len(some) + 1))
             for k, cell in enumerate(some.tolist()):
                 self.fitting[cell] = rows[bounds[k] : bounds[k + 1]]
+
+    def _worth(self, cell: Sequence[Any], leaked: Array) -> Array:
+        """What fits one tile, needs no more energy than another one surely does, and is not beaten."""
+        fits = np.flatnonzero((self.needs <= np.array(cell)[:, None]).all(axis=0))
+        if not len(fits):
+            return fits
+        most = (self.energy[fits] + leaked[fits]).min()
+        some = fits[self.energy[fits] <= most]
+        return some[undominated([self.energy[some], self.rest[some], *self.ports[:, some]])]
 
     def _beaten(self, interest: Interest) -> Array:
         """[i, j]: 1 where point j is no worse than point i in any figure, and better or before it."""
@@ -129,9 +144,13 @@ class InnerPoints:
     def quickest(self) -> InnerPoints:
         """Those of its points that are best in time."""
         kept = undominated([self.rest, *self.ports, *self.needs])
+        return replace(self._only(kept), local=self.local[:0, kept], leaked=None)
+
+    def _only(self, kept: Array) -> InnerPoints:
         return InnerPoints(
-            self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:0, kept],
+            self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:, kept],
             self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
+            None if self.leaked is None else self.leaked[kept],
         )  # fmt: skip
 
     @cached_property
@@ -152,9 +171,29 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut."""
     if any(m.live for m in space.memories):
         return False
+    ordered = limits.force_memory_order or _bound_by_fanouts(space, limits)
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
     deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
-    return limits.sizes != "all" and limits.force_memory_order and not space.copy and deep and not wide
+    return limits.sizes != "all" and ordered and not space.copy and deep and not wide
+
+
+def cuts(space: EinsumSpace, limits: Limits) -> list[int]:
+    """Where a hierarchy may be cut: in the first memory inside the backing storage, and in those in which an
+    intermediate may be handed on."""
+    most = min(max(space.exchange), min(u.memories for u in space.units) - 1)
+    handed = [o.tensor for o in space.operands if o.fusable and o.tensor not in limits.unfused]
+    held = (m for m in range(2, most + 1) if m in space.exchange and not space.may[m].isdisjoint(handed))
+    return [1, *held]
+
+
+def _bound_by_fanouts(space: EinsumSpace, limits: Limits) -> bool:
+    """True if at every cut a fanout keeps nodes of outer memories above those of inner ones."""
+
+    def bound(cut: int) -> bool:
+        inner = next((m for m in range(cut + 1, len(space.may)) if space.may[m]), len(space.may))
+        return any(f.width > 1 and cut < f.below <= inner for f in space.fanouts)
+
+    return all(map(bound, cuts(space, limits)))
 
 
 def inner_regions(
@@ -184,18 +223,43 @@ def inner_regions(
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
         local, _ = joined.slots()
         tally.ask()
-        kept = undominated([*joined.told_apart(), *local, *needs])
-        choice = joined.choice()[kept]
-        for mine, own in zip(result, each, strict=True):
+        figures = [*joined.told_apart(), *local, *needs]
+        kept = np.arange(joined.n)
+        priced = [(joined.form(c.energy) * space.times, *_times(joined, c, space, cut)) for c in each]
+        leaked: list[Array | None] = [None] * len(each)
+        if objectives.energy and not objectives.latency and not len(local):
+            at_most = [_leaked(space, ports, rest) for _, ports, rest in priced]
+            worth = [_worth(p[0], more, needs) for p, more in zip(priced, at_most, strict=True)]
+            kept = np.flatnonzero(np.any(worth, axis=0))
+            leaked = list(at_most)
+        kept = kept[undominated([f[kept] for f in figures])]
+        choice = joined.choice()
+        for mine, (energy, ports, rest), more in zip(result, priced, leaked, strict=True):
             tally.ask()
-            ports, rest = _times(joined, own, space, cut)
-            energy = joined.form(own.energy) * space.times
             points = InnerPoints(
-                energy[kept], ports[:, kept], rest[kept], local[:, kept], needs[:, kept], some,
-                np.full(len(kept), number), choice,
-            )  # fmt: skip
+                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, more
+            )._only(kept)
             mine.append(_best(points, interest))
     return [_best(_together(mine), interest) if mine else _nothing(some) for mine in result]
+
+
+def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
+    """What leaks more at most if a point takes the place of another one: a whole mapping then takes no longer
+    than before but for the point's own times."""
+    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
+    longest: Array = np.maximum(rest, (ports + fixed[:, None]).max(axis=0, initial=0.0))
+    return space.leak * longest
+
+
+def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
+    """Where nothing but energy counts: points for which no other one that fits wherever they fit is surely
+    better."""
+    table = np.full(tuple(int(n.max()) + 1 for n in needs), np.inf)
+    np.minimum.at(table, tuple(needs), energy + leaked)
+    for axis in range(table.ndim):
+        np.minimum.accumulate(table, axis=axis, out=table)
+    result: Array = energy <= table[tuple(needs)]
+    return result
 
 
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
@@ -226,6 +290,7 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
     return InnerPoints(
         joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
         found[0].templates, joined("template"), joined("choice"),
+        None if found[0].leaked is None else joined("leaked"),
     )  # fmt: skip
 
 
@@ -233,10 +298,7 @@ def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
     kept = undominated([*figures, *x.local, *x.needs])
-    return InnerPoints(
-        x.energy[kept], x.ports[:, kept], x.rest[kept], x.local[:, kept], x.needs[:, kept],
-        x.templates, x.template[kept], x.choice[kept],
-    )  # fmt: skip
+    return x._only(kept)
 
 
 def _joined(

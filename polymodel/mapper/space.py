@@ -7,8 +7,12 @@ else is refused by name, and so is what `terms` cannot price.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
 
 from polymodel.affine import Affine
 from polymodel.analysis.symbolic.spaces import halos
@@ -19,7 +23,35 @@ from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.plain import require_plain
 
+Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
+    one per (count, apart) of `steps`."""
+
+    size: int
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> Ranges:
+        """In its shortest form: ranges that follow each other without a gap are one."""
+        left = []
+        for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
+            if apart == size:
+                size *= count
+            else:
+                left.append((count, apart))
+        return cls(size, tuple(left))
+
+    @cached_property
+    def values(self) -> Array:
+        result = np.arange(self.size)
+        for count, apart in self.steps:
+            result = (result[:, None] + apart * np.arange(count)).reshape(-1)
+        return result
 
 
 @dataclass(frozen=True)
@@ -34,6 +66,14 @@ class Window:
     def elements(self, p: int, r: int) -> int:
         """Of a tile of these sizes, without holes."""
         return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
+
+
+@lru_cache(maxsize=65536)
+def window_elements(window: Window, p: Ranges, r: Ranges) -> int:
+    """Different elements of a window's rank in all these ranges of its variables."""
+    if not p.steps and not r.steps:
+        return window.elements(p.size, r.size)
+    return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
 @dataclass(frozen=True)
@@ -73,7 +113,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class Fanout:
-    """A fanout dimension; `below`: how many memories stand above it."""
+    """A fanout dimension. `below`: how many memories stand above it; `reuses`: tensors that its instances
+    share; `overlapping`: so far as their windows overlap, else only what is the same for all of them."""
 
     component: str
     name: str
@@ -82,6 +123,11 @@ class Fanout:
     least: float
     reuses: frozenset[str]
     broadcast: bool
+    overlapping: bool = True
+
+    def shares_windows(self, tensor: str) -> bool:
+        """Whether instances share the elements that their windows of a tensor have in common."""
+        return self.overlapping and tensor in self.reuses
 
 
 @dataclass(frozen=True)
@@ -155,6 +201,15 @@ class EinsumSpace:
             result.setdefault(root(b), []).append(b)
         return tuple(tuple(g) for g in result.values())
 
+    def admits(self, fanout: int, variable: int) -> bool:
+        """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
+
+        What instances read together where their windows overlap is counted for tiles that are all equal.
+        """
+        fan = self.fanouts[fanout]
+        shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
+        return self.bundled or not shared
+
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
 
@@ -169,7 +224,10 @@ class EinsumSpace:
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
-            tuple((f.width, f.below, f.least, numbered(f.reuses), f.broadcast) for f in self.fanouts),
+            tuple(
+                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping)
+                for f in self.fanouts
+            ),
             tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)),
         )  # fmt: skip
 
@@ -357,7 +415,8 @@ def _fanouts(
 
 def _fanout(one: Einsum, c: Component, d: FanoutDim, above: int, least: float) -> Fanout:
     reuses = frozenset(t for t in one.tensors if d.reuses(one.name, t))
-    return Fanout(c.name, d.name, d.fanout, above, least, reuses, d.broadcast_partials)
+    overlapping = d.multicast == "overlapping"
+    return Fanout(c.name, d.name, d.fanout, above, least, reuses, d.broadcast_partials, overlapping)
 
 
 def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:

@@ -9,7 +9,7 @@ back but for the visits that find nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.space import EinsumSpace, Memory, Operand
+from polymodel.mapper.space import EinsumSpace, Memory, Operand, Ranges, Window, window_elements
 from polymodel.mapper.templates import Node, Template
-from polymodel.mapper.tilechains import TileChains, beyond, trips
+from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
 END = -1
@@ -161,8 +161,8 @@ def _lowered(t: Traffic, node: Node) -> int | None:
 
 
 def _ports(m: Memory, index: int, t: Traffic) -> Iterator[tuple[str, Form, float]]:
-    read = {term: c * m.read_time for term, c in t.reads.get(index, {}).items()}
-    write = {term: c * m.write_time for term, c in t.writes.get(index, {}).items()}
+    read = plus({}, t.reads.get(index, {}), m.read_time)
+    write = plus({}, t.writes.get(index, {}), m.write_time)
     if not t.reads.get(index) and not t.writes.get(index):
         return
     if m.separate:
@@ -209,56 +209,47 @@ def _share(t: Traffic, term: Term, memory: int) -> Term:
 def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to refill from.
 
-    A refilled partial sum goes to one of the instances that reduce it, unless all fanouts between broadcast
-    it; that one instance then is the busiest.
+    One of the instances that reduce a partial sum gets it back; along fanouts that broadcast it, all of them.
+    The busiest instance is one that is refilled whenever any is: all but its first visit find something.
     """
     fresh: Form = {Term(i, 0): 1.0}
-    outer_fans = t.above(held[0][0])
-    fresh_busiest: Form = {Term(i, 0, own=outer_fans): 1.0}
+    begun = True
     for outer, inner, level in _links(t, held):
         union = t.between(outer, inner, o)
         joint, every = Term(i, level, union), Term(i, level)
         t.move(outer, "writes_drain", i, {joint: 1.0}, {_share(t, joint, outer): 1.0})
         if level != END:
             t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0})
-        skipped = t.space.memories[outer].read_first
-        back = {joint: 1.0} if skipped else plus({joint: 1.0}, fresh, -1)
-        at_busiest = {_share(t, joint, outer): 1.0}
-        back_busiest = at_busiest if skipped else plus(at_busiest, fresh_busiest, -1)
-        t.move(outer, "reads_fill", i, back, back_busiest)
+        begun = begun and not t.space.memories[outer].read_first
+        if t.space.memories[outer].read_first:
+            fresh = {}
+        first: Form = {Term(i, 0, own=t.above(outer)): 1.0} if begun else {}
+        back_busiest = plus({_share(t, joint, outer): 1.0}, first, -1)
+        t.move(outer, "reads_fill", i, plus({joint: 1.0}, fresh, -1), back_busiest)
         if level == END:
             return
-        fans = t.above(inner)
-        # Only fanouts that are crossed here can broadcast; all of them, or it goes to one instance.
-        crossed = [f for j, f in t.fanouts if j in union]
-        if crossed and all(f.broadcast for f in crossed):
-            first = {_spread(term, union): c for term, c in fresh.items()}
-            sent = {every: 1.0} if skipped else plus({every: 1.0}, first, -1)
-            sent_busiest = {_split(term, fans): c for term, c in sent.items()}
-        else:
-            sent = back
-            sent_busiest = {replace(x, own=fans): c for x, c in back.items()}
-        t.move(inner, "writes_fill", i, sent, sent_busiest)
+        all_get = frozenset(j for j, f in t.fanouts if j in union and f.broadcast)
+        received = {Term(i, level, union - all_get): 1.0}
+        sent = plus(received, {_spread(term, all_get): c for term, c in fresh.items()}, -1)
+        first = {Term(i, 0, own=t.above(inner)): 1.0} if begun else {}
+        t.move(inner, "writes_fill", i, sent, plus({_share(t, every, inner): 1.0}, first, -1))
         fresh = plus({every: 1.0}, sent, -1)
-        fresh_busiest = plus({_share(t, every, inner): 1.0}, sent_busiest, -1)
 
 
-def _split(term: Term, fans: Fans) -> Term:
-    return replace(term, split=fans)
-
-
-def _spread(term: Term, union: Fans) -> Term:
+def _spread(term: Term, fans: Fans) -> Term:
     """The same elements, once per instance that shares them."""
-    return replace(term, spread=term.spread | union)
+    return replace(term, spread=term.spread | fans)
 
 
 class Factors:
     """The factor of each group of bundles in each term, as arrays over the group's candidates."""
 
-    def __init__(self, space: EinsumSpace, found: tuple[TileChains, ...]) -> None:
+    def __init__(self, space: EinsumSpace, template: Template, found: tuple[TileChains, ...]) -> None:
         self.space = space
+        self.positions = [spread_after(template, f.below) for f in space.fanouts]
         self.chains = found
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
+        self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
         self._trips: dict[tuple[int, int], Array] = {}
 
     def of(self, term: Term, group: tuple[int, ...]) -> Array:
@@ -273,10 +264,9 @@ class Factors:
             alone = operand is not None and self.space.bundles[b][0] in operand.alone
             result = result * _along(self._single(term, b, alone), axis, len(group))
         for w in windows:
-            ends = self.bundle[w.p], self.bundle[w.r]
             # One loop over the first window slides through what is live; else the tile stays whole.
             into = term.into if operand and w == operand.windows[0] else None
-            result = result * self._windowed(term, *ends, w.step_p, w.step_r, group, into)
+            result = result * self._windowed(term, w, group, into)
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
 
     def _single(self, term: Term, v: int, alone: bool) -> Array:
@@ -310,39 +300,70 @@ class Factors:
     def _whole(self, v: int) -> Array:
         return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
 
-    def _windowed(
-        self,
-        term: Term,
-        p: int,
-        r: int,
-        step_p: int,
-        step_r: int,
-        group: tuple[int, ...],
-        into: int | None,
-    ) -> Array:
+    def _windowed(self, term: Term, w: Window, group: tuple[int, ...], into: int | None) -> Array:
         if into is not None:
-            slid = (
-                self._window(term, p, r, step_p, step_r, group, *to) for to in ((into, None), (None, into))
-            )
-            return np.minimum(*slid)
-        return self._window(term, p, r, step_p, step_r, group, None, None)
+            return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
+        return self._window(term, w, group, None, None)
 
     def _window(
-        self,
-        term: Term,
-        p: int,
-        r: int,
-        step_p: int,
-        step_r: int,
-        group: tuple[int, ...],
-        into_p: int | None,
-        into_r: int | None,
+        self, term: Term, w: Window, group: tuple[int, ...], into_p: int | None, into_r: int | None
     ) -> Array:
-        left = [self._parts(term, v, step, to) for v, step, to in ((p, step_p, into_p), (r, step_r, into_r))]
-        (e, over_p), (f, over_r) = left
+        """Elements of a window's rank: of the largest tile, or summed over all tiles of all instances."""
+        p, r = self.bundle[w.p], self.bundle[w.r]
         axes = group.index(p), group.index(r)
-        whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
-        return whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
+        if not term.tile and self.chains[p].even:
+            result = self._even_window(term, w, p, r, axes, len(group))
+        else:
+            e, over_p = self._parts(term, p, w.step_p, into_p)
+            f, over_r = self._parts(term, r, w.step_r, into_r)
+            whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
+            result = whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
+        for v, axis in zip((p, r), axes, strict=True):
+            fans = () if term.tile else sorted(term.split | term.own)
+            if fans:
+                result = result / _along(self._instances(v, fans), axis, len(group))
+        return result
+
+    def _even_window(
+        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
+    ) -> Array:
+        """All tiles are equal: how many there are, times the elements of each, or of those that instances
+        read together."""
+        times_p, parts_p, where_p = self._read_together(term, p)
+        times_r, parts_r, where_r = self._read_together(term, r)
+        sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]
+        each = np.array(sizes, dtype=float)[np.ix_(where_p, where_r)]
+        if axes[0] > axes[1]:
+            each = each.T
+        shape = [1] * many
+        shape[axes[0]], shape[axes[1]] = len(where_p), len(where_r)
+        return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
+
+    def _read_together(self, term: Term, v: int) -> tuple[Array, list[Ranges], Array]:
+        """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
+        and which of these each candidate has [n]."""
+        c = self.chains[v]
+        size = np.ones(c.count, np.int64) if term.level == END else c.tiles[term.level]
+        fans = sorted(term.union & self.overlapping)
+        columns = [size]
+        for f in fans:
+            columns += [c.spread[f], self._apart(c, f)]
+        rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        parts = [Ranges.of(row[0], zip(row[1::2], row[2::2], strict=True)) for row in rows.tolist()]
+        return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
+
+    def _apart(self, c: TileChains, fanout: int) -> Array:
+        """How far apart neighbouring instances of a fanout begin."""
+        at = self.positions[fanout]
+        result = c.tiles[at + 1] if at + 1 < len(c.tiles) else np.ones(c.count, np.int64)
+        for g in range(fanout + 1, len(self.positions)):
+            if self.positions[g] == at:
+                result = result * c.spread[g]
+        return result
+
+    def _instances(self, v: int, fans: Iterable[int]) -> Array:
+        """Over how many instances of these fanouts a variable is spread."""
+        return prod_of([self.chains[v].spread[f] for f in fans], self.chains[v].count)
 
     def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
         """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
@@ -353,9 +374,6 @@ class Factors:
         total = np.full(c.count, float(c.extent))
         if term.level == END:
             return total, np.zeros(c.count)
-        if c.even:
-            size = c.tiles[term.level]
-            return total, c.extent / size * np.maximum(size - step, 0)
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
 
 
@@ -363,3 +381,11 @@ def _along(values: Array, axis: int, axes: int) -> Array:
     shape = [1] * axes
     shape[axis] = -1
     return np.reshape(values, shape)
+
+
+def prod_of(arrays: Sequence[Array], n: int) -> Array:
+    """The product of arrays [n]."""
+    result = np.ones(n)
+    for a in arrays:
+        result = result * a
+    return result

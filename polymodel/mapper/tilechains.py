@@ -151,17 +151,16 @@ def _spreads(
 def spread_choices(
     space: EinsumSpace, unit: int, inside: int, variable: int, extent: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Per fanout, over how many instances the variable may be spread; windows are not spread, nor is
-    anything over fanouts above an exchanged tensor (`inside`: the innermost memory that holds one).
+    """Per fanout, over how many instances the variable may be spread; nothing is spread over fanouts above
+    an exchanged tensor (`inside`: the innermost memory that holds one).
 
     `extent`: of several variables that index the same tensors, together.
     """
     reach = 0 if space.copy else space.units[unit].fanouts
-    windowed = any(variable in o.windowed for o in space.operands)
     choices: list[tuple[int, ...]] = []
     for number, f in enumerate(space.fanouts):
         reduced = (o for o in space.operands if o.output and variable not in o.alone)
-        barred = windowed or number >= reach or f.below <= inside
+        barred = number >= reach or f.below <= inside or not space.admits(number, variable)
         if barred or any(o.tensor not in f.reuses for o in reduced):
             choices.append((1,))
         else:

@@ -246,11 +246,14 @@ class Lister:
         place = self.parts.index(c)
         outside = any(place <= self.parts.index(self.memories[m]) for _, m, _ in face.exchanged)
         window = any(
-            v in e.variables and _rank(one, a.tensor, v) is None for a in one.accesses for e in a.projection
+            v in e.variables and _rank(one, a.tensor, v) is None and d.reuses(one.name, a.tensor)
+            for a in one.accesses
+            for e in a.projection
         )
+        uneven = self.rules.every_size and window and d.multicast == "overlapping"
         reduced = any(v not in a.variables and not d.reuses(one.name, a.tensor) for a in one.outputs)
         above_all = place <= self.parts.index(self.memories[0])
-        if outside or window or reduced or above_all:
+        if outside or uneven or reduced or above_all:
             return [1]
         extent = _extent(one, v)
         return [n for n in range(1, min(d.fanout, extent) + 1) if extent % n == 0]

@@ -24,6 +24,7 @@ EINSUMS = (
     "C[m,n] = A[m,k] * B[k,n]",
     "O[p,m] = I[H=p+r] * F[r,m]",
     "O[p,m] = I[H=2*p+r, c] * F[r,m,c]",
+    "O[p,q,m] = I[H=p+r,W=3*q+2*s] * F[r,s,m]",
     "D[b,m] = E[b,m] * S[m]",
     "C[m,n] = A[m,k,b] * B[k,b,n]",
     "C[m,b,n,p] = A[m,b,k] * B[k,n,p]",
@@ -49,6 +50,7 @@ def machine(pick: random.Random) -> dict[str, Any]:
             "fanout": pick.choice([1, 2, 4]),
             "may_reuse": pick.choice(["All", "Inputs", "Outputs", "Nothing"]),
             "broadcast_partials": pick.random() < 0.5,
+            "multicast": pick.choice(["overlapping", "identical"]),
         }
         for name in "XY"
     ]
@@ -72,7 +74,7 @@ def machine(pick: random.Random) -> dict[str, Any]:
 def spec_of(pick: random.Random, sizes: Sizes) -> Spec:
     text = pick.choice(EINSUMS)
     choices = [2, 3, 4, 6] if sizes == "divisors" else [3, 5, 6]
-    shape = {v: f"0 <= {v} < {pick.choice(choices)}" for v in "bcmnkpr" if v in text}
+    shape = {v: f"0 <= {v} < {pick.choice(choices)}" for v in "bcmnkpqrs" if v in text}
     workload = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
     return pm.load({"workload": workload, "arch": machine(pick)})
 

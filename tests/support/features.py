@@ -348,7 +348,6 @@ FEATURES: tuple[Feature, ...] = (
             leaf("O"),
         ),
         better_in="latency",
-        outside="rank variables of windows are not spread over fanouts",
     ),
     Feature(
         "uneven tiles",

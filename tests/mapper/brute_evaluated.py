@@ -1,0 +1,136 @@
+"""Every mapping of one small Einsum, listed node by node and evaluated one by one: no formula is used, and no
+code of `polymodel.mapper`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise, permutations, product
+from math import prod
+from random import Random
+
+from polymodel.analysis.engine import Problem
+from polymodel.api.evaluation import evaluate_problem
+from polymodel.errors import SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+
+Placed = tuple[str, int]  # a tensor and the number of its memory
+Sizes = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]  # variable -> tiles at the nodes, spreads
+
+
+def divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def chains(now: int, nodes: int) -> Iterator[tuple[int, ...]]:
+    """Tile sizes at so many nodes, each a divisor of the one above."""
+    if not nodes:
+        yield ()
+        return
+    for size in divisors(now):
+        for more in chains(size, nodes - 1):
+            yield (size, *more)
+
+
+class Listed:
+    """The mappings of a spec's only Einsum: outer memories above inner ones, sizes that divide."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, (self.einsum,) = spec, spec.workload.einsums
+        parts = spec.arch.components
+        self.memories = [c for c in parts if c.kind == "memory"]
+        self.unit = next(c.name for c in parts if c.kind == "compute")
+        self.dims = [(i, c.name, d) for i, c in enumerate(parts) for d in c.spatial]
+        self.place = {c.name: i for i, c in enumerate(parts)}
+        self.extents = {v: self.einsum.bound(v)[1] + 1 for v in self.einsum.rank_variables}
+
+    def trees(self, taken: Callable[[], bool] = lambda: True) -> Iterator[LoopTree]:
+        """Those that `taken` admits."""
+        for nodes in self._nodes():
+            each = {v: list(self._sizes(v, len(nodes))) for v in self.extents}
+            for chosen in product(*each.values()):
+                wide = [prod(spread[k] for _, spread in chosen) for k in range(len(self.dims))]
+                fits = all(w <= d.fanout for w, (_, _, d) in zip(wide, self.dims, strict=True))
+                if taken() and fits:
+                    yield self._tree(nodes, dict(zip(each, chosen, strict=True)))
+
+    def _nodes(self) -> Iterator[tuple[Placed, ...]]:
+        """Which inner memories hold which tensor, and in which order."""
+        inner = range(1, len(self.memories))
+        for flags in product((False, True), repeat=len(inner) * len(self.einsum.tensors)):
+            held = [x for x, there in zip(product(self.einsum.tensors, inner), flags, strict=True) if there]
+            if all(self._holds(t, m) for t, m in held):
+                for order in permutations(held):
+                    if all(a[1] <= b[1] for a, b in pairwise(order)):
+                        yield order
+
+    def _holds(self, tensor: str, memory: int) -> bool:
+        rule = self.memories[memory].may_keep
+        return rule is None or tensor in rule.tensors(self.einsum.name)
+
+    def size(self) -> int:
+        """How many mappings there are, those beyond the width of a fanout included."""
+        each = ([sum(1 for _ in self._sizes(v, len(n))) for v in self.extents] for n in self._nodes())
+        return sum(map(prod, each))
+
+    def _sizes(self, v: str, nodes: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        (out,) = self.einsum.outputs
+        sums = v not in out.variables
+        for spread in product(*(divisors(self.extents[v]) for _ in self.dims)):
+            used = [d for (_, _, d), s in zip(self.dims, spread, strict=True) if s > 1]
+            adds = all(d.reuses(self.einsum.name, out.tensor) for d in used)
+            if self.extents[v] % prod(spread) == 0 and (adds or not sums):
+                for tiles in chains(self.extents[v] // prod(spread), nodes):
+                    yield tiles, spread
+
+    def _tree(self, nodes: tuple[Placed, ...], sizes: Sizes) -> LoopTree:
+        found: list[Node] = [StorageNode(self.memories[0].name, tuple(self.einsum.tensors))]
+        now = dict(self.extents)
+        waiting = list(range(len(self.dims)))
+        for k in range(len(nodes) + 1):
+            name = self.memories[nodes[k][1]].name if k < len(nodes) else self.unit
+            ready = [f for f in waiting if self.dims[f][0] <= self.place[name]]
+            waiting = [f for f in waiting if f not in ready]
+            for v, (tiles, spread) in sizes.items():
+                # Tiles at nodes are those of one instance; above fanouts further in they are shared.
+                later = prod(spread[f] for f in waiting)
+                goal = (tiles[k] if k < len(nodes) else 1) * later
+                wide = prod(spread[f] for f in ready)
+                if goal * wide < now[v]:
+                    found.append(Loop(v, goal * wide))
+                now[v] = goal * wide
+            for f in ready:
+                for v, (_, spread) in sizes.items():
+                    if spread[f] > 1:
+                        now[v] //= spread[f]
+                        _, component, dim = self.dims[f]
+                        found.append(Loop(v, now[v], spatial=True, component=component, dim=dim.name))
+            if k < len(nodes):
+                found.append(StorageNode(name, (nodes[k][0],)))
+        return LoopTree((*found, ComputeNode(self.einsum.name, self.unit)))
+
+
+def figures(spec: Spec, tree: LoopTree) -> tuple[float, float] | None:
+    """Energy and latency, None where it does not fit."""
+    report = evaluate_problem(Problem(spec.workload, spec.arch, tree))
+    return (report.total_energy, float(report.total_latency)) if report.feasible else None
+
+
+def sample(spec: Spec, pick: Random, most: int) -> list[LoopTree]:
+    """All mappings, or about so many of them."""
+    listed = Listed(spec)
+    share = most / listed.size()
+    return list(listed.trees(lambda: share >= 1 or pick.random() < share))
+
+
+def evaluated(spec: Spec, trees: list[LoopTree]) -> list[tuple[float, float]]:
+    """The figures of those that are legal and fit."""
+    result = []
+    for tree in trees:
+        try:
+            found = figures(spec, tree)
+        except SpecError:
+            continue
+        if found is not None:
+            result.append(found)
+    return result
