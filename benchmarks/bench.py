@@ -24,6 +24,7 @@ import polymodel as pm
 from benchmarks import accelforge_peer
 from benchmarks.closed import closed
 from benchmarks.compiled import compiled
+from benchmarks.exact import exact
 from benchmarks.explored import explored
 from benchmarks.fused import fused
 from benchmarks.pruning import pruning
@@ -232,7 +233,8 @@ def main() -> None:
     swept, differences = sweeps()
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
-    rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes(), **sparse(seconds)}
+    rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **slopes()}
+    rows |= sparse(seconds)
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))

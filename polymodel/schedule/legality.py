@@ -281,7 +281,7 @@ def _by_instance(factor: Factor, loops: int) -> Factor:
     names = [f"c{k}" for k in range(stamps)] + [f"x{k}" for k in range(len(factor.ranks))]
     order = [*(n for k, n in enumerate(names) if k not in moved), *(names[k] for k in moved)]
     text = needs.image((factor.text,), f"{{ [{', '.join(names)}] -> [{', '.join(order)}] }}")
-    return replace(factor, spatial=factor.spatial[len(moved) :], text=text)
+    return replace(factor.of_text(text), spatial=factor.spatial[len(moved) :])
 
 
 def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Diagnostic | None:

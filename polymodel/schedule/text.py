@@ -37,7 +37,8 @@ def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
     return text.removeprefix("+")  # isl knows no unary plus
 
 
-def _tile(loop: Loop) -> tuple[int, int | None]:
+def tile_sizes(loop: Loop) -> tuple[int, int | None]:
+    """A loop's tile size, and that of its first tile if it has one; Refused where it is a symbol."""
     if isinstance(loop.tile_shape, str) or isinstance(loop.initial_tile_shape, str):
         raise Refused(f"tile size {loop.tile_shape} is a symbol", "give it a value with bind() or --set")
     return loop.tile_shape, loop.initial_tile_shape
@@ -47,7 +48,7 @@ def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -
     """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
     options: list[tuple[list[str], str]] = [([], f"{origin}")]
     for counter, loop in loops:
-        tile, initial = _tile(loop)
+        tile, initial = tile_sizes(loop)
         grown: list[tuple[list[str], str]] = []
         for constraints, base in options:
             if initial is None or initial == tile:

@@ -15,6 +15,8 @@ from functools import lru_cache
 
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import build, needs
+from polymodel.polyhedra.nests import Nest
+from polymodel.schedule.nesting import nest_of
 from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -90,13 +92,22 @@ class Block:
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor: its block, positions of its spatial and temporal axes in `axes`, and its text."""
+    """One factor: its block, positions of its spatial and temporal axes in `axes`, and its text.
+
+    `nest`: the same as tiles in tiles of `variables`, where it is that for every Einsum below.
+    """
 
     block: int
     spatial: tuple[int, ...]
     temporal: tuple[int, ...]
     ranks: tuple[int, ...]
     text: str
+    nest: Nest | None = None
+    variables: tuple[str, ...] = ()
+
+    def of_text(self, text: str) -> Factor:
+        """The factor with other points."""
+        return replace(self, text=text, nest=None, variables=())
 
 
 @dataclass(frozen=True)
@@ -276,7 +287,9 @@ def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
         temporal = tuple(i for i in mine if not axes[i].spatial)
         order = [*spatial, *temporal]
         ranks = block.ranks + tuple(len(views[0].access.projection) + i for i in versions)
-        factors.append(Factor(number, spatial, temporal, ranks, _text(views, block, order, len(ranks))))
+        text = _text(views, block, order, len(ranks))
+        nest, variables = (None, ()) if versions else nest_of(views, block, order)
+        factors.append(Factor(number, spatial, temporal, ranks, text, nest, variables))
     return Touch(axes, tuple(factors))
 
 

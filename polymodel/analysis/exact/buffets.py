@@ -77,7 +77,7 @@ class Node:
 
 
 def shape_of(factor: Factor) -> Shape:
-    return Shape(factor.text, len(factor.spatial), len(factor.temporal))
+    return Shape(factor.text, len(factor.spatial), len(factor.temporal), factor.nest)
 
 
 def transition_mode(factor: Factor, axis: int) -> Mode | None:

@@ -101,5 +101,5 @@ def _points(node: Node, users: tuple[str, ...], place: int) -> islpy.Set:
 def _with(node: Node, place: int, points: islpy.Set) -> Touch:
     """The node's touch with another set in one factor."""
     factors = node.all_touch.factors
-    changed = replace(factors[place], text=str(points))
+    changed = factors[place].of_text(str(points))
     return replace(node.all_touch, factors=(*factors[:place], changed, *factors[place + 1 :]))

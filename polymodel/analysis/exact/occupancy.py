@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout, Node, shape_of
 from polymodel.analysis.exact.idle import divergence, idle_beside, same_stamps
-from polymodel.analysis.exact.tally import Array, Shape, tally
+from polymodel.analysis.exact.tally import SEVERAL_LOOPS, Array, Shape, tally
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import times
 from polymodel.mapping.looptree import StorageNode
-from polymodel.polyhedra import classes, needs
+from polymodel.polyhedra import classes, needs, nests
 from polymodel.polyhedra.classes import Row
+from polymodel.polyhedra.nests import part_of
 from polymodel.schedule.touch import Factor, Touch, axes_of, merge_blocks, partition, touch
 
 _COMBINATIONS = 2_000_000
@@ -51,6 +52,10 @@ class Item:
 @lru_cache(maxsize=16384)
 def largest(shape: Shape) -> int:
     """The largest tile of one factor."""
+    if shape.nest is not None and len(shape.nest.loops) >= SEVERAL_LOOPS:
+        found = nests.widest(shape.nest)
+        if found is not None:
+            return found
     return max((size for _, size in classes.sizes(shape.text, shape.np + shape.nt)), default=0)
 
 
@@ -225,7 +230,7 @@ def _at_all_places(factor: Factor, items: list[Item]) -> Factor:
         for position, axis in enumerate(f.spatial):
             extents[axis] = max(extents.get(axis, 1), needs.extent(f.text, position)[1] + 1)
     places = tuple(extents[axis] for axis in factor.spatial)
-    return replace(factor, text=classes.at_all_places(factor.text, places)) if places else factor
+    return factor.of_text(classes.at_all_places(factor.text, places)) if places else factor
 
 
 def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:
@@ -238,7 +243,7 @@ def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[
     stamps = _stamps(layout, einsum, items, beside)
     tables = []
     for f in stamps.factors:
-        tables.append(_classes(f.text, f.spatial, f.temporal, items))
+        tables.append(_classes_of_nest(f, items) or _classes(f.text, f.spatial, f.temporal, items))
     shape = tuple(len(t) for t in tables)
     if prod(shape) > _COMBINATIONS:
         raise Refused(
@@ -298,6 +303,34 @@ def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], ite
             flags.append(tuple(temporal.index(a) for a in (loops or ()) if a in temporal))
         requests.append((tuple(inside), flags[0], flags[1]))
     return _largest_rows(list(classes.rows(text, len(spatial), len(temporal), tuple(requests))))
+
+
+def _classes_of_nest(factor: Factor, items: list[Item]) -> list[Row] | None:
+    """The same by classes of tiles, where there are many loops and no item comes and goes; None elsewhere."""
+    nest, axes = factor.nest, (*factor.spatial, *factor.temporal)
+    if nest is None or len(nest.loops) < SEVERAL_LOOPS or any(i.not_first or i.not_last for i in items):
+        return None
+    parts, owners = [], []
+    for k, item in enumerate(items):
+        for f in () if item.fixed is not None else item.node.all_touch.factors:
+            mine = (*f.spatial, *f.temporal)
+            if mine and set(mine) <= set(axes):
+                loops = [axes.index(a) for a in mine]
+                if f.nest is None:
+                    return None
+                part = part_of(nest, factor.variables, f.nest, f.variables, loops)
+                if part is None:
+                    return None
+                parts.append(part)
+                owners.append(k)
+    found = nests.size_rows(nest, parts)
+    if found is None:
+        return None
+    rows = []
+    for sizes in found:
+        each = [prod(s for s, o in zip(sizes, owners, strict=True) if o == k) for k in range(len(items))]
+        rows.append(tuple((size, True, True) for size in each))
+    return _largest_rows(list(dict.fromkeys(rows)))
 
 
 def _largest_rows(rows: list[Row]) -> list[Row]:

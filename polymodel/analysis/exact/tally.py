@@ -11,20 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.integers import dtype_of, largest
-from polymodel.polyhedra import build, steps
+from polymodel.polyhedra import build, nests, steps
 from polymodel.polyhedra.counting import count_at, count_by
+from polymodel.polyhedra.nests import Nest
 from polymodel.polyhedra.steps import Mode
 
 Array = NDArray[np.object_]
+# From so many loops on tiles are counted, or their sizes compared, by classes, which barvinok need not find.
+MANY_LOOPS, SEVERAL_LOOPS = 4, 2
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A factor's ISL text and how many spatial and temporal dimensions lead it."""
+    """A factor's ISL text, how many spatial and temporal dimensions lead it, and the nest if it is one."""
 
     text: str
     np: int
     nt: int
+    nest: Nest | None = None
 
 
 def leading(shape: Shape, keep: int, stamps: int, drop: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -39,7 +43,23 @@ def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) 
 
     Also per value of the first `stamps` temporal counters, on the axes that follow.
     """
+    found = _by_classes(shape, keep, drop, stamps)
+    if found is not None:
+        return found
     return count_at(build.without(build.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
+
+
+def _by_classes(shape: Shape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
+    """The same by classes of tiles; None where loops are few or are no plain nest."""
+    if shape.nest is None or len(shape.nest.loops) < MANY_LOOPS:
+        return None
+    counters = shape.np + shape.nt
+    data = set(range(counters, counters + len(shape.nest.ranks)))
+    if data & set(drop) and not data <= set(drop):
+        return None
+    left = tuple(i for i in range(counters) if i not in drop)
+    shown = tuple(left[i] for i in leading(shape, keep, stamps, drop))
+    return nests.tally(shape.nest, shown, left, data=not data & set(drop))
 
 
 @lru_cache(maxsize=32768)
@@ -62,11 +82,20 @@ def kept_tally(
 def located_tally(shape: Shape, held: str, mode: Mode | None, where: Shape) -> Array:
     """Touches of `shape` (with `mode`: only those kept) per instance of `where` that touches the element."""
     if mode is None:
+        if not shape.np and not where.np and _same_elements(shape.nest, where.nest):
+            return tally(shape, 0)  # the one instance touches all of them
         points = build.parse_set(shape.text)
     else:
         points = steps.kept(shape.text, held, shape.np, shape.nt, mode, False)[1]
     places = build.without(build.parse_set(where.text), tuple(range(where.np, where.np + where.nt)))
     return count_by(build.located(points, places, shape.np, shape.nt, where.np), where.np)
+
+
+def _same_elements(one: Nest | None, other: Nest | None) -> bool:
+    """True if two nests, whatever their loops, touch the same elements."""
+    if one is None or other is None:
+        return False
+    return (one.extents, one.bounds, one.ranks) == (other.extents, other.bounds, other.ranks)
 
 
 @lru_cache(maxsize=32768)
