@@ -16,9 +16,10 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum
-from tests.analysis.small import dram, einsum, glb, hierarchy
+from tests.analysis.small import dram, einsum, glb, hierarchy, loop, mac, moved, problem, rf, rule, spread
 from tests.analysis.test_agreement import differences
 
 
@@ -164,3 +165,38 @@ def test_the_walk_follows_needs_alone_not_the_trips_of_spatial_loops() -> None:
     problem = Problem(Cascade((e0, e1, e2, e3)), hierarchy(), tree)
     assert not check(problem)
     assert not differences(EXACT.analyse(problem), REFEREE.analyse(problem))
+
+
+@pytest.mark.parametrize("reuse", ["slide", "keep_previous"])
+def test_a_window_that_is_larger_at_first_stays_from_the_second_step_on(reuse: Reuse) -> None:
+    """E0 makes rows 0, 1, 2 of T1, then two at a step, one per instance. The first instance goes from row 0
+    to row 3, with no element of T0 in common, and by two rows from then on: one of its three elements is
+    needed again, so all three stay in RF while E1 runs there on three of T1."""
+    e0 = einsum("E0", "T0[p+r]", "W0[r]", "T1[p]", sizes={"p": 9, "r": 3})
+    e1 = einsum("E1", "T1[2q+s]", "W1[s]", "T2[q]", sizes={"q": 4, "s": 3})
+    made = (spread("p", 1), StorageNode("RF", ("T0",), reuse), mac("E0"))
+    tree = (dram("T0", "W0", "W1", "T2"), glb("T1"), loop("q", 1), Split((made, (rf("T1"), mac("E1")))))
+    fused = problem((e0, e1), *tree, hardware=hierarchy(may_reuse=rule("E0", "W0")))
+    ours = SYMBOLIC.analyse(fused)
+    held = {(w.einsum, w.component, w.measure): w.bits for w in ours.working_sets}
+    assert held["E1", "RF", "tile"] == 8 * (3 + 3)
+    assert not differences(ours, REFEREE.analyse(fused))
+    assert not differences(EXACT.analyse(fused), REFEREE.analyse(fused))
+
+
+@pytest.mark.parametrize("reuse", ["slide", "keep_previous"])
+def test_what_windows_share_is_in_another_instance_before_and_after(reuse: Reuse) -> None:
+    """E0 makes rows q, q+1, q+2 of T1 at each step, one per instance, which never has its row of B once more:
+    all nine are filled, and none stays in RF while E1 runs."""
+    e0 = einsum("E0", "T0[p]", "B[p]", "T1[p]", sizes={"p": 5})
+    e1 = einsum("E1", "T1[q+s]", "W1[s]", "T2[q]", sizes={"q": 3, "s": 3})
+    made = (spread("p", 1), StorageNode("RF", ("B",), reuse), mac("E0"))
+    tree = (dram("T0", "B", "W1", "T2"), loop("q", 1), glb("T1"), Split((made, (mac("E1"),))))
+    for shared in (("B",), ()):
+        hardware = hierarchy(may_reuse=rule("E0", *shared))
+        fused = problem((e0, e1), *tree, hardware=hardware)
+        ours = SYMBOLIC.analyse(fused)
+        assert moved(ours, "RF", "B") == (9, 0, 9, 0)
+        assert ("E1", "RF") not in {(w.einsum, w.component) for w in ours.working_sets}
+        assert not differences(ours, REFEREE.analyse(fused))
+        assert not differences(EXACT.analyse(fused), REFEREE.analyse(fused))

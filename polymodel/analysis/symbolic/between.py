@@ -6,8 +6,10 @@ follows, whose loop is the innermost one that is not at its last. Which loops co
 buffet: one of a branch further out steps with the outer loops only, others with those inside as well.
 So each loop is looked at by itself, in its first iteration, in its last one and in one between, and all
 combinations are taken. The second iteration stands for those between: its tile is as large as theirs, and
-shares as much with those before and after. Of a loop with a first tile of its own the third one stands for
-those that follow an iteration between. What no buffet tells from the first iteration is left out.
+shares as much with those before and after. Where the first iteration is unlike the others (the loop has a
+first tile of its own, or an inferred Einsum makes a larger window at first), the second iteration is looked
+at by itself too, and the third one stands for those that follow an iteration between. What no buffet tells
+from the first iteration is left out.
 """
 
 from __future__ import annotations
@@ -60,6 +62,13 @@ class Stay:
         v = space.axes[axis].variable if axis < self.node.depth else ""
         partial = v in space.access.variables and any(i > axis for i in space.of(v))
         return partial or (self.before and any(self._steps(i) for i in range(axis)))
+
+    def begins_larger(self, axis: int) -> bool:
+        """Whether the buffet's windows are larger in the loop's first iteration than in others.
+
+        The first instance then moves on by more in the step onto the second iteration than in later steps.
+        """
+        return axis < self.shared and axis in self.node.space.shrinking
 
     def _steps(self, axis: int) -> bool:
         """Whether the buffet may stay over the steps of the loop."""
@@ -139,7 +148,7 @@ def _in_nest(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> 
     for i in nest:
         if _ends(bare, i, widest) == number(1):
             continue
-        own = bare.axes[i].start is not None
+        own = bare.axes[i].start is not None or any(s.begins_larger(i) for s in stays)
         ends[i] += ("second",) if own else ()
         ends[i] += ("last",) if any(s.asks_for_last(i) for s in stays) else ()
         if any(s.asks_for_step(i) for s in stays):

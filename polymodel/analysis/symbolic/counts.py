@@ -124,10 +124,11 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     for v in space.spread:
         result = result * (_pairs(space, v, axis, uses) if v == moving else _wrapped(space, v, axis, uses))
     for v in sorted(space.single):
-        if not sliding and _seams(space, v, axis, uses):
+        seam = v == moving
+        apart = seam and any(space.axes[i].spatial for i in space.of(v) if i > axis)
+        if apart or (not sliding and _seams(space, v, axis, uses)):
             result = result * of_atom(Meet(_side(space, v, axis, uses), Side(1, ()), 1, 1))
             continue
-        seam = v == moving
         levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
         result = result * of_atom(atom(space.extent(v), levels, leaf))
     for halo in space.halos:
@@ -261,8 +262,10 @@ def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
 
 
 def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
+    """A variable's tiles before and after a step. Instances keep what they have themselves, also merged ones,
+    which have no element of a variable that alone indexes its rank in common."""
     positions = space.of(variable)
-    merged = [i for i in positions if uses[i] == "merge"]
+    merged = [i for i in positions if uses[i] == "merge" and not space.axes[i].spatial]
     inside = positions[positions.index(merged[0]) :] if merged else []
     if any(uses[i] != "merge" or i < axis for i in inside):
         raise NotSeparable(

@@ -209,8 +209,9 @@ def _in_common(space: Space, axis: int) -> int | None:
     met = dict(window.later).get(axis, 0) if window is not None else 0
     if v not in space.access.variables:
         return 1
-    if v in space.single:
-        return met
+    if v in space.single:  # what windows share may be in another instance before and after
+        apart = any(space.axes[i].spatial for i in space.of(v))
+        return None if met and apart else met
     if any(a.spatial for a in space.axes):
         return None
     expr = next(e for e in space.access.projection if v in e.variables)

@@ -160,8 +160,9 @@ class Space:
 
     @property
     def shrinking(self) -> list[int]:
-        """Positions of loops over windows that are smaller at some of their later steps."""
-        found = (i for _, w in self.windows for i, more in w.later if more != w.start)
+        """Positions of loops at whose later steps windows of the tensor are smaller than at first."""
+        windows = (w for v, w in self.windows if v in self.access.variables)
+        found = (i for w in windows for i, more in w.later if more != w.start)
         return [i for i in found if i < len(self.axes)]
 
     def bare(self) -> Space:
