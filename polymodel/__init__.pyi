@@ -17,6 +17,8 @@ from .errors import SpecError as SpecError
 from .errors import TimeUp as TimeUp
 from .governor import limits as limits
 from .importers.accelforge import import_accelforge as import_accelforge
+from .hardware.answer import Codesign as Codesign
+from .hardware.search import codesign as codesign
 from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx
 from .importers.timeloop import import_timeloop as import_timeloop

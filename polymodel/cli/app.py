@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from polymodel.cli import (
+    codesign,
     compare,
     evaluate,
     execute,
@@ -52,8 +53,8 @@ class Command(Protocol):
 
 
 COMMANDS: tuple[Command, ...] = (
-    validate, show, evaluate, compare, timeline, sweep, explore, sparse, execute, traffic, tensaurus, tile,
-    import_, schema, new,
+    validate, show, evaluate, compare, timeline, sweep, explore, codesign, sparse, execute, traffic,
+    tensaurus, tile, import_, schema, new,
 )  # fmt: skip
 DATA = ("json", "csv", "html")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

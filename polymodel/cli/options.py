@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from polymodel.sweeps.values import Choice
 
 REPORTED = ("table", "json", "csv", "html")  # formats of what is printed
 LISTED = ("table", "json", "csv")
@@ -61,3 +68,25 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
     """`--workers`: how many processes share the work, `what` they do."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=f"{what} (default: 1)")
+
+
+def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
+    """The texts NAME=VALUES of an option by name. SpecError for what is none; then those of all are told."""
+    from polymodel.spec.faults import Faults
+    from polymodel.sweeps.choices import FORMS, choices_of
+
+    found: dict[str, Choice] = {}
+    faults = Faults()
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier() or not values.strip():
+            faults.note(Diagnostic(f"{option} {text}: expected NAME=VALUES", f"values: {FORMS}"))
+        elif name in found:
+            faults.note(Diagnostic(f"{option} {name} is given twice", "give it once"))
+        else:
+            found[name] = values
+    if faults.found:
+        choices_of(found, faults)
+    faults.raise_if_any()
+    return found

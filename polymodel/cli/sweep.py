@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
-from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
+from polymodel.cli.options import (
+    LISTED,
+    add_format,
+    add_html,
+    add_sources,
+    add_store,
+    add_workers,
+    named_values,
+)
 from polymodel.cli.output import check_html, tell
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
@@ -82,7 +90,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             f"--top {options.top} keeps the best by the first objective, the other option something else"
         )
         raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
-    symbols = _symbols(options.symbol) or None
+    symbols = named_values(options.symbol, "--symbol") or None
     _check_set(options.set, symbols, spec)
     if options.out:  # told before hours of work
         with writing(options.out):
@@ -137,28 +145,6 @@ def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec:
             faults.append(Diagnostic(message, remedy, path_text(path), spec.locator.place(path)))
     if faults:
         raise SpecError(faults)
-
-
-def _symbols(texts: Sequence[str]) -> dict[str, Choice]:
-    """The texts by name, for `sweep` to read. SpecError for what is none; then those of all are told."""
-    from polymodel.spec.faults import Faults
-    from polymodel.sweeps.choices import FORMS, choices_of
-
-    found: dict[str, Choice] = {}
-    faults = Faults()
-    for text in texts:
-        name, equals, values = text.partition("=")
-        name = name.strip()
-        if not equals or not name.isidentifier() or not values.strip():
-            faults.note(Diagnostic(f"--symbol {text}: expected NAME=VALUES", f"values: {FORMS}"))
-        elif name in found:
-            faults.note(Diagnostic(f"--symbol {name} is given twice", "give it once"))
-        else:
-            found[name] = values
-    if faults.found:
-        choices_of(found, faults)
-    faults.raise_if_any()
-    return found
 
 
 def _text(found: Sweep, style: str) -> str:

@@ -1,0 +1,120 @@
+"""The command `polymodel codesign`: options, a progress line, and what is printed and saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.options import (
+    LISTED,
+    add_format,
+    add_html,
+    add_sources,
+    add_store,
+    add_workers,
+    named_values,
+)
+from polymodel.cli.output import check_html, tell
+from polymodel.cli.progress import Line
+from polymodel.cli.specs import load_spec
+from polymodel.errors import writing
+
+if TYPE_CHECKING:
+    from polymodel.hardware.answer import Codesign
+
+NAME = "codesign"
+ABOUT = "Find the best machines together with their mappings: one front of both."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Sources, the hardware's symbols, objectives, limits, and outputs."""
+    add_sources(parser)
+    parser.add_argument(
+        "--hardware",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="values of a symbol of the architecture: 8,16,32 or powers(2,64), range(1,9), or 2*F",
+    )
+    parser.add_argument(
+        "--objective",
+        action="append",
+        metavar="NAME",
+        help="energy, latency, edp, area, working_set:MEMORY; repeat it (default: energy, latency and area)",
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a figure that may be at most so much, in J, s, m^2 and bits, e.g. 'area <= 4e-6'",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="what machines must satisfy, e.g. 'KIB >= F'",
+    )
+    parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="leave out what is within 1 + E")
+    add_workers(parser, "processes, one search each")
+    add_format(parser, LISTED)
+    parser.add_argument(
+        "--out", metavar="DIR", help="save the tables, and every mapping of the front as YAML"
+    )
+    add_html(parser, ", with the picture of the front")
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Search and print the joint front; exit code 1 if no machine has a mapping that keeps the limits."""
+    from polymodel.hardware.search import codesign
+
+    spec = load_spec(options)
+    if options.out:  # told before minutes of work
+        with writing(options.out):
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+    check_html(options.html)
+    bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
+    found = codesign(
+        spec,
+        named_values(options.hardware, "--hardware"),
+        objectives=options.objective or ("energy", "latency", "area"),
+        limits=options.limit,
+        where=options.where,
+        eps=options.eps,
+        time_limit=options.seconds,
+        workers=options.workers,
+        progress=bar,
+        store=options.store,
+        resume=not options.no_resume,
+    )
+    bar.finish()
+    text = _text(found, options.format)
+    if options.out:
+        saved = found.save(options.out)
+        tell(f"saved {len(saved)} files in {options.out}: tables, and point-I-layer-0.yaml for each point\n")
+    if options.html:
+        found.to_html(options.html, command=options.command)
+        tell(f"saved {options.html}\n")
+    return text, FINE if len(found) else INFEASIBLE
+
+
+def _text(found: Codesign, style: str) -> str:
+    from polymodel.view.files import table_json
+
+    if style == "table":
+        return f"{found!r}\n"
+    tell("".join(f"{n}\n" for n in found.notes))
+    return table_json(found.table("front")) if style == "json" else found.table("front").to_csv()
+
+
+class Bar(Line):
+    """The progress line of a co-design: searches that are done."""
+
+    def __call__(self, done: int, total: int, seconds: float) -> None:
+        if self.due(seconds):
+            self.show(done / max(total, 1), f"{done} of {total} searches  {seconds:.0f} s")

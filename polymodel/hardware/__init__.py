@@ -1,0 +1,1 @@
+"""Co-design: machines and mappings in one search, one front of both."""

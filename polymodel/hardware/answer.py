@@ -1,0 +1,243 @@
+"""What a co-design returns: machines with their best mappings, and how good the answer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.api.evaluation import evaluate
+from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.hardware.machines import Machine
+from polymodel.hardware.request import CodesignRequest
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading.spec import kept_files
+from polymodel.mapping.looptree import LoopTree
+from polymodel.objectives import canonical, unit_of
+from polymodel.report.report import Report
+from polymodel.spec.faults import suggestion
+from polymodel.spec.output import write_text
+from polymodel.sweeps.grid import Grid
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.files import saved_text
+from polymodel.view.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False)
+class CodesignPoint:
+    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2)."""
+
+    machine: Machine
+    figures: Mapping[str, float]
+    trees: tuple[LoopTree, ...]
+
+    @cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """Each layer on the machine, with its mapping."""
+        return tuple(s.with_mapping(t) for s, t in zip(self.machine.layers, self.trees, strict=True))
+
+    @cached_property
+    def reports(self) -> tuple[Report, ...]:
+        """What `evaluate` says of each layer; of one execution, as a layer's own spec has it."""
+        return tuple(evaluate(s) for s in self.specs)
+
+    def value(self, objective: str) -> float:
+        """One of its figures. KeyError for what was not asked for."""
+        return self.figures[canonical(objective)]
+
+    def yaml(self, layer: int = 0) -> str:
+        """The mapping of a layer as YAML that loads back."""
+        return mapping_to_yaml(self.trees[layer], self.specs[layer].used_symbols())
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{n} {v:.6g}" for n, v in self.figures.items())
+        return f"CodesignPoint({self.machine.name}: {figures})"
+
+
+@dataclass(frozen=True, eq=False)
+class MachineRow:
+    """One machine: the least of each figure over its own front, how many points that has, whether its
+    searches were complete, and why it has none."""
+
+    machine: Machine
+    least: Mapping[str, float | None]
+    points: int
+    complete: bool
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Codesign(Answer):
+    """Machines and mappings that none beats in every objective, best in the first objective first.
+
+    `found[i]` is a `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`. `refused`:
+    reason -> machines that are none; `searches`: how many were made.
+    """
+
+    layers: tuple[Spec, ...]
+    times: tuple[int, ...]
+    grid: Grid
+    request: CodesignRequest
+    points: tuple[CodesignPoint, ...]
+    rows: tuple[MachineRow, ...]
+    refused: Mapping[str, int]
+    searches: int
+    eps: float
+    seconds: float
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.request.objectives
+
+    @property
+    def complete(self) -> bool:
+        """False if a search ended before it had looked at every mapping."""
+        return all(r.complete for r in self.rows)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, number: int) -> CodesignPoint:
+        return self.points[number]
+
+    def best(self, objective: str = "") -> CodesignPoint:
+        """The point with the least of an objective (the first, if none is named). SpecError if there is
+        none."""
+        name = canonical(objective) if objective else self.objectives[0]
+        if name not in self.objectives:
+            near = suggestion(name, self.objectives, "objectives")
+            raise SpecError([Diagnostic(f"the front is not over {name}", near, "objective")])
+        if not self.points:
+            reasons = "; ".join(list(dict.fromkeys(r.reason for r in self.rows))[:3])
+            raise SpecError([Diagnostic("no machine has a mapping that keeps the limits", reasons)])
+        return min(self.points, key=lambda p: p.figures[name])
+
+    @declared(title="Machines and mappings that none beats")
+    def front(self) -> Table:
+        """One row per point of the joint front: symbols of the machine, objectives, energy, latency and
+        area."""
+        symbols = list(self._symbols)
+        names = list(dict.fromkeys([*self.objectives, "energy", "latency", "area"]))
+        columns = [Column("point"), *(Column(n, given=True) for n in symbols)]
+        columns += [Column(n, unit_of(n)) for n in names]
+        rows: list[tuple[Cell, ...]] = [
+            (i, *(p.machine.symbols[n] for n in symbols), *(p.figures[n] for n in names))
+            for i, p in enumerate(self.points)
+        ]
+        return Table("front", tuple(columns), tuple(rows), self.notes)
+
+    @declared(title="Every machine")
+    def machines(self) -> Table:
+        """One row per machine: symbols, area, the least of each figure on it, whether it is on the front, and
+        why it has no mapping."""
+        symbols = list(self._symbols)
+        names = [n for n in self.request.figures if n != "area"]
+        on_front = {p.machine.number for p in self.points}
+        columns = [*(Column(n, given=True) for n in symbols), Column("area", "m^2")]
+        columns += [Column(f"least {n}", unit_of(n)) for n in names]
+        columns += [Column("points"), Column("on the front"), Column("complete"), Column("reason")]
+        rows: list[tuple[Cell, ...]] = [
+            (
+                *(r.machine.symbols[n] for n in symbols), r.machine.area, *(r.least[n] for n in names),
+                r.points, r.machine.number in on_front, r.complete, r.reason,
+            )
+            for r in self.rows
+        ]  # fmt: skip
+        return Table("machines", tuple(columns), tuple(rows))
+
+    @property
+    def _symbols(self) -> tuple[str, ...]:
+        return (*self.grid.names, *(n for n, _ in self.grid.linked))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """How good the answer is, and what was left out."""
+        found = [f"{n} machines are none: {reason}" for reason, n in self.refused.items()]
+        cut = [r.machine.name for r in self.rows if not r.complete]
+        if cut:
+            shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
+            found.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
+        elif self.points:
+            above = f" within a factor of {1 + self.eps:g} in every objective" if self.eps else ""
+            found.append(
+                "the front is exact over the machines given and the mapspace of `explore`: each machine and "
+                f"mapping left out has one here that is no worse{above}"
+            )
+        return tuple(found)
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        many = len(self.layers)
+        return f"Co-design of {len(self.rows)} machines and {many} layer{'s' * (many > 1)}"
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the specs were read from is written over."""
+        return kept_files(*self.layers)
+
+    def save(
+        self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
+    ) -> tuple[Path, ...]:
+        """Tables as CSV and parquet, what is printed, and every mapping of the front:
+        `point-I-layer-J.yaml`."""
+        with self.keeping():
+            found = [*self.to_csv(folder)]
+            target = Path(folder)
+            found += self.to_parquet(target) if parquet else ()
+            saved_text(masked(f"{self!r}\n"), target / "codesign.txt")
+            found.append(target / "codesign.txt")
+            for i, point in enumerate(self.points):
+                for j in range(len(self.layers)):
+                    path = target / f"point-{i}-layer-{j}.yaml"
+                    write_text(path, point.yaml(j))
+                    found.append(path)
+        return tuple(found)
+
+    def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
+        """The joint front over two figures (area and the first other objective), machines named. SpecError
+        for an unknown figure, and where there is no point."""
+        from polymodel.report.plots_machines import machine_axes
+
+        first = self.best()
+        others = [o for o in (*self.objectives, "energy") if o != "area"]
+        across, up = canonical(x) if x else "area", canonical(y) if y else others[0]
+        for name in (across, up):
+            if name not in first.figures:
+                near = suggestion(name, list(first.figures), "figures")
+                raise SpecError([Diagnostic(f"there is no figure {name}", near)])
+        points = [(p.machine.name, p.figures) for p in self.points]
+        return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax)
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The first rows of the front, and how good it is."""
+        rows = [Section("", self.table("front").first(SHOWN))] if self.points else []
+        return [Line(self._headline()), *rows, *(Line(n) for n in self._told())]
+
+    def _told(self) -> list[str]:
+        more = len(self.points) - SHOWN
+        return [*([f"... {more} more in .front"] if more > 0 else []), *self.notes]
+
+    def _headline(self) -> str:
+        points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
+        limits = f" with {', '.join(map(str, self.request.limits))}" if self.request.limits else ""
+        return (
+            f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {len(self.rows)} machines, "
+            f"{self.searches} search{'es' * (self.searches != 1)} in {self.seconds:.3g} s"
+        )
+
+    def __repr__(self) -> str:
+        shown = self.table("front").first(SHOWN).text().split("\n") if self.points else []
+        return "\n".join([self._headline(), *shown, *(f"  {n}" for n in self._told())])
+
+    def __str__(self) -> str:
+        return repr(self)

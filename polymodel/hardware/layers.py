@@ -1,0 +1,65 @@
+"""Mappings of several layers together: what all of them cost, and which combinations none beats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymodel.governor import look
+from polymodel.objectives import objective_of
+from polymodel.pareto import undominated
+
+Array = Any
+LARGEST = ("working_set",)  # of which several layers, one after the other, need the most of any
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Combinations of one mapping per layer. `figures`: name -> values; `picks` [combination, layer]: which
+    mapping."""
+
+    figures: Mapping[str, Array]
+    picks: Array
+
+    def __len__(self) -> int:
+        return len(self.picks)
+
+    def only(self, places: Array) -> Combined:
+        """Some of them, in this order."""
+        return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
+
+
+def combined(layers: Sequence[tuple[Mapping[str, Array], int]]) -> Combined:
+    """The combinations that no other one beats in every figure.
+
+    `layers`: the figures of each layer's mappings, and how often the layer is executed. Energies, times and
+    bits that move add up over layers and executions; of working sets the largest counts. A combination of
+    which one part is beaten is beaten itself, so that layers are joined one by one.
+    """
+    found = Combined({}, np.zeros((1, 0), np.int64))
+    for figures, times in layers:
+        look("which mappings of layers go together")
+        count = len(next(iter(figures.values())))
+        before = np.repeat(np.arange(len(found)), count)
+        here = np.tile(np.arange(count), len(found))
+        joined = {
+            name: _joined(name, found.figures.get(name), values, times, before, here)
+            for name, values in figures.items()
+        }
+        picks = np.concatenate([found.picks[before], here[:, None]], axis=1)
+        kept = (
+            undominated(np.stack([np.asarray(v, float) for v in joined.values()]))
+            if len(picks)
+            else picks[:, 0]
+        )
+        found = Combined(joined, picks).only(np.sort(kept))
+    return found
+
+
+def _joined(name: str, so_far: Array | None, values: Array, times: int, before: Array, here: Array) -> Array:
+    if objective_of(name).word in LARGEST:
+        return values[here] if so_far is None else np.maximum(so_far[before], values[here])
+    return values[here] * times if so_far is None else so_far[before] + values[here] * times

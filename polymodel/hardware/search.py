@@ -1,0 +1,312 @@
+"""`codesign`: machines and mappings in one search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+import numpy as np
+
+from polymodel.errors import Diagnostic
+from polymodel.governor import spare
+from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
+from polymodel.hardware.layers import combined
+from polymodel.hardware.machines import Family, Machine, families, fits, machines
+from polymodel.hardware.request import CodesignRequest, read_request
+from polymodel.loading import Spec
+from polymodel.mapper.request import Constraints
+from polymodel.mapper.run import explore
+from polymodel.mapping.looptree import LoopTree
+from polymodel.objectives import value
+from polymodel.pareto import undominated
+from polymodel.processes import terminable
+from polymodel.spec import Memory, Toll
+from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import Faults, not_a_spec
+from polymodel.stores.folders import check_store, folder_of, marked, parts_of
+from polymodel.sweeps.choices import choices_of
+from polymodel.sweeps.grid import make_grid
+from polymodel.sweeps.values import Choice
+
+Array = Any
+Layers = Spec | Sequence[Spec | tuple[Spec, int]]
+Progress = Callable[[int, int, float], None]
+
+
+def codesign(
+    layers: Layers,
+    hardware: Mapping[str, Choice],
+    *,
+    objectives: Sequence[str] = ("energy", "latency", "area"),
+    limits: Sequence[str] = (),
+    where: Sequence[str] = (),
+    constraints: Constraints | None = None,
+    eps: float = 0,
+    time_limit: float | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+    store: str | Path | None = None,
+    resume: bool = True,
+) -> Codesign:
+    """The Pareto front of machines with their best mappings.
+
+    `layers`: a spec, or several that run one after the other on the same machine; `(spec, n)` is executed n
+    times, each time under one mapping. `hardware`: symbols of the architecture -> values, as for `sweep`.
+    `objectives`: energy (J), latency (s), edp (J s), area (m^2), working_set:MEMORY (bit) and whatever else
+    `explore` minimises; energy and latency add up over layers. `limits`: figures that may be at most so much,
+    such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy. `constraints`,
+    `eps`: as for `explore`. `time_limit`: seconds, shared out over the searches that are left. `workers`:
+    processes, or a cluster within `joblib.parallel_config("dask")`; the answer is the same. `progress(done,
+    searches, seconds)`. `store`: a folder, in which each search goes on where it was ended unless `resume` is
+    False.
+
+    Machines that differ only in sizes of memories and in area, so that a mapping costs the same on all of
+    them, are searched once. Raises SpecError for wrong input, Refused for what `explore` does not cover.
+    """
+    begun = perf_counter()
+    faults = Faults()
+    specs, times = _layers(layers, faults)
+    faults.raise_if_any()
+    nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
+    memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
+    asked = read_request(objectives, limits, memories, tolls, faults)
+    with faults.noting():
+        check_store(store)
+    chosen = choices_of(hardware, faults) if isinstance(hardware, Mapping) else {}
+    if not chosen and not faults.found:
+        remedy = "give symbols of the architecture with values: {'KIB': [8, 16, 32]}"
+        faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
+    if not faults.found:
+        with faults.noting():
+            grid = make_grid(specs[0], chosen, where, specs)
+    faults.raise_if_any()
+    every, refused = machines(specs, grid)
+    groups = families(every)
+    with terminable():
+        end = monotonic() + spare(time_limit)
+        orders = _orders(groups, asked, constraints, plainly(eps), store, resume)
+        answers = _answers(orders, end, workers, progress, begun)
+    points, rows = _joint(groups, answers, asked, times)
+    return Codesign(
+        specs,
+        times,
+        grid,
+        asked,
+        tuple(points),
+        tuple(rows),
+        refused,
+        len(orders),
+        eps,
+        perf_counter() - begun,
+    )
+
+
+def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int, ...]]:
+    """The specs and how often each is executed."""
+    several = (layers,) if isinstance(layers, Spec) else layers
+    if not isinstance(several, Sequence) or isinstance(several, str) or not several:
+        raise not_a_spec("codesign", layers)
+    specs: list[Spec] = []
+    times: list[int] = []
+    for i, one in enumerate(several):
+        spec, n = one if isinstance(one, tuple) and len(one) == 2 else (one, 1)
+        if not isinstance(spec, Spec):
+            raise not_a_spec("codesign", spec)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            faults.note(
+                Diagnostic(f"layer {i} is executed {n!r} times", "give a whole number from 1 on", "layers")
+            )
+            n = 1
+        specs.append(spec)
+        times.append(n)
+    for i, spec in enumerate(specs[1:], 1):
+        if spec.raw_arch != specs[0].raw_arch:
+            what = f"layer {i} has another architecture than layer 0"
+            faults.note(Diagnostic(what, "load all layers with the same architecture", "layers"))
+    return tuple(specs), tuple(times)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One search: a layer on the largest machine of a family."""
+
+    spec: Spec
+    objectives: tuple[str, ...]
+    figures: tuple[str, ...]
+    constraints: Constraints | None
+    eps: float
+    store: Path | None
+    resume: bool
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The front of one search: figures, mappings, whether all was searched, and why there is none."""
+
+    figures: Mapping[str, Array]
+    trees: tuple[LoopTree, ...]
+    complete: bool
+    reason: str
+
+
+def _orders(
+    groups: Sequence[Family],
+    asked: CodesignRequest,
+    constraints: Constraints | None,
+    eps: float,
+    store: str | Path | None,
+    resume: bool,
+) -> dict[str, _Order]:
+    """Searches by a mark of all that they depend on: equal layers are searched once."""
+    place = None if store is None else folder_of(store)
+    found: dict[str, _Order] = {}
+    for group in groups:
+        sized = tuple(f"working_set:{name}" for name in group.sized)
+        names = tuple(dict.fromkeys([*asked.searched, *sized]))
+        for spec in group.largest.layers:
+            mark = _mark(spec, names)
+            folder = None if place is None else place / mark[:16]
+            found.setdefault(mark, _Order(spec, names, names, constraints, eps, folder, resume))
+    return found
+
+
+def _mark(spec: Spec, names: tuple[str, ...]) -> str:
+    return marked([*parts_of(spec), names])
+
+
+def _answers(
+    orders: Mapping[str, _Order], end: float, workers: int, progress: Progress | None, begun: float
+) -> dict[str, _Answer]:
+    """The fronts of all searches, here or in joblib's processes, in order."""
+    found: dict[str, _Answer] = {}
+    total = len(orders)
+
+    def told(mark: str, answer: _Answer) -> None:
+        found[mark] = answer
+        if progress is not None:
+            progress(len(found), total, perf_counter() - begun)
+
+    if workers == 1:
+        for i, (mark, order) in enumerate(orders.items()):
+            told(mark, _searched(order, (end - monotonic()) / (total - i)))
+        return found
+    from joblib import Parallel, delayed
+
+    rounds = -(-total // workers)
+    limit = (end - monotonic()) / max(1, rounds)
+    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
+    for mark, answer in zip(
+        orders, parallel(delayed(_searched)(o, limit) for o in orders.values()), strict=True
+    ):
+        told(mark, answer)
+    return found
+
+
+def _searched(order: _Order, seconds: float) -> _Answer:
+    limit = None if seconds == inf else max(seconds, 0.1)
+    front = explore(
+        order.spec,
+        objectives=order.objectives,
+        constraints=order.constraints,
+        eps=order.eps,
+        time_limit=limit,
+        store=order.store,
+        resume=order.resume,
+    )
+    names = dict.fromkeys([*order.figures, "energy", "latency"])
+    figures = {n: np.array([p.value(n) for p in front], float) for n in names}
+    return _Answer(figures, tuple(p.candidate.tree for p in front), front.complete, front.reason)
+
+
+class _Figures:
+    """`objectives.Figures` of combinations of mappings on one machine."""
+
+    def __init__(self, machine: Machine, figures: Mapping[str, Array]) -> None:
+        self.machine, self.figures = machine, figures
+
+    @property
+    def energy(self) -> Array:
+        return self.figures["energy"]
+
+    @property
+    def latency(self) -> Array:
+        return self.figures["latency"]
+
+    @property
+    def area(self) -> float:
+        return self.machine.area
+
+    @property
+    def utilisation(self) -> Array:
+        return self.figures["utilisation"]
+
+    def moved(self, component: str, way: str) -> Array:
+        return self.figures[f"{way}:{component}"]
+
+    def working_set(self, component: str) -> Array:
+        return self.figures[f"working_set:{component}"]
+
+
+def _joint(
+    groups: Sequence[Family], answers: Mapping[str, _Answer], asked: CodesignRequest, times: Sequence[int]
+) -> tuple[list[CodesignPoint], list[MachineRow]]:
+    """The joint front, and a row for every machine."""
+    points: list[CodesignPoint] = []
+    rows: list[MachineRow] = []
+    for group in groups:
+        sized = tuple(f"working_set:{name}" for name in group.sized)
+        names = tuple(dict.fromkeys([*asked.searched, *sized]))
+        found = [answers[_mark(spec, names)] for spec in group.largest.layers]
+        for machine in group.members:
+            here, reason = _on(machine, group, found, asked, times)
+            complete = all(a.complete for a in found)
+            least = {n: min((p.figures[n] for p in here), default=None) for n in asked.figures}
+            rows.append(MachineRow(machine, least, len(here), complete, reason))
+            points += here
+    values = np.array([[p.figures[o] for o in asked.objectives] for p in points], float).T
+    kept = undominated(values) if points else np.zeros(0, np.int64)
+    front = sorted((points[int(i)] for i in kept), key=lambda p: [p.figures[o] for o in asked.objectives])
+    return front, sorted(rows, key=lambda r: r.machine.number)
+
+
+def _on(
+    machine: Machine, group: Family, found: Sequence[_Answer], asked: CodesignRequest, times: Sequence[int]
+) -> tuple[list[CodesignPoint], str]:
+    """The combinations of mappings on one machine that satisfy the limits and that none beats there; or why
+    there is none."""
+    parts: list[tuple[Mapping[str, Array], int]] = []
+    places: list[Array] = []
+    for answer, n in zip(found, times, strict=True):
+        sizes = [
+            {s: answer.figures[f"working_set:{s}"][i] for s in group.sized} for i in range(len(answer.trees))
+        ]
+        place = np.array([i for i, s in enumerate(sizes) if fits(machine, s)], np.int64)
+        if not len(place):
+            return [], answer.reason or "no mapping fits its memories"
+        parts.append(({f: v[place] for f, v in answer.figures.items()}, n))
+        places.append(place)
+    joined = combined(parts)
+    figures = _Figures(machine, joined.figures)
+    values = {
+        n: np.broadcast_to(value(n, figures), (len(joined),))
+        for n in (*asked.figures, "energy", "latency", "area")
+    }
+    good = np.ones(len(joined), bool)
+    for limit in asked.limits:
+        good &= values[limit.name] <= limit.most
+    left = np.flatnonzero(good)
+    if not len(left):
+        return [], "no mapping keeps the limits"
+    kept = left[undominated(np.stack([np.asarray(values[o], float)[left] for o in asked.objectives]))]
+    return [
+        CodesignPoint(
+            machine,
+            {n: float(v[i]) for n, v in values.items()},
+            tuple(a.trees[p[k]] for a, p, k in zip(found, places, joined.picks[i], strict=True)),
+        )
+        for i in kept.tolist()
+    ], ""

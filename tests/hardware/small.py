@@ -1,0 +1,54 @@
+"""A small machine with symbols in capacity, fanout, energy and throughput, for tests of co-design."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polymodel as pm
+
+
+def small(
+    einsums: tuple[str, ...] = ("Z[m, n] = A[m, k] * B[k, n]",),
+    ranks: dict[str, int] | None = None,
+    energy: str = "1.0e-12",
+    **symbols: Any,
+) -> pm.Spec:
+    """`einsums` on DRAM, GLB and an array of F; GLB has S bits, its accesses cost `energy`."""
+    return pm.load(
+        {
+            "symbols": {"S": 512, "F": 1, "R": 1.0e9, **symbols},
+            "arch": {
+                "nodes": [
+                    {
+                        "type": "Memory", "name": "DRAM",
+                        "tensors": {"keep": "~Intermediates", "may_keep": "All"},
+                        "actions": [
+                            {"name": "read", "energy": 20e-12, "throughput": "R"},
+                            {"name": "write", "energy": 20e-12, "throughput": "R"},
+                        ],
+                    },
+                    {
+                        "type": "Memory", "name": "GLB", "size": "S", "area": "1.0e-12 * S",
+                        "tensors": {"may_keep": "All"},
+                        "actions": [
+                            {"name": "read", "energy": energy, "throughput": "4 * R"},
+                            {"name": "write", "energy": energy, "throughput": "4 * R"},
+                        ],
+                    },
+                    {
+                        "type": "Container", "name": "PE", "area": "2.0e-10",
+                        "spatial": [{"name": "X", "fanout": "F", "may_reuse": "All"}],
+                    },
+                    {
+                        "type": "Compute", "name": "MAC",
+                        "actions": [{"name": "compute", "energy": 0.3e-12, "throughput": 1e9}],
+                    },
+                ]
+            },
+            "workload": {
+                "rank_sizes": ranks or {"M": 8, "N": 4, "K": 6},
+                "bits_per_value": {"All": 8},
+                "einsums": list(einsums),
+            },
+        }
+    )  # fmt: skip

@@ -1,0 +1,211 @@
+"""The joint front of machines and mappings equals separate searches, one per machine and layer."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.cli.app import main
+from tests.hardware.small import small
+
+OBJECTIVES = ("energy", "latency", "area")
+CHAIN = ("T[m, n] = A[m, k] * B[k, n]", "Z[m, l] = T[m, n] * C[n, l]")
+
+
+def beaten(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return all(b <= a for a, b in zip(one, other, strict=True)) and one != other
+
+
+def literal_front(points: set[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return sorted(p for p in points if not any(beaten(p, q) for q in points))
+
+
+def separately(
+    layers: list[tuple[pm.Spec, int]],
+    hardware: dict[str, list[float]],
+    objectives: tuple[str, ...],
+    most: dict[str, float],
+) -> list[tuple[float, ...]]:
+    """Every machine searched on its own, every combination of its layers' mappings looked at."""
+    points: set[tuple[float, ...]] = set()
+    for values in product(*hardware.values()):
+        bound = [s.bind(**dict(zip(hardware, values, strict=True))) for s, _ in layers]
+        fronts = [list(pm.explore(s, objectives=["energy", "latency"])) for s in bound]
+        area = sum(c.area * bound[0].arch.instances(c.name) for c in bound[0].arch.components)
+        for picked in product(*fronts):
+            energy = sum(p.energy * n for p, (_, n) in zip(picked, layers, strict=True))
+            latency = sum(p.latency * n for p, (_, n) in zip(picked, layers, strict=True))
+            figures = {"energy": energy, "latency": latency, "area": area, "edp": energy * latency}
+            if all(figures[n] <= m for n, m in most.items()):
+                points.add(tuple(figures[o] for o in objectives))
+    return literal_front(points)
+
+
+def same(found: pm.Codesign, expected: list[tuple[float, ...]]) -> None:
+    ours = sorted({tuple(p.figures[o] for o in found.objectives) for p in found.points})
+    assert len(ours) == len(expected)
+    np.testing.assert_allclose(np.array(ours), np.array(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize("energy", ["1.0e-12", "1.0e-14 * sqrt(S)"])
+def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
+    hardware: dict[str, Any] = {"S": [128, 256, 1024], "F": [1, 2, 4], "R": [1e9, 2e9]}
+    spec = small(energy=energy)
+    found = pm.codesign(spec, hardware, objectives=OBJECTIVES)
+    same(found, separately([(spec, 1)], hardware, OBJECTIVES, {}))
+    assert found.complete
+    assert found.searches == (6 if "sqrt" not in energy else 18)  # sizes alone share a search
+    assert len(found.machines) == 18
+
+
+def test_layers_add_up_and_limits_hold() -> None:
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 4]}
+    layers = [(small(), 3), (small(CHAIN, {"M": 6, "N": 4, "K": 4, "L": 2}), 1), (small(), 1)]
+    limits = {"latency": 6.5e-6, "area": 1.0e-9}
+    objectives = ("edp", "energy")
+    found = pm.codesign(
+        layers, hardware, objectives=objectives, limits=[f"{n} <= {m!r}" for n, m in limits.items()]
+    )
+    same(found, separately(layers, hardware, objectives, limits))
+    assert found.searches == 4  # two different layers on two families
+
+
+def test_every_point_is_what_evaluate_says_of_its_machine_and_mappings() -> None:
+    layers = [(small(), 2), (small(ranks={"M": 4, "N": 4, "K": 4}), 1)]
+    found = pm.codesign(layers, {"S": [128, 256, 512], "F": "1,2"})
+    for point in found.points:
+        energy = sum(r.total_energy * n for r, (_, n) in zip(point.reports, layers, strict=True))
+        latency = sum(r.costs.total_latency * n for r, (_, n) in zip(point.reports, layers, strict=True))
+        assert point.figures["energy"] == pytest.approx(energy, rel=1e-12)
+        assert point.figures["latency"] == pytest.approx(latency, rel=1e-12)
+        assert all(r.feasible for r in point.reports)
+        assert point.specs[0].symbols["S"] == point.machine.symbols["S"]
+        assert point.yaml(1).startswith("schema_version")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25))
+def test_random_machines_and_spaces(seed: int) -> None:
+    pick = Random(seed)
+    hardware: dict[str, Any] = {
+        "S": sorted(pick.sample([64, 96, 128, 200, 512, 2048], pick.randint(1, 4))),
+        "F": sorted(pick.sample([1, 2, 3, 4, 6], pick.randint(1, 3))),
+        "R": sorted(pick.sample([5e8, 1e9, 4e9], pick.randint(1, 2))),
+    }
+    energy = pick.choice(["1.0e-12", "1.0e-14 * S", "2.0e-13 * sqrt(S)"])
+    ranks = {n: pick.randint(2, 8) for n in "MNK"}
+    layers = [(small(ranks=ranks, energy=energy), pick.randint(1, 3))]
+    if pick.random() < 0.5:
+        layers.append((small(ranks={n: pick.randint(2, 6) for n in "MNK"}, energy=energy), 1))
+    objectives = tuple(pick.sample(["energy", "latency", "area", "edp"], pick.randint(1, 3)))
+    try:
+        found = pm.codesign(layers, hardware, objectives=objectives)
+    except pm.SpecError:
+        raise AssertionError("a machine of every grid is right") from None
+    same(found, separately(layers, hardware, objectives, {}))
+
+
+def test_processes_and_a_store_change_nothing(tmp_path: Path) -> None:
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2]}
+    plain = pm.codesign(small(), hardware)
+    stored = pm.codesign(small(), hardware, store=tmp_path / "store")
+    again = pm.codesign(small(), hardware, store=tmp_path / "store", workers=2)
+    for other in (stored, again):
+        assert other.front.equals(plain.front)
+        assert [p.trees for p in other.points] == [p.trees for p in plain.points]
+
+
+def test_time_that_is_over_is_told() -> None:
+    big = small(CHAIN, {"M": 256, "N": 256, "K": 256, "L": 256})
+    found = pm.codesign(big, {"S": [4096, 65536], "F": [4, 16]}, time_limit=0.4)
+    assert not found.complete
+    assert any("not searched to the end" in n for n in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"hardware": {}}, "no symbol of the hardware"),
+        ({"hardware": {"X": [1]}}, "unknown symbol X"),
+        ({"hardware": {"S": "1,x"}}, "no list of numbers"),
+        ({"objectives": ["enrgy"]}, "unknown objective enrgy"),
+        ({"objectives": ["utilisation"]}, "a co-design has no utilisation"),
+        ({"limits": ["area < 3"]}, "'area < 3' is no limit"),
+        ({"layers": []}, "is no spec"),
+        ({"layers": [(small(), 0)]}, "layer 0 is executed 0 times"),
+        ({"layers": [small(), small(energy="2.0e-12")]}, "layer 1 has another architecture"),
+    ],
+)
+def test_wrong_calls_say_what_to_give(given: dict[str, Any], message: str) -> None:
+    asked: dict[str, Any] = {"layers": small(), "hardware": {"S": [128]}, **given}
+    with pytest.raises(pm.SpecError, match=message):
+        pm.codesign(asked.pop("layers"), asked.pop("hardware"), **asked)
+
+
+def test_limits_that_nothing_keeps_leave_an_empty_front() -> None:
+    found = pm.codesign(small(), {"S": [128, 256]}, limits=["latency <= 1e-12"])
+    assert not len(found)
+    with pytest.raises(pm.SpecError, match="no mapping keeps the limits"):
+        found.best()
+
+
+def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC, encoding="utf-8")
+    out, page = tmp_path / "out", tmp_path / "found.html"
+    command = [
+        "codesign",
+        str(spec),
+        "--hardware",
+        "S=128,256",
+        "--objective",
+        "energy",
+        "--objective",
+        "area",
+    ]
+    assert main([*command, "--out", str(out), "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "Co-design over energy, area: 2 points on 2 machines, 1 search" in printed
+    assert {p.name for p in out.iterdir()} >= {
+        "front.csv",
+        "machines.csv",
+        "codesign.txt",
+        "point-0-layer-0.yaml",
+    }
+    assert "Every machine" in page.read_text(encoding="utf-8")
+    assert main([*command, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert main([*command, "--limit", "latency <= 1e-12"]) == 1
+
+
+SPEC = """
+symbols: {S: 256}
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    tensors: {keep: All}
+    actions: [{name: read, energy: 20.0e-12}, {name: write, energy: 20.0e-12}]
+  - !Memory {name: GLB, size: S, area: 1.0e-12 * S, tensors: {may_keep: All}}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 0.3e-12, throughput: 1.0e9}]}
+workload:
+  rank_sizes: {M: 8, N: 4, K: 6}
+  bits_per_value: {All: 8}
+  einsums: ["Z[m, n] = A[m, k] * B[k, n]"]
+"""
+
+
+def test_the_picture_names_machines() -> None:
+    found = pm.codesign(small(), {"S": [128, 256], "F": [1, 2]})
+    axes = found.plot()
+    assert axes.get_xlabel() == "area (mm^2)"
+    assert "S=256, F=2" in [t.get_text() for t in axes.texts]
+    with pytest.raises(pm.SpecError, match="there is no figure enrgy"):
+        found.plot("enrgy")
