@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED
+from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
 from polymodel.cli.output import check_html, tell
 from polymodel.cli.progress import Line
@@ -56,7 +57,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Explore and print the front; exit code 1 if there is no valid mapping, 130 if it was interrupted."""
+    """Explore and print the front; exit code 1 if there is no valid mapping, 3 if time was over before there
+    was one, 130 if it was interrupted."""
     from polymodel.mapper.run import explore
 
     spec = load_spec(options)
@@ -93,6 +95,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         tell(f"saved {options.html}\n")
     if found.interrupted:
         return text, INTERRUPTED
+    if not len(found) and not found.complete:
+        return text, REFUSED  # time or memory is over: nothing is known of what fits
     return text, FINE if len(found) else INFEASIBLE
 
 
@@ -183,13 +187,15 @@ class Bar(Line):
         from polymodel.objectives import canonical, unit_of
         from polymodel.quantities import engineering
 
-        share = progress.done / max(progress.total, 1)
+        share = progress.share
         parts = [f"{progress.of}", f"{seconds:.0f} s"]
         if progress.looked and progress.of != "evaluate":
             parts.append(f"{engineering(progress.looked)} tilings and joins looked at")
         if progress.best is not None:
             best = canonical(self.best)
             parts.append(f"least {best} so far {engineering(progress.best, unit_of(best))}")
+            if progress.gap is not None and progress.gap < inf:
+                parts.append(f"gap {100 * progress.gap:.3g} %")
         if share:
             parts.append(f"about {(seconds - self.phase) * (1 / share - 1):.0f} s left")
         self.show(share, "  ".join(parts))

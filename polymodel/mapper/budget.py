@@ -15,6 +15,7 @@ import numpy as np
 from polymodel.errors import LimitReached, MemoryUp
 from polymodel.governor import until
 from polymodel.mapper.checkpoints import Finished, fingerprint
+from polymodel.mapper.least_costs import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
 
 T = TypeVar("T")
@@ -108,6 +109,7 @@ class Watch:
     best: float | None = None
     told: float = 0.0
     tallies: list[Tally] = field(default_factory=list)
+    least: LeastCosts = field(default_factory=LeastCosts)
 
     def __post_init__(self) -> None:
         limit = self.request.time_limit
@@ -140,7 +142,9 @@ class Watch:
 
     def silent(self) -> Watch:
         """The same clock, whose steps do not count; what it looks at is told all the same."""
-        return Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
+        other = Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
+        other.least = self.least
+        return other
 
     def grace(self) -> Watch:
         """A clock that goes on a little beyond the limit, or from now on if it is not time that is over."""
@@ -168,12 +172,19 @@ class Watch:
         teller.at = at if self.outer is None else f"first guess, {at}"
         teller.say()
 
+    def found(self, best: float | None) -> None:
+        """The best value of the first objective among all whole mappings that are known."""
+        teller = self.outer or self
+        if best is not None and (teller.best is None or best < teller.best):
+            teller.best = best
+
     def tell(self, of: str, best: float | None = None) -> None:
         """Tell that a step is done. Where there are more than were foreseen, one more is to come."""
         self.done += 1
         if self.done > self.total:
             self.total = self.done + 1
-        self.at, self.best = of, best
+        self.at = of
+        self.found(best)
         self.say()
 
     def say(self) -> None:
@@ -181,7 +192,10 @@ class Watch:
         self.told = time.perf_counter()
         if self.request.progress is not None:
             looked = sum(t.points for t in self.tallies)
-            self.request.progress(Progress(self.done, self.total, self.at, self.best, looked))
+            bound = self.least.of(self.request.objectives[0])
+            limit = self.request.time_limit
+            spent = (self.told - self.begun) / limit if limit else 0.0
+            self.request.progress(Progress(self.done, self.total, self.at, self.best, looked, bound, spent))
 
 
 def once(

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import combinations
-from math import ceil, isinf
+from math import ceil, inf, isinf
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -19,7 +19,7 @@ from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult
+from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult, gap_of
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
 from polymodel.objectives import SPARSE, canonical, unit_of, uses
 from polymodel.quantities import engineering
@@ -63,6 +63,27 @@ class Front(Answer):
     def complete(self) -> bool:
         """False if the search ended before it had looked at every mapping."""
         return self.found.complete
+
+    @cached_property
+    def bounds(self) -> dict[str, float]:
+        """What every mapping of the space has at least, per objective."""
+        return dict(zip(self.objectives, self.found.bounds, strict=False))
+
+    @cached_property
+    def gaps(self) -> dict[str, float]:
+        """Per objective by how much the least here may be above the least there is, as a share of that; 0 is
+        exact, infinite not known."""
+        if not self.points:
+            return dict.fromkeys(self.objectives, inf)
+        least = {o: min(p.value(o) for p in self.points) for o in self.objectives}
+        if self.complete and not self.request.eps and self.sparse is None:
+            return dict.fromkeys(self.objectives, 0.0)
+        return {o: gap_of(least[o], self.bounds.get(o, 0.0)) for o in self.objectives}
+
+    @property
+    def gap(self) -> float:
+        """The largest of the gaps."""
+        return max(self.gaps.values())
 
     def __len__(self) -> int:
         return len(self.points)
@@ -110,6 +131,20 @@ class Front(Answer):
         rows = tuple(tuple(getattr(s, n) for n in STAGES) for s in self.found.stages)
         return Table("stages", tuple(columns), rows)
 
+    @declared(title="How good it is")
+    def least(self) -> Table:
+        """One row per objective: the least on the front, what every mapping has at least, the gap between
+        them (a share; 0 is exact)."""
+        columns = (Column("objective"), Column("least"), Column("bound"), Column("gap"), Column("unit"))
+        rows: list[tuple[Cell, ...]] = []
+        for o, gap in self.gaps.items():
+            found = min((p.value(o) for p in self.points), default=None)
+            bound = self.bounds.get(o)
+            if gap == 0 and found is not None:
+                bound = found
+            rows.append((o, found, bound, None if isinf(gap) else gap, unit_of(o)))
+        return Table("least", columns, tuple(rows))
+
     @cached_property
     def rows(self) -> Table:
         """One row per point: number, objectives, energy, latency, edp, peak bits of every memory
@@ -135,15 +170,15 @@ class Front(Answer):
 
     def exported(self, name: str = "", *, live: bool = True) -> Table:
         """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
-        was cut short every row says `complete`: False."""
+        was cut short every row says `complete`: False and the `gap`."""
         result = self.table(name)
         if result.name != "front":
             return result
         columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in result.columns]
         rows = result.rows
         if not self.complete:
-            columns.append(Column("complete"))
-            rows = tuple((*row, False) for row in rows)
+            columns += [Column("complete"), Column("gap")]
+            rows = tuple((*row, False, None if isinf(self.gap) else self.gap) for row in rows)
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
@@ -289,6 +324,8 @@ def _meant(front: Front, name: str) -> str:
 def _told_empty(front: Front) -> tuple[str, str]:
     """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
     result = front.diagnosis
+    if not front.complete:
+        return f"no mapping was found: {front.reason}", "allow more time or memory"
     if result is None or not result.obstacles:
         return f"no valid mapping: {front.reason}", "relax the constraints"
     ways = [f"a mapping exists if {r.text}" for r in result.relaxations]
@@ -360,13 +397,35 @@ def _sparse(front: Front) -> Iterator[str]:
         )
 
 
+def _gap(front: Front) -> Iterator[str]:
+    """How good a front is that was cut short."""
+    if not front.points:
+        return
+    known = [o for o in front.objectives if not isinf(front.gaps[o])]
+    each = (
+        f"{o} by {share_text(front.gaps[o])} (at least {engineering(front.bounds[o], unit_of(o))})"
+        for o in known
+    )
+    if known:
+        yield f"the least here may be above the least there is: {', '.join(each)}"
+    rest = [o for o in front.objectives if o not in known]
+    if rest:
+        yield f"how near to the least {', '.join(rest)} is not known"
+
+
+def share_text(share: float) -> str:
+    """A share in percent, rounded upwards."""
+    digits = 2 if share < 0.1 else 1
+    return f"{ceil(share * 100 * 10**digits - CLOSE) / 10**digits:.{digits}f} %"
+
+
 def _notes(front: Front) -> Iterator[str]:
     result, request = front.found, front.request
     yield from _unbounded(front)
     yield from likely_typos(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
-        yield f"no valid mapping: {first}"
+        yield f"no {'valid mapping' if result.complete else 'mapping was found'}: {first}"
         yield from more
     elif result.complete and (request.eps or not _attained(front)):
         yield _bounded(front)
@@ -378,6 +437,7 @@ def _notes(front: Front) -> Iterator[str]:
         if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
         rest = "; ".join(result.unsearched) or "a part of the space"
+        yield from _gap(front)
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
@@ -409,6 +469,8 @@ def _finding(front: Front) -> Finding:
     looked = sum(s.points for s in front.found.stages)
     facts = [("objectives", ", ".join(front.objectives)), ("mappings", f"{len(front):,}")]
     facts += [("combinations", f"{looked:,} looked at")] if looked else []
+    if front.points and not isinf(front.gap):
+        facts.append(("gap", share_text(front.gap) if front.gap else "0 %: exact"))
     promise, *notes = front.notes or ("",)
     return Finding(
         facts=[*facts, ("time", engineering(front.seconds, "s"))],

@@ -18,6 +18,7 @@ from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
+from polymodel.mapper.compulsory import compulsory, exchange_bound
 from polymodel.mapper.full_mappings import FullMappings
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
@@ -26,7 +27,7 @@ from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shape
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
-from polymodel.mapper.templates import Exchanges, Passing, Shape
+from polymodel.mapper.templates import Exchanges, Passing, Shape, deepest
 from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import Threads
@@ -36,6 +37,7 @@ T = TypeVar("T")
 DIVES = ((3e-3, 0.4), (1e-3, 0.2))  # shares by which costs and space may be above the best, rough ones first
 NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
 CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
+ROUNDED = 1e-9  # sums of floats in another order may differ by less
 FEW = 300  # tile sizes of all Einsums that are looked at without a dive
 TIMES = 6  # looks at what is handed on further inside, before all is looked at that may be beside it
 MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # latency against energy
@@ -52,8 +54,11 @@ class Deepening:
         watch: Watch,
         rules: JoinRules,
         before: Deepening | None = None,
+        part: int = 0,
     ) -> None:
-        """`before`: of a part of these spaces, whose whole mappings are known."""
+        """`before`: of a part of these spaces, whose whole mappings are known. `part`: which part of the
+        space this is, of those whose least costs the watch knows."""
+        self.part = part
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         sums = int(rules.interest.energy) + int(rules.interest.latency)
         self.steps = ladders(rules.capacity, all_bits(spaces))
@@ -72,6 +77,7 @@ class Deepening:
             for s, p, name in zip(spaces, self.passing, self.names, strict=True)
         ]
         self.paths: CompletionBounds | None = None
+        self.depth = 0
         self.before: list[Floors] = []  # of the part that is known
         self.wholes: list[FullMappings] = []
         self.tallies = Tallies(watch.tally)
@@ -110,6 +116,46 @@ class Deepening:
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
         self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
+        self._raise(
+            *self._rows(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
+        )
+
+    def _compulsory(self) -> list[Array]:
+        """What each Einsum costs at least without a search [sums]."""
+        energy, latency = self.rules.interest.energy, self.rules.interest.latency
+        each = (compulsory(s) for s in self.spaces)
+        return [np.array([x for x, asked in zip(c, (energy, latency), strict=True) if asked]) for c in each]
+
+    def _rows(self, sums: Array) -> tuple[float, float]:
+        """Energy and latency of sums, 0 where one does not matter."""
+        rows = iter(sums.tolist())
+        interest = self.rules.interest
+        return next(rows) if interest.energy else 0.0, next(rows) if interest.latency else 0.0
+
+    def _raise(
+        self, energy: float, latency: float, mixtures: Sequence[tuple[float, float, float]] = ()
+    ) -> None:
+        if self.rules.interest.rough == 0:  # else a part of the space alone was looked at
+            self.watch.least.raised(self.part, energy, latency, mixtures)
+
+    def _work_out(self) -> None:
+        """Shortest paths by what is known now: they bound what all whole mappings cost, or those that may be
+        better than what is known."""
+        assert self.paths is not None
+        self.paths.work_out(self.known)
+        if not self.known.sums or self.depth < deepest(self.spaces, self.request.limits):
+            return
+        sums = self.known.sums
+        best = self.known.figures[:sums]
+        best = np.concatenate([best, self.known.weights @ best]) if len(self.known.weights) else best
+        least = np.minimum(
+            self.paths.behind[0][:, -1, 0], best.min(axis=1, initial=np.inf) / (1 + self.known.eps)
+        )
+        least = least / (1 + self.rules.interest.eps) * (1 - ROUNDED)
+        if not np.isfinite(least).all():
+            return
+        weights = zip(self.known.weights.tolist(), least[sums:].tolist(), strict=True)
+        self._raise(*self._rows(least[:sums]), [(*w, x) for w, x in weights])
 
     def deepen(self, depth: int) -> None:
         """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
@@ -123,7 +169,7 @@ class Deepening:
     def _dive_and_look(self, depth: int, dives: Sequence[Interest]) -> None:
         """At all that may be part of better whole mappings, after the dives."""
         assert self.paths is not None
-        self.paths.work_out(self.known)
+        self._work_out()
         for interest in dives:
             if not self.near():
                 self.dive(depth, interest)
@@ -133,7 +179,7 @@ class Deepening:
                     self.watch.tell(self.spaces[i].name, self._best())
             if not self.watch.going_on():
                 break
-            self.paths.work_out(self.known)
+            self._work_out()
 
     def deepen_inside(self, depth: int) -> None:
         """The same where only what is handed on further inside than the first memory is new: first whether
@@ -146,7 +192,7 @@ class Deepening:
         self._begin(depth)
         assert self.paths is not None
         for _ in range(TIMES):
-            self.paths.work_out(self.known)
+            self._work_out()
             hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
             left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
             if not any(left):
@@ -163,6 +209,7 @@ class Deepening:
 
     def _begin(self, depth: int) -> None:
         """Raises Late once time is over."""
+        self.depth = depth
         self.known = replace(self.known, weights=self._weights())
         self.found = [[] for _ in self.spaces]
         self.seen = [{} for _ in self.spaces]
@@ -217,7 +264,7 @@ class Deepening:
         if self.watch.going_on():
             self.join(partial(self._thinned, interest), interest)
         if self.watch.going_on():
-            self.paths.work_out(self.known)
+            self._work_out()
 
     def _look(self, wanted: Sequence[Mapping[Shape, Array]], depth: int) -> None:
         """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
@@ -384,7 +431,7 @@ class Deepening:
                 )
             if interest is None:
                 self.watch.tell(of, self._best())
-        if self.wholes and watch.late:
+        if watch.late and (self.wholes or not any(map(len, joined[-1]))):
             return
         self.wholes.append(FullMappings(tuple(joined), tuple(tuple(f) for f in found), self.rules))
         self.learn(self.wholes[-1])
@@ -405,6 +452,7 @@ class Deepening:
         """From now on only what may be better than these whole mappings is looked at."""
         if len(whole):
             self.known = self.known.joined(whole.figures())
+            self.watch.found(self._best())
 
     def _best(self) -> float | None:
         """The least value of the first objective."""

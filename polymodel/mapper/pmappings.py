@@ -44,7 +44,8 @@ class Pmappings:
     `latency` (s), `local` [memories, n] and `above` [D, memories, n] (bits) in the branch and at the slots
     above fused loops, without exchanged tensors; memories are those of `Interest`. `template` [n] numbers
     `templates`, `choice` [n] the point among the template's, `lower` [n] the region below (-1: none) among
-    `regions`, `below` [n] the point there."""
+    `regions`, `below` [n] the point there. `given`: where points were made one by one, the tile sizes, the
+    spread and the keys of each, per bundle; `choice` then numbers these."""
 
     space: EinsumSpace
     shape: Shape
@@ -60,6 +61,7 @@ class Pmappings:
     lower: Array
     below: Array
     sizes: str
+    given: tuple[tuple[Array, Array, Array], ...] = ()
 
     def __len__(self) -> int:
         return len(self.energy)
@@ -81,6 +83,8 @@ class Pmappings:
     def tiles(self, position: int) -> tuple[Template, Array, Array]:
         """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts]."""
         template = self.templates[int(self.template[position])]
+        if self.given:
+            return (template, *separated(self.space, template, *self.given[int(self.choice[position])]))
         tiles, spread, keys = self._candidate(template, int(self.choice[position]))
         if template.bottom:
             region = self.regions[int(self.lower[position])]

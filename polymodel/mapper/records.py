@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.mapper.checkpoints import Finished
@@ -190,7 +191,8 @@ class Diagnosis:
 @dataclass(frozen=True)
 class SearchResult:
     """The answer. `complete`: False if it was cut short, by the time limit unless it was for want of `memory`
-    or interrupted; `unsearched` says what is missing.
+    or interrupted; `unsearched` says what is missing. `bounds`: per objective what every mapping of the space
+    has at least (none: not known).
 
     `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
     """
@@ -204,6 +206,7 @@ class SearchResult:
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
     memory: bool = False
+    bounds: tuple[float, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -238,8 +241,9 @@ class SearchResult:
 class Progress:
     """Where the search stands: `done` of `total` steps, what it is `of` now.
 
-    `best`: the best value of the first objective so far, None before any. `looked`: combinations of tile
-    sizes, and joins of them, that were looked at until now.
+    `best`: the best value of the first objective so far, None before any; `bound`: what every mapping has
+    at least. `looked`: combinations of tile sizes, and joins of them, that were looked at until now.
+    `spent`: the share of the time limit that is over.
     """
 
     done: int
@@ -247,6 +251,25 @@ class Progress:
     of: str
     best: float | None = None
     looked: int = 0
+    bound: float = 0.0
+    spent: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """How much of the work is done, or of the time."""
+        return max(self.done / max(self.total, 1), min(self.spent, 1.0))
+
+    @property
+    def gap(self) -> float | None:
+        """By how much the best so far may be above the least there is, as a share of that."""
+        return None if self.best is None else gap_of(self.best, self.bound)
+
+
+def gap_of(best: float, bound: float) -> float:
+    """By how much a value may be above the least there is, as a share of that; infinite without a bound."""
+    if best <= bound:
+        return 0.0
+    return best / bound - 1 if bound > 0 else inf
 
 
 Toll = tuple[float, float]

@@ -31,6 +31,7 @@ from polymodel.stores.folders import folder_of, marked, parts_of
 
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
+BEYOND = 0.5  # seconds beyond a time limit for the evaluation of one mapping at least
 SHARE = 0.1  # of a time limit, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 
@@ -161,6 +162,8 @@ def _evaluated(
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
     figures = all_confirmed(spec, some, workers, done, longest, end=end)
+    if some and not figures[0].confirmed and monotonic() > end:  # one at least, a little beyond the limit
+        figures[:1] = all_confirmed(spec, some[:1], 1, done, end=monotonic() + BEYOND)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.

@@ -11,6 +11,7 @@ First come good whole mappings among few tile sizes (a guess); they bound what `
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,11 +19,14 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapper import first_mappings
 from polymodel.mapper.budget import Watch
+from polymodel.mapper.compulsory import compulsory
 from polymodel.mapper.full_mappings import FullMappings, candidates_of
 from polymodel.mapper.iterative_deepening import Deepening
+from polymodel.mapper.least_costs import Least
 from polymodel.mapper.objectives import rules_of
-from polymodel.mapper.records import Request, SearchResult
+from polymodel.mapper.records import Candidate, Request, SearchResult
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cuttable
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
@@ -62,13 +66,20 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
+    watch.least.parts = [Least() for _ in range(2 if outside else 1)]
+    _least_at_once(spaces, watch)
+    first = (
+        first_mappings.deepened(spaces, request, watch.silent())
+        if first_mappings.worthwhile(spaces)
+        else None
+    )
     guess = _guess(spaces, request, watch, depths)
-    known = None if guess is None else _last(guess)
-    work = _worked_out(outside or spaces, request, watch, [] if known is None else [known])
+    known = [w for x in (first, guess) if x is not None for w in [_last(x)] if w is not None]
+    work = _worked_out(outside or spaces, request, watch, known)
     if outside and not watch.late:
         rules = rules_of(spaces, request)
         inside = replace(rules, lives=replace(rules.lives, inside=True))
-        work = Deepening(spaces, request, watch, inside, work)
+        work = Deepening(spaces, request, watch, inside, work, part=1)
         work.floor(depths[-1])
         work.deepen_inside(depths[-1])
     if watch.late:
@@ -76,16 +87,34 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         if not any(len(w) for w in work.wholes) and not stopped:
             rescued = _rescued(spaces, request, watch, guess)
             work.wholes += [rescued] if rescued is not None else []
+    candidates = candidates_of(work.wholes, spaces, request)
     return SearchResult(
         request.objectives,
-        candidates_of(work.wholes, spaces, request),
+        candidates,
         work.tallies.records(),
         not watch.late,
         _unsearched(work) if watch.late else (),
         request.eps,
         time.perf_counter() - watch.begun,
         memory=watch.memory,
+        bounds=_bounds(candidates, request, watch),
     )
+
+
+def _least_at_once(spaces: Sequence[EinsumSpace], watch: Watch) -> None:
+    """What all whole mappings cost at least, without a search."""
+    each = [compulsory(s) for s in spaces]
+    for part in range(len(watch.least.parts)):
+        watch.least.raised(part, math.fsum(e for e, _ in each), math.fsum(t for _, t in each))
+
+
+def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> tuple[float, ...]:
+    """What every mapping of the space has at least of each objective."""
+    least = tuple(watch.least.of(o) for o in request.objectives)
+    if watch.late or not candidates:
+        return least
+    best = (min(c.values[k] for c in candidates) / (1 + request.eps) for k in range(len(least)))
+    return tuple(map(max, least, best))
 
 
 def _worked_out(
@@ -97,7 +126,8 @@ def _worked_out(
         work.wholes.append(whole)
         work.learn(whole)
     depth = deepest(spaces, request.limits)
-    work.floor(depth)
+    if len(spaces) > 1 or not wholes:  # of one Einsum that would be the search itself, without bounds
+        work.floor(depth)
     for d in (FIRST, depth) if depth > FIRST + 1 else (depth,):
         work.deepen(d)
     return work

@@ -106,7 +106,7 @@ def templates(
 
 def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
     """Every shape with so many fused loops; `reach`: how many memories stand above compute."""
-    choices = [[(i, m) for m in _exchanges(space, o, limits, reach)] for i, o in enumerate(space.operands)]
+    choices = [[(i, m) for m in exchanges_of(space, o, limits, reach)] for i, o in enumerate(space.operands)]
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
         for prefix in _prefixes(space, limits, held, passing, depth):
@@ -116,7 +116,7 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
                     yield shape
 
 
-def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
+def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
     """Memories in which the tensor may have its outermost tile; 0 is the backing storage."""
     result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
@@ -243,11 +243,11 @@ def _arranged(
         above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
         rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
         fixed = (*shared, *above)
-        if not _ordered(space, fixed, limits):
+        if not in_order(space, fixed, limits):
             continue
         for order in permutations(rest):
             branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
-            if _ordered(space, (*fixed, *branch), limits):
+            if in_order(space, (*fixed, *branch), limits):
                 yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
 
 
@@ -274,7 +274,7 @@ def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, rea
     return tuple(k for k in slots_above(space, shape, operand, memory) if not lowered(k))
 
 
-def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
+def in_order(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
     """Outer memories above inner ones: of all tensors, or of each, and always across a fanout."""
 
     def bound(a: Node, b: Node) -> bool:

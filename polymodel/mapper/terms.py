@@ -105,16 +105,31 @@ class Traffic:
 
     def move(self, memory: int, kind: str, operand: int, total: Form, busiest: Form) -> None:
         """One kind of access at a memory: elements of all instances, and of the busiest one."""
-        m, o, read = self.space.memories[memory], self.space.operands[operand], kind in READS
-        price, bits = (m.read_energy if read else m.write_energy) * o.bits, float(o.bits)
+        price, bits = price_of(self.space, operand, memory, kind)
         if self.space.shares is not None:
-            price, bits = self.space.shares.of(operand, memory, kind)
             # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
             # least, so that each tensor may have its own share of that.
             busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in total.items()}
         self.energy = plus(self.energy, total, price)
-        side = self.reads if read else self.writes
+        side = self.reads if kind in READS else self.writes
         side[memory] = plus(side.get(memory, {}), busiest, bits)
+
+
+def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[float, float]:
+    """Joules of one element in one kind of access, and the bits of it that take time."""
+    if space.shares is not None:
+        return space.shares.of(operand, memory, kind)
+    m, bits = space.memories[memory], float(space.operands[operand].bits)
+    return (m.read_energy if kind in READS else m.write_energy) * bits, bits
+
+
+def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
+    """Joules and seconds of one operation on a compute unit."""
+    unit = space.units[number]
+    if space.shares is None:
+        return unit.energy, unit.time
+    energy, share = space.shares.executed(unit.name)
+    return energy, unit.time * share
 
 
 def costs(space: EinsumSpace, template: Template) -> Costs:
@@ -134,10 +149,7 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
     if not space.copy and not template.bottom:
         unit = space.units[template.unit]
         every = frozenset(i for i, _ in t.fanouts)
-        energy, time = unit.energy, unit.time
-        if space.shares is not None:
-            energy, share = space.shares.executed(unit.name)
-            time *= share
+        energy, time = unit_price(space, template.unit)
         t.energy = plus(t.energy, {Term(OPERATIONS, END): energy})
         times.append((unit.name, {Term(OPERATIONS, END, split=every): time}, unit.fixed_time))
     nodes = tuple(

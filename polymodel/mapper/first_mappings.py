@@ -1,0 +1,271 @@
+"""Whole mappings in a moment: every Einsum by itself, by a plan of what they exchange; equal ones once.
+
+The templates are looked at one after another: first the one that keeps every tensor in every memory that may
+hold it, then what leaves out, adds or moves one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import comb, inf, prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.factoring import prime_factors
+from polymodel.mapper.budget import Late, Watch
+from polymodel.mapper.descent import LEAST, Descent, Figures, Found, Goal, Stopped
+from polymodel.mapper.exchange_plans import Part, Plan, plans, room_beside
+from polymodel.mapper.iterative_deepening import Deepening
+from polymodel.mapper.objectives import rules_of
+from polymodel.mapper.pmappings import Pmappings, equal_shapes
+from polymodel.mapper.records import Request
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.templates import Node, Shape, Template, in_order
+from polymodel.objectives import uses
+
+Array = Any
+MANY = 10**6  # points of an Einsum beyond which these mappings are looked for
+FAIR, IMPROVED = 150, 400  # steps of descents at most, some milliseconds each
+BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
+
+
+def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
+    """Whether the search itself may take longer than a moment."""
+    return any(_points(s) > MANY for s in spaces)
+
+
+def _points(space: EinsumSpace) -> int:
+    """About how many tile sizes there are of one template with every node."""
+    if space.copy:
+        return 1
+    levels = len(space.operands) * (len(space.memories) - 1) + 1
+    counts = (e for n in space.extents for e in prime_factors(n).values())
+    return prod(comb(e + levels - 1, levels - 1) for e in counts)
+
+
+def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> Deepening | None:
+    """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
+    time, then a fair one of every plan, then better ones of the best plan."""
+    work = Deepening(spaces, request, watch, rules_of(spaces, request))
+    known: dict[object, list[Found]] = {}
+    every = [_OfPlan(work, p, known) for p in plans(spaces, request.limits, work.rules.lives)]
+    for one in every:
+        if not work.wholes:
+            one.join(_Search.first)
+    best: _OfPlan | None = None
+    for one in every:
+        if watch.going_on():
+            one.join(_Search.fair)
+            best = one if best is None or one.least < best.least else best
+    if best is not None and watch.going_on():
+        best.join(_Search.improved)
+    return work if any(len(w) for w in work.wholes) else None
+
+
+class _OfPlan:
+    """The mappings of one plan; Einsums of equal shape are looked at once."""
+
+    def __init__(self, work: Deepening, plan: Plan, known: dict[object, list[Found]]) -> None:
+        """`known`: what was found for other plans."""
+        self.work, self.plan, self.known = work, plan, known
+        self.rooms = room_beside(work.spaces, plan, work.rules.lives)
+        self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
+        self.least = inf
+
+    def join(self, looked_for: Callable[[_Search], list[Found]]) -> None:
+        """Join what is found of every Einsum, as far as there is something of each."""
+        goals = _goals(self.work.request, self.work.rules.buffers)
+        found: dict[int, list[Found]] = {}
+        for i in dict.fromkeys(self.first.values()):
+            self.work.watch.look(self.work.spaces[i].name)
+            key = looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i], self.rooms[i]
+            if key not in self.known:
+                searches = (_Search(self.work, i, self.plan[i], self.rooms[i], goal) for goal in goals)
+                self.known[key] = [f for search in searches for f in looked_for(search)]
+            found[i] = self.known[key]
+            if not found[i]:
+                return
+        self.work.found = [
+            [_points_of(self.work, i, part.shape, found[self.first[i]])] for i, part in enumerate(self.plan)
+        ]
+        before = len(self.work.wholes)
+        self.work.join(lambda: self.work.found)
+        figures = [w.figures()[0] for w in self.work.wholes[before:] if len(w)]
+        self.least = min((float(f.min()) for f in figures), default=inf)
+
+
+def _goals(request: Request, buffers: tuple[int, ...]) -> list[Goal]:
+    """What is minimised: every objective by itself, and energy and latency together."""
+    peaks, result = iter(buffers), []
+    for o in request.objectives:
+        figures = {f for f, _ in uses(o)}
+        alone = not figures & {"energy", "latency"}
+        result.append(_goal(figures, next(peaks) if alone else None))
+    if len(result) > 1:
+        result.append(_goal({"energy", "latency"}, None))
+    return result
+
+
+def _goal(minimised: set[str], peak: int | None) -> Goal:
+    """The product of these figures; the others tell apart where it is equal."""
+    energy, latency = (1.0 if f in minimised else BESIDE for f in ("energy", "latency"))
+
+    def score(figures: Figures) -> Array:
+        result = np.maximum(figures.energy, LEAST) ** energy * np.maximum(figures.latency, LEAST) ** latency
+        return result if peak is None else result * (figures.bits[peak] + 1)
+
+    return score
+
+
+class _Search:
+    """The templates of one Einsum, one after another."""
+
+    def __init__(self, work: Deepening, number: int, part: Part, room: tuple[float, ...], goal: Goal) -> None:
+        self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
+        self.limits, self.memories = work.request.limits, work.rules.which
+        self.room, self.tally = room, work.watch.tally()
+        self.best: Found | None = None
+        self.left = 0  # steps
+
+    def first(self) -> list[Found]:
+        """The best of the points from which descents start, if any of them fits."""
+        for template in self._starts():
+            for wide in (True, False):
+                descent = self._descent(template)
+                self._take(descent.point(descent.places.start(wide)))
+        return self._fitting()
+
+    def fair(self) -> list[Found]:
+        """The best of what descents from every unit's first template lead to."""
+        return self._within(FAIR, self._look_at_starts)
+
+    def improved(self) -> list[Found]:
+        """The best of what is found beside those as well."""
+        return self._within(IMPROVED, self._look_at_all)
+
+    def _ask(self) -> None:
+        """Raises Late once the steps or the time are over."""
+        self.left -= 1
+        if self.left < 0:
+            raise Late
+        self.tally.ask()
+
+    def _within(self, steps: int, look: Callable[[], None]) -> list[Found]:
+        self.left = steps
+        try:
+            look()
+        except Stopped as stopped:
+            self._take(stopped.found)
+        return self._fitting()
+
+    def _fitting(self) -> list[Found]:
+        return [self.best] if self.best is not None and not self.best.excess else []
+
+    def _look_at_starts(self) -> None:
+        for template in self._starts():
+            descent = self._descent(template)
+            self._take(descent.from_(descent.places.start(wide=True)))
+
+    def _look_at_all(self) -> None:
+        for template in self._starts():
+            for wide in (True, False):
+                descent = self._descent(template)
+                self._take(descent.from_(descent.places.start(wide)))
+        while self.best is not None and self._next():
+            pass
+
+    def _take(self, found: Found) -> bool:
+        if self.best is None or found.rank < self.best.rank:
+            self.best = found
+            return True
+        return False
+
+    def _next(self) -> bool:
+        """Whether a template beside the best one is better."""
+        best = self.best
+        assert best is not None
+        for template, placed in self._beside(best):
+            if self._take(self._descent(template).from_(placed)):
+                return True
+        return False
+
+    def _descent(self, template: Template) -> Descent:
+        return Descent(self.space, template, self.goal, self.memories, self.room, self._ask, self.sizes)
+
+    def _starts(self) -> Iterator[Template]:
+        """Every tensor in every memory that may hold it, then in those alone that must."""
+        inner = self.shape.innermost
+        for unit in range(1 if self.space.copy else len(self.space.units)):
+            seen: set[tuple[tuple[int, int], ...]] = set()
+            if not self.space.copy and self.space.units[unit].memories <= inner:
+                continue
+            for every in (True, False):
+                held = self._held(unit, every)
+                if tuple(held) not in seen:
+                    seen.add(tuple(held))
+                    yield self._template(unit, held)
+
+    def _held(self, unit: int, every: bool) -> list[tuple[int, int]]:
+        """(Memory, operand) of private nodes, outer memories first."""
+        outermost = {i: m for i, m, _ in self.shape.shared}
+        result: list[tuple[int, int]] = []
+        if self.space.copy:
+            return result
+        for i, o in enumerate(self.space.operands):
+            for m in range(outermost.get(i, 0) + 1, self.space.units[unit].memories):
+                may, must = o.tensor in self.space.may[m], o.tensor in self.space.keep[m]
+                if must or (may and every):
+                    result.append((m, i))
+        return sorted(result)
+
+    def _template(self, unit: int, held: Sequence[tuple[int, int]]) -> Template:
+        shared = tuple(Node(i, m, d, True) for i, m, d in self.shape.shared)
+        depth = len(self.shape.prefix)
+        branch = tuple(Node(i, m, depth + 1 + k) for k, (m, i) in enumerate(held))
+        return Template(self.shape, (*shared, *branch), unit)
+
+    def _beside(self, found: Found) -> Iterator[tuple[Template, tuple[Array, ...]]]:
+        """Templates with one node less, more, or elsewhere, and where factors then stand."""
+        unit, depth = found.template.unit, found.template.depth
+        held = [(n.memory, n.operand) for n in found.template.branch]
+        for k, (m, i) in enumerate(held):
+            if self.space.operands[i].tensor not in self.space.keep[m]:
+                merged = tuple(_merged(x, depth + k + 1) for x in found.placed)
+                yield self._template(unit, held[:k] + held[k + 1 :]), merged
+        for k in range(len(held) - 1):
+            swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
+            template = self._template(unit, swapped)
+            if in_order(self.space, template.nodes, self.limits):
+                yield template, found.placed
+        for m, i in self._held(unit, True):
+            if (m, i) in held:
+                continue
+            for k in range(len(held) + 1):
+                template = self._template(unit, [*held[:k], (m, i), *held[k:]])
+                if in_order(self.space, template.nodes, self.limits):
+                    yield template, tuple(_parted(x, depth + k + 1) for x in found.placed)
+
+
+def _merged(placed: Array, level: int) -> Array:
+    """Without a level: its loops are those of the level above."""
+    result = np.delete(placed, level, axis=1)
+    result[:, level - 1] += placed[:, level]
+    return result
+
+
+def _parted(placed: Array, level: int) -> Array:
+    """With another level, below which no loops are."""
+    return np.insert(placed, level, 0, axis=1)
+
+
+def _points_of(work: Deepening, number: int, shape: Shape, found: Sequence[Found]) -> Pmappings:
+    n, which = len(found), len(work.rules.which)
+    none = np.zeros(n, np.int64)
+    keys = np.array([f.keys.max(axis=0, initial=0) for f in found]).reshape(n, len(shape.prefix)).T
+    return Pmappings(
+        work.spaces[number], shape, keys, np.array([f.energy for f in found]),
+        np.array([f.latency for f in found]), np.array([f.private for f in found]).reshape(n, which).T,
+        np.zeros((len(keys), which, n)), tuple(f.template for f in found), np.arange(n), np.arange(n), (),
+        none - 1, none, "divisors", tuple((f.tiles, f.spread, f.keys) for f in found),
+    )  # fmt: skip
