@@ -124,6 +124,8 @@ def _sizes(draw: st.DrawFn, sketches: tuple[Sketch, ...]) -> dict[str, tuple[int
         ranges[name] = (low, low + draw(st.sampled_from(widths)) - 1)
     if {"p", "r", "q", "s"} <= set(names) and len(sketches) == 2:
         ranges["p"] = (ranges["q"][0] + ranges["s"][0], ranges["q"][1] + ranges["s"][1])
+    if {"p", "g"} <= set(names):
+        ranges["g"] = (ranges["p"][0] + 1, ranges["p"][1] + 1)
     if {"x", "q"} <= set(names) and len(sketches) == 2:
         ranges["x"] = (ranges["q"][0], ranges["q"][1] + 1)
     for wide, needed in (("m", "x"), ("n", "m"), ("a", "d")):
@@ -199,6 +201,40 @@ def several_access_forms() -> dict[str, tuple[Sketch, ...]]:
         "shared by two": (
             sketch("E0", "A[m,k]", "A[m,k]", "T1[m]"),
             sketch("E1", "T1[m]", "A[m,k]", "T2[m,k]"),
+        ),
+    }
+
+
+def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
+    """Cascades that carry tensors from one iteration to the next: alone, in cycles, with readers."""
+    return {
+        "prefix sum": (sketch("E0", "S[p]", "A[p]", "S[p+1]"),),
+        "scan of sums": (sketch("E0", "S[p,m]", "A[p,k]", "S[p+1,m]"),),
+        "lag of 2": (sketch("E0", "S[p+1]", "S[p]", "A[p]", "S[p+2]"),),
+        "backwards index": (sketch("E0", "S[p-1,m]", "A[p,m]", "S[p,m]"),),
+        "stencil in time": (sketch("E0", "U[p,x]", "U[p,x+2]", "U[p+1,x+1]"),),
+        "wavefront": (sketch("E0", "H[p,y+1]", "H[p+1,y]", "H[p+1,y+1]"),),
+        "cycle of 2": (
+            sketch("E0", "X[p,m]", "A[p,m]", "Y[p,m]"),
+            sketch("E1", "Y[p,m]", "B[m]", "X[p+1,m]"),
+        ),
+        "cycle of 3": (
+            sketch("E0", "X[p,m]", "A[p]", "Y[p,m]"),
+            sketch("E1", "Y[p,m]", "Z[p]"),
+            sketch("E2", "Z[p]", "B[m]", "X[p+1,m]"),
+        ),
+        "running value and its reader": (
+            sketch("E0", "R[p,m]", "A[p,m]", "R[p+1,m]"),
+            sketch("E1", "R[p,m]", "R[p+1,m]", "D[p,m]"),
+        ),
+        "read afterwards": (
+            sketch("E0", "R[p,m]", "A[p,k]", "R[p+1,m]"),
+            sketch("E1", "R[g,m]", "D[g]"),
+        ),
+        "two running values": (
+            sketch("E0", "R[p]", "A[p,m]", "R[p+1]"),
+            sketch("E1", "R[p]", "R[p+1]", "Q[p]", "T1[p]"),
+            sketch("E2", "T1[p]", "C[p,m]", "Q[p+1]"),
         ),
     }
 

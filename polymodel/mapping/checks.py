@@ -153,6 +153,8 @@ def _check_order(s: Subject) -> None:
     for tensor in s.cascade.tensors:
         producer = s.cascade.producer(tensor)
         for consumer in s.cascade.consumers(tensor):
+            if consumer in s.cascade.earlier_readers(tensor):
+                continue
             if producer is not None and order.index(consumer.name) < order.index(producer.name):
                 s.add(
                     computes[consumer.name],

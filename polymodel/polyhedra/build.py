@@ -79,6 +79,18 @@ def bounding_box(points: isl.Set) -> tuple[tuple[int, int], ...] | None:
     return tuple(box)
 
 
+def is_box(points: isl.Set) -> bool:
+    """True if all integer points between the least and the largest of each dimension are in the set."""
+    box = bounding_box(points)
+    if box is None:
+        return bool(points.is_empty())
+    whole = isl.Set.universe(points.get_space())
+    for i, (low, high) in enumerate(box):
+        whole = whole.lower_bound_val(isl.dim_type.set, i, isl.Val(low))
+        whole = whole.upper_bound_val(isl.dim_type.set, i, isl.Val(high))
+    return bool(whole.is_subset(points))
+
+
 @lru_cache(maxsize=65536)
 def parse_set(text: str) -> isl.Set:
     """A set from text that this package wrote itself; the same text is parsed once."""

@@ -101,7 +101,7 @@ def kind_of(cascade: Cascade, tensor: str) -> str:
     """`input`, `intermediate` or `output`."""
     if cascade.producer(tensor) is None:
         return "input"
-    return "intermediate" if cascade.consumers(tensor) else "output"
+    return "intermediate" if tensor in cascade.intermediates else "output"
 
 
 def persistent(cascade: Cascade, tensor: str) -> bool:

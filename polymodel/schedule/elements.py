@@ -35,6 +35,18 @@ def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> E
     return _element(made, found)
 
 
+def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
+    """An element that is made at a time and read at the same."""
+    found = []
+    for a, b in zip(made, read, strict=True):
+        nt = len(a.temporal)
+        element = dependences.shared_element(a.text, b.text, len(a.spatial), nt, nt, False)
+        if element is None:
+            return None
+        found.append(element[: len(a.ranks)])
+    return _element(made, found)
+
+
 def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
     """An element that is made at several stamps: its first `ranks` coordinates, without versions."""
     if any(not dependences.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):

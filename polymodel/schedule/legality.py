@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, Refused
 from polymodel.mapping.looptree import (
     Loop,
     LoopTree,
     Split,
     StorageNode,
+    around,
     decided_above,
     storage_chain,
     ties,
@@ -28,7 +29,7 @@ from polymodel.schedule.executed import Unexecutable, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.readers import check_readers
 from polymodel.schedule.reductions import unreduced
-from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
+from polymodel.schedule.touch import Factor, Part, View, inner_offsets, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade, TensorAccess
 
 
@@ -68,10 +69,12 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
             continue
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
-            if consumer.name in tree.paths and consumer.name != producer.name:
+            if consumer.name in tree.paths:
                 reads = (a for a in consumer.accesses_of(tensor) if not a.output)
                 pairs = (Dependence(tensor, producer.name, consumer.name, a) for a in reads)
-                faults = (_dependence(case, pair, policy) for pair in pairs)
+                behind = tree.einsums.index(consumer.name) > tree.einsums.index(producer.name)
+                decide = _dependence if behind else _generation
+                faults = (decide(case, pair, policy) for pair in pairs)
                 found += [fault for fault in faults if fault is not None][:1]
     return tuple(found)
 
@@ -81,7 +84,7 @@ def unmade(cascade: Cascade) -> str:
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         for consumer in cascade.consumers(tensor) if producer is not None else ():
-            if producer is None or consumer.name == producer.name:
+            if producer is None:
                 continue
             for access in consumer.accesses_of(tensor):
                 views = [View(producer, producer.access_of(tensor), ()), View(consumer, access, ())]
@@ -95,7 +98,7 @@ def unmade(cascade: Cascade) -> str:
 
 @dataclass(frozen=True)
 class Dependence:
-    """One access that reads what another Einsum writes of a tensor."""
+    """One access that reads what an Einsum, perhaps its own, writes of a tensor."""
 
     tensor: str
     producer: str
@@ -153,14 +156,8 @@ def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
 
 def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
     tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
-    split = next(
-        a.id
-        for a, b in zip(tree.path(producer), tree.path(consumer), strict=False)
-        if isinstance(a.node, Split) and a.branch != b.branch
-    )
     blocks = partition(_ends(problem, pair))
-    common = sum(1 for i, _ in tree.loops(producer) if i < split)
-    views = _ends(problem, pair, common)
+    views = _ends(problem, pair, _shared_loops(tree, pair))
     made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
@@ -171,6 +168,83 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
         return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
     positions = sorted(p for f in made for p in f.temporal)
     return _unfinished(problem, pair, views[0], (made, read), positions) or _home(problem, pair, reuse)
+
+
+def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
+    """What the producer, or an Einsum before it, reads of an earlier iteration: it is made by then.
+
+    Every operation that makes an element comes strictly before each one that reads it, in stamp order.
+    """
+    tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
+    again = next((e for e in (producer, consumer) if problem.parts[e]), None)
+    if again is not None:
+        raise Refused(
+            f"{tensor} is carried from one iteration to the next, and what {again} executes is decided by "
+            "loops that do not bind it",
+            f"bind a rank variable of {again} in each loop above it",
+        )
+    for p in around(tree, producer):
+        if consumer in p.einsums and p.stage_of(consumer) != p.stage_of(producer):
+            raise Refused(
+                f"{tensor} is carried from {producer} to {consumer}, which another stage of the Pipeline "
+                f"(node {p.node}) executes meanwhile",
+                "write !Sequential, or put both into one stage",
+            )
+    ends = _in_time(problem, pair)
+    blocks = partition(ends)
+    made, read = (touch((v,), blocks).factors for v in ends)
+    never = elements.never(made, read)
+    if never is not None:
+        message = f"{consumer} reads {tensor} but {producer} never produces it"
+        remedy = f"say what it is before: init: {{{tensor}: 0}}, or shrink the ranks of {consumer}"
+        return _fault(tensor, ends[0], never, message, remedy)
+    early = f"{consumer} reads {tensor} of an earlier iteration before {producer} has finished it"
+    for position in sorted(p for f in made for p in f.temporal):
+        late = elements.late(made, read, position)
+        if late is not None:
+            where, inside = ends[0].loops, position - len(ends[0].loops)
+            at = (
+                f"over {where[position][1].variable_in(producer)} (node {where[position][0]})"
+                if inside < 0
+                else f"inside a tile, over {ends[0].offsets[inside]},"
+            )
+            remedy = f"loop over {_carrying(problem, pair)} further out"
+            return _fault(tensor, ends[0], late, f"{early}: iterations {at} come between", remedy)
+    same = elements.together(made, read)
+    if same is not None:
+        remedy = f"put a temporal loop over {_carrying(problem, pair)} above them"
+        message = f"{early}: no loop that both share carries it forward in time"
+        return _fault(tensor, ends[0], same, message, remedy)
+    return _home(problem, pair, reuse)
+
+
+def _in_time(problem: Case, pair: Dependence) -> tuple[View, View]:
+    """Both ends with all coordinates that order them: shared loops, of one Einsum also offsets in tiles."""
+    if pair.producer != pair.consumer:
+        return _ends(problem, pair, _shared_loops(problem.tree, pair))
+    made, read = _ends(problem, pair)
+    offsets = inner_offsets(made.einsum, made.loops)
+    return replace(made, offsets=offsets), replace(read, offsets=offsets)
+
+
+def _carrying(problem: Case, pair: Dependence) -> str:
+    """The rank variable along which the producer carries a tensor forward."""
+    access = problem.cascade[pair.producer].access_of(pair.tensor)
+    ranks = dict(problem.cascade.generational).get(pair.tensor, access.ranks[:1])
+    names = (
+        v for r, x in zip(access.ranks, access.projection, strict=True) if r in ranks for v in x.variables
+    )
+    return next(names, "a rank variable of both")
+
+
+def _shared_loops(tree: LoopTree, pair: Dependence) -> int:
+    """How many loops stand above the split where two Einsums part."""
+    split = next(
+        a.id
+        for a, b in zip(tree.path(pair.producer), tree.path(pair.consumer), strict=False)
+        if isinstance(a.node, Split) and a.branch != b.branch
+    )
+    return sum(1 for i, _ in tree.loops(pair.producer) if i < split)
 
 
 def _view(problem: Case, einsum: str, access: TensorAccess, loops: int | None = None) -> View:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import build, needs
 from polymodel.polyhedra.nests import Nest
@@ -152,6 +153,20 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
     return tuple(found)
 
 
+def inner_offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[str, ...]:
+    """Variables whose position inside their innermost tile is a time coordinate of its own."""
+    found = []
+    for variable in einsum.rank_variables:
+        low, high = einsum.bound(variable)
+        mine = [loop for _, loop, _ in loops if loop.variable_in(einsum.name) == variable]
+        if not mine:
+            if high > low:
+                found.append(variable)
+        elif any(t not in (1, None) for t in (mine[-1].tile_shape, mine[-1].initial_tile_shape)):
+            found.append(variable)
+    return tuple(found)
+
+
 def partition(views: Sequence[View]) -> tuple[Block, ...]:
     """Independent classes of the ranks and variables of one tensor over all Einsums that touch it."""
     parent: dict[object, object] = {}
@@ -215,6 +230,12 @@ def axes_of(view: View) -> tuple[Axis, ...]:
 def executed_text(view: View, block: Block, order: Sequence[int]) -> str:
     """The factor of `block` for an Einsum whose executed iterations are given as parts."""
     name = view.einsum.name
+    if view.access.guard:
+        raise Refused(
+            f"{name} reads {view.access.tensor} from the first generation that is made on, and executes as "
+            "other Einsums need it",
+            "bind a rank variable of each of its loops",
+        )
     mine = [
         p
         for p in view.parts
@@ -244,6 +265,9 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
     mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
     names = {v: f"v{i}" for i, v in enumerate(mine)}
     fixed = constraint_facts(view.einsum, names)
+    for constraint in view.access.guard:
+        if all(v in names for v in constraint.expr.variables):
+            fixed.append(f"{affine_in(constraint.expr, names)} >= 0")
     for rank, dim in zip(block.ranks, ranks.values(), strict=False):
         fixed.append(f"{dim} = {affine_in(view.access.projection[rank], names)}")
     for version, dim in zip(_versions(view, block), list(ranks.values())[len(block.ranks) :], strict=True):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.slopes.levels import check_einsum
+from polymodel.slopes.levels import BY_HAND, check_einsum
 from polymodel.slopes.tile_sizes import extent, overlapping
 from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.plain import require_plain
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
 GRAPHS += "for a part that is a chain, name it: einsums=[...]"
@@ -55,6 +56,7 @@ def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     SpecError for fewer than two, Refused where they are no chain (branches, residuals,
     copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are no box.
     """
+    require_plain(cascade, "slopes cover", BY_HAND)
     einsums = tuple(e for e in cascade if names is None or e.name in names)
     if len(einsums) < 2:
         what = f"a chain has at least two Einsums, here there is {len(einsums)}"

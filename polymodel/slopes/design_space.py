@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.factoring import divisor_count, prime_factors
+from polymodel.slopes.levels import BY_HAND
 from polymodel.slopes.tile_sizes import extent
 from polymodel.spec.coerce import as_whole, shown
 from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from polymodel.workload.plain import require_plain
 
 if TYPE_CHECKING:
     import pandas
@@ -135,6 +137,7 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     if levels < 2:
         what = f"levels={shown(given)} is not a number of memories"
         raise SpecError([Diagnostic(what, "a mapping has at least two: give 2, 3, ...", "levels")])
+    require_plain(spec.workload, "slopes cover", BY_HAND)
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}
     rows: list[dict[str, object]] = [_link_row(link) for link in links]

@@ -12,9 +12,10 @@ from typing import Literal
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.einsum_mappings import Operation, OperationTensor
 from polymodel.slopes.fusion_rules import FusionRules
-from polymodel.slopes.levels import check_counts, check_einsum, weights_of
+from polymodel.slopes.levels import BY_HAND, check_counts, check_einsum, weights_of
 from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
 from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.plain import require_plain
 
 # How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
 # is held whole, and buffers are freed between heads), or tile by tile.
@@ -166,6 +167,7 @@ def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSize
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
     """The Einsums, those that copy a workload input left out; each behind those whose results it needs."""
+    require_plain(cascade, "slopes cover", BY_HAND)
     order = [e.name for e in cascade]
     for one in cascade:
         made = [a.tensor for a in one.inputs if one.is_copy and cascade.producer(a.tensor)]

@@ -32,11 +32,14 @@ def two_levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
     return memories[0], memories[1], units[0]
 
 
+BY_HAND = "write a mapping by hand and evaluate or sweep it"
+
+
 def check_einsum(one: Einsum) -> None:
     """One or two rank variables per rank, a box, one output, and few enough variables."""
     from polymodel.analysis.symbolic.layout import check_box
 
-    require_plain([one], "slopes cover", "write a mapping by hand and evaluate or sweep it")
+    require_plain([one], "slopes cover", BY_HAND)
     check_box(one)
     for a in one.accesses:
         overlapping(one, a)

@@ -173,7 +173,9 @@ class Workload(SchemaObject):
 
     `rank_sizes`: rank -> size. `iteration_space_shape`: rank variable -> ISL-style constraint.
     `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
-    model (docs/sparse/density.md); a tensor without one has no zeros.
+    model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
+    tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
+    that nobody writes, a number or `identity`.
     """
 
     einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
@@ -183,6 +185,8 @@ class Workload(SchemaObject):
     n_instances: Number = 1
     persistent_tensors: Annotated[tuple[SetText, ...], BeforeValidator(_set_list)] = ()
     densities: dict[NameText, object] = Field(default_factory=dict)
+    generational: Annotated[tuple[NameText, ...], BeforeValidator(_set_list)] = ()
+    init: dict[NameText, Number] = Field(default_factory=dict)
     name: str = ""
 
 

@@ -37,7 +37,8 @@ _HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 class TensorAccess:
     """How one Einsum touches one tensor: one affine expression per rank, in rank order.
 
-    `accumulates`: an output whose elements have values before, to which results are added.
+    `accumulates`: an output whose elements have values before, to which results are added. `guard`: only in
+    iterations that keep these constraints anything is touched.
     """
 
     tensor: str
@@ -49,6 +50,7 @@ class TensorAccess:
     backing_scale: Fraction = Fraction(1)
     density: Any = None
     accumulates: bool = False
+    guard: tuple[Constraint, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
@@ -130,25 +132,33 @@ class Einsum:
         Of several accesses of the tensor, their union. KeyError if there is none.
         """
         first = self.access_of(tensor)
-        found = self._relation(first)
+        found = self.relation(first)
         for other in self.accesses_of(tensor):
             if other is not first:
-                found = found.union(self._relation(other)).coalesce()
+                found = found.union(self.relation(other)).coalesce()
         return found
 
-    def _relation(self, access: TensorAccess) -> islpy.Map:
+    def relation(self, access: TensorAccess) -> islpy.Map:
+        """The relation `iteration space -> tensor` of one access."""
         ends = self.name, self.rank_variables, access.tensor
-        relation = map_from_affine(*ends, access.ranks, access.projection)
-        return relation.intersect_domain(self.iteration_space)
+        made = map_from_affine(*ends, access.ranks, access.projection)
+        within = set_from_constraints(self.name, self.rank_variables, (*self.constraints, *access.guard))
+        return made.intersect_domain(within)
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """The Einsums of a workload in execution order, with their data dependences."""
+    """The Einsums of a workload in execution order, with their data dependences.
+
+    `generational`: of tensors that are carried forward, along which ranks. `init`: what their generations
+    hold that nobody writes.
+    """
 
     einsums: tuple[Einsum, ...]
     rank_sizes: tuple[tuple[str, int], ...] = ()
     name: str = ""
+    generational: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    init: tuple[tuple[str, float | str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Cascade({f'{self.name}: ' if self.name else ''}{names_text(self)})"
@@ -185,6 +195,26 @@ class Cascade:
         """Einsums that read `tensor`, in execution order."""
         return self._ends[False].get(tensor, ())
 
+    def earlier_readers(self, tensor: str) -> tuple[Einsum, ...]:
+        """Those that read `tensor` and are its producer, or before it: they read earlier generations."""
+        return self._earlier.get(tensor, ())
+
+    @cached_property
+    def recurrent(self) -> tuple[str, ...]:
+        """Tensors that are carried forward: their producer, or an Einsum before it, reads them."""
+        return tuple(self._earlier)
+
+    @cached_property
+    def _earlier(self) -> Mapping[str, tuple[Einsum, ...]]:
+        place = {e.name: i for i, e in enumerate(self.einsums)}
+        found = {}
+        for tensor in self._ends[True]:
+            maker = self._ends[True][tensor][0]
+            earlier = tuple(e for e in self.consumers(tensor) if place[e.name] <= place[maker.name])
+            if earlier:
+                found[tensor] = earlier
+        return found
+
     def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
         """All accesses of `tensor`, in execution order."""
         return self._accesses.get(tensor, ())
@@ -212,7 +242,8 @@ class Cascade:
     @cached_property
     def intermediates(self) -> frozenset[str]:
         """Tensors written by one Einsum and read by another."""
-        return frozenset(t for t in self.tensors if self.producer(t) and self.consumers(t))
+        makers = {t: self.producer(t) for t in self.tensors}
+        return frozenset(t for t, e in makers.items() if e and any(c is not e for c in self.consumers(t)))
 
     @cached_property
     def shared(self) -> frozenset[str]:
@@ -354,6 +385,10 @@ def values_text(cascade: Cascade) -> str:
     staying = [t for t, a in accesses.items() if a.persistent]
     lines = [f"bits per value: {bits}"]
     lines += [f"persistent: {', '.join(staying)}"] if staying else []
+    forward = [f"{t} along {', '.join(ranks)}" for t, ranks in cascade.generational]
+    before = [f"{t} {value:g}" if isinstance(value, float) else f"{t} {value}" for t, value in cascade.init]
+    lines += [f"carried forward: {', '.join(forward)}"] if forward else []
+    lines += [f"before the first generation: {', '.join(before)}"] if before else []
     lines += [f"backing storage size scale: {_by_value(scaled)}"] if scaled else []
     return "".join(f"{line}\n" for line in lines)
 
@@ -380,12 +415,12 @@ def touched(cascade: Cascade, tensor: str) -> islpy.Set:
 def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
     """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
 
-    Only of tensors whose every rank has a size.
+    Only of tensors whose every rank has a size, and that are not carried forward.
     """
     known = dict(cascade.rank_sizes)
     found = []
     for einsum in cascade.einsums:
-        for access in einsum.outputs:
+        for access in (a for a in einsum.outputs if a.tensor not in cascade.recurrent):
             sizes = tuple(known[r] for r in access.ranks if r in known)
             if len(sizes) == len(access.ranks):
                 missing = missing_points(einsum.access(access.tensor).range(), sizes)

@@ -1,20 +1,31 @@
-"""Einsums as most rooms know them: each tensor is read or made, in one access. Others are refused by name."""
+"""Einsums as most rooms know them: each tensor is read or made, in one access; nothing is carried forward.
+
+What knows more says so by not asking here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from polymodel.errors import Refused
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Cascade, Einsum
 
 
 def require_plain(einsums: Iterable[Einsum], what: str, remedy: str) -> None:
-    """Raise Refused if an Einsum accesses a tensor several times or adds to what is there; `what` (such as
-    "slopes cover") does so for others only."""
+    """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
+    accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward."""
+    if isinstance(einsums, Cascade) and einsums.recurrent:
+        found = (
+            f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
+        )
+        raise Refused(found, remedy)
     for one in einsums:
-        for access in one.outputs:
+        for access in one.accesses:
             if access.accumulates:
                 found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
+                raise Refused(found, remedy)
+            if access.guard:
+                found = f"{one.name} reads {access.tensor} in some iterations only; {what} others"
                 raise Refused(found, remedy)
         for tensor in one.tensors:
             many = len(one.accesses_of(tensor))

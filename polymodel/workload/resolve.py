@@ -16,12 +16,22 @@ from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from polymodel.workload.recurrences import (
+    Carried,
+    Extended,
+    Projections,
+    carried_reads,
+    extended_ranks,
+    generational_ranks,
+    initial_values,
+    with_last_generations,
+    without_boundaries,
+)
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
 from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, rank_sizes_of
 
 MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
 Symbols = Mapping[str, Value | None]
-Projections = list[dict[str, Affine]]  # per access of an Einsum, rank -> expression
 
 
 @dataclass(frozen=True)
@@ -50,20 +60,32 @@ def resolve_workload(
     projections = _all_projections(workload, faults)
     if len(faults) > before:
         return None
-    check_cascade(workload, faults)
+    carried = carried_reads(workload, projections)
+    _check_writes(workload, carried, faults)
+    if len(faults) > before:
+        return None
+    check_cascade(workload, carried, faults)
     _check_ranks(workload, projections, faults)
+    generational = generational_ranks(workload, carried, faults)
+    sized = rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, Faults())
+    projections = with_last_generations(workload, projections, generational, dict(sized))
     variables = {e.name: _indexing(e, found) for e, found in zip(workload.einsums, projections, strict=True)}
     if len(faults) > before:
         return None
     resolvers = _resolvers(workload, renames, variables, faults)
     scopes = tuple(r.scope for r in resolvers)
-    einsums = _einsums(workload, projections, resolvers, symbols, faults)
+    extended = extended_ranks(workload, projections, carried, generational)
+    einsums = _einsums(workload, projections, extended, resolvers, symbols, faults)
+    init = initial_values(workload, generational, symbols, faults)
     if len(faults) > before or einsums is None:
+        return None
+    einsums = without_boundaries(einsums, init, faults)
+    if len(faults) > before:
         return None
     sizes = tuple(
         (r, s) for r, s in rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults)
     )
-    return Resolved(Cascade(einsums, sizes, workload.name), scopes)
+    return Resolved(Cascade(einsums, sizes, workload.name, tuple(generational.items()), init), scopes)
 
 
 def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
@@ -73,17 +95,28 @@ def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
         path: Path = ("workload", "einsums", i)
         here: Projections = []
         for j, access in enumerate(einsum.tensor_accesses):
-            below = (*path, "tensor_accesses", j)
-            _check_writes(einsum, j, below, faults)
-            here.append(_projection(access, below, faults))
+            here.append(_projection(access, (*path, "tensor_accesses", j), faults))
         found.append(here)
     return found
 
 
-def _check_writes(einsum: EinsumSpec, position: int, path: Path, faults: Faults) -> None:
-    """An Einsum may read a tensor several times, but writes it once and does not read what it writes."""
-    access = einsum.tensor_accesses[position]
-    before = [a for a in einsum.tensor_accesses[:position] if a.name == access.name]
+def _check_writes(workload: Workload, carried: Sequence[Carried], faults: Faults) -> None:
+    """An Einsum may read a tensor several times, but writes it once, and reads only what it made before."""
+    earlier = {one.read for one in carried}
+    for i, einsum in enumerate(workload.einsums):
+        for j, access in enumerate(einsum.tensor_accesses):
+            path: Path = ("workload", "einsums", i, "tensor_accesses", j)
+            others = [
+                a for k, a in enumerate(einsum.tensor_accesses[:j])
+                if a.name == access.name and (i, k) not in earlier
+            ]  # fmt: skip
+            _check_write(einsum, access, [] if (i, j) in earlier else others, path, faults)
+
+
+def _check_write(
+    einsum: EinsumSpec, access: AccessSpec, before: Sequence[AccessSpec], path: Path, faults: Faults
+) -> None:
+    """`before`: accesses of the same tensor that stand before this one."""
     if len({access.output, *(a.output for a in before)}) == 2:
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
         same = any(a.projection == access.projection for a in before)
@@ -168,6 +201,7 @@ def _resolvers(
 def _einsums(
     workload: Workload,
     projections: list[Projections],
+    extended: Extended,
     resolvers: list[RenameResolver],
     symbols: Symbols,
     faults: Faults,
@@ -187,7 +221,7 @@ def _einsums(
             for a, projection in zip(einsum.tensor_accesses, here, strict=True)
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
-        constraints = constraints_of(workload, i, variables, here, symbols, faults)
+        constraints = constraints_of(workload, i, variables, here, extended, symbols, faults)
         bounds = (
             bounds_of(einsum.name, variables, constraints, path, faults) if constraints is not None else None
         )
@@ -267,8 +301,8 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
                 faults.add(path, f"unknown rank {rank}: no tensor of {einsum.name} has it", near, key=True)
 
 
-def check_cascade(workload: Workload, faults: Faults) -> None:
-    """Add a fault for everything that is wrong between Einsums."""
+def check_cascade(workload: Workload, carried: Sequence[Carried], faults: Faults) -> None:
+    """Add a fault for everything that is wrong between Einsums; `carried` reads may precede the producer."""
     if not workload.einsums:
         faults.add(
             ("workload", "einsums"), "the workload has no Einsum", "add e.g. `- Y[m] = A[m, k] * B[k]`"
@@ -295,14 +329,19 @@ def check_cascade(workload: Workload, faults: Faults) -> None:
             faults.add(
                 path, f"copy Einsum {einsum.name} must have one input", "name exactly one source tensor"
             )
-    _check_order(workload, producers, faults)
+    _check_order(workload, producers, {one.read for one in carried}, faults)
 
 
-def _check_order(workload: Workload, producers: dict[str, int], faults: Faults) -> None:
+def _check_order(
+    workload: Workload, producers: dict[str, int], earlier: set[tuple[int, int]], faults: Faults
+) -> None:
     needs = [
-        {producers[a.name] for a in e.tensor_accesses if not a.output and a.name in producers} - {i}
+        {
+            producers[a.name] for j, a in enumerate(e.tensor_accesses)
+            if not a.output and a.name in producers and (i, j) not in earlier
+        } - {i}
         for i, e in enumerate(workload.einsums)
-    ]
+    ]  # fmt: skip
     cycle = _cycle(needs)
     if cycle:
         shown = " -> ".join(workload.einsums[i].name for i in (*cycle, cycle[0]))
@@ -311,7 +350,7 @@ def _check_order(workload: Workload, producers: dict[str, int], faults: Faults) 
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             producer = producers.get(access.name, i)
-            if not access.output and producer > i:
+            if not access.output and producer > i and (i, j) not in earlier:
                 late = workload.einsums[producer].name
                 path: Path = ("workload", "einsums", i, "tensor_accesses", j, "name")
                 message = f"Einsum {einsum.name} reads {access.name} before {late} produces it"

@@ -30,7 +30,10 @@ class RenameSource:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the whole workload says about its tensors, from the accesses alone."""
+    """What the whole workload says about its tensors, from the accesses alone.
+
+    `consumed`: those that another Einsum reads than the one that makes them.
+    """
 
     produced: frozenset[str]
     consumed: frozenset[str]
@@ -47,11 +50,15 @@ def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[
     """`variables`: Einsum -> tensor -> its rank variables."""
     accesses = [(e.name, a) for e in workload.einsums for a in e.tensor_accesses]
     users: dict[str, set[str]] = {}
+    makers: dict[str, set[str]] = {}
+    for einsum, a in accesses:
+        if a.output:
+            makers.setdefault(a.name, set()).add(einsum)
     for einsum, a in accesses:
         users.setdefault(a.name, set()).add(einsum)
     return Facts(
         frozenset(a.name for _, a in accesses if a.output),
-        frozenset(a.name for _, a in accesses if not a.output),
+        frozenset(a.name for e, a in accesses if not a.output and e not in makers.get(a.name, ())),
         frozenset(t for t, found in users.items() if len(found) > 1),
         tuple(dict.fromkeys(a.name for _, a in accesses)),
         frozenset(v for tensors in variables.values() for vs in tensors.values() for v in vs),

@@ -41,10 +41,14 @@ def constraints_of(
     index: int,
     variables: tuple[str, ...],
     projections: Sequence[Mapping[str, Affine]],
+    extended: Mapping[tuple[str, str], tuple[int, int]],
     symbols: Symbols,
     faults: Faults,
 ) -> tuple[Constraint, ...] | None:
-    """All constraints of one Einsum; None after a fault."""
+    """All constraints of one Einsum; None after a fault.
+
+    `extended`: (tensor, rank) -> how many values the rank has there below 0, and beyond its size.
+    """
     # Its own: faults that an earlier Einsum has as well are told once, but the space is no less unknown for
     # it.
     own = Faults(faults.locator)
@@ -53,10 +57,12 @@ def constraints_of(
     sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, own))
     sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, own))
     found: list[Constraint] = []
-    for projection in projections:
+    for access, projection in zip(einsum.tensor_accesses, projections, strict=True):
         for rank, expr in projection.items():
             if rank in sizes:
-                found += [Constraint(expr), Constraint(Affine((), sizes[rank] - 1) - expr)]
+                below, above = extended.get((access.name, rank), (0, 0))
+                low, high = Affine((), below) + expr, Affine((), sizes[rank] - 1 + above) - expr
+                found += [Constraint(low), Constraint(high)]
     shapes: list[tuple[str, Path]] = [
         (text, (*path, "iteration_space_shape", k)) for k, text in enumerate(einsum.iteration_space_shape)
     ]

@@ -40,9 +40,12 @@ def evaluated(workload: object, *nodes: object, engine: str, fanout: int = 0, **
 
 
 def moved(report: pm.Report, tensor: str) -> dict[str, tuple[int, int, int, int]]:
-    """Component -> fills and drains read, fills and drains written, in elements."""
-    rows = [t for t in report.analysis.traffic if t.tensor == tensor]
-    return {t.component: (t.reads_fill, t.reads_drain, t.writes_fill, t.writes_drain) for t in rows}
+    """Component -> fills and drains read, fills and drains written, in elements, for all Einsums."""
+    found: dict[str, tuple[int, int, int, int]] = {}
+    for t in (t for t in report.analysis.traffic if t.tensor == tensor):
+        a, b, c, d = found.get(t.component, (0, 0, 0, 0))
+        found[t.component] = (a + t.reads_fill, b + t.reads_drain, c + t.writes_fill, d + t.writes_drain)
+    return found
 
 
 STENCIL = {

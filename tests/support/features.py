@@ -468,6 +468,33 @@ FEATURES: tuple[Feature, ...] = (
         slopes="ski",
     ),
     Feature("adding to what is there", product(einsums=["Z[m, n] += A[m, k] * B[k, n]"]), slopes="ski"),
+    Feature(
+        "a running sum",
+        {
+            "rank_sizes": {"P": 4, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"S": 0},
+            "einsums": ["S[P=p+1, m] = S[p, m] + A[p, m]"],
+        },
+        tree=(storage("DRAM", "S", "A"), loop("p", 1), storage("GLB", "S", "A"), leaf("S")),
+        slopes="ski",
+    ),
+    Feature(
+        "a cycle of two Einsums",
+        {
+            "rank_sizes": {"P": 4, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"X": 1},
+            "einsums": ["Y[p, m] = X[p, m] * A[p, m]", "X[P=p+1, m] = Y[p, m] * B[m]"],
+        },
+        tree=(
+            storage("DRAM", "X", "A", "B"),
+            loop("p", 1),
+            storage("GLB", "X", "A", "B", "Y"),
+            split([leaf("Y")], [leaf("X")]),
+        ),
+        slopes="chain",
+    ),
     Feature("n_instances", product(n_instances=3), slopes="ski"),
     Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),
     Feature("two bit widths", product(bits_per_value={"Inputs": 8, "Outputs": 32}), slopes="ski"),

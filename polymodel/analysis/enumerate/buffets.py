@@ -12,12 +12,14 @@ from polymodel.reuse import Reuse
 
 @dataclass
 class Use:
-    """How one element is used in one visit of one instance: by whom, and in which phases."""
+    """How one element is used in one visit of one instance: by whom (`readers`: who reads it), and in which
+    phases."""
 
     first: int
     last: int
     einsums: list[str]
     written: bool
+    readers: set[str] = field(default_factory=set)
 
 
 Tile = dict[Element, Use]
@@ -29,7 +31,8 @@ class BuffetWalk:
 
     `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there
     from the preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: a
-    backing buffet whose elements are executed anew when it holds them no more.
+    backing buffet whose elements are executed anew when it holds them no more. `asked[t, p]`: phases of
+    operations with an access to it, also those that touch no element.
     """
 
     node: int
@@ -48,6 +51,7 @@ class BuffetWalk:
     carried: dict[Time, dict[Place, set[Element]]] = field(default_factory=dict)
     run: dict[Time, dict[Place, dict[Element, Time]]] = field(default_factory=dict)
     following: dict[Time, Time] = field(default_factory=dict)
+    asked: dict[tuple[Time, Place], list[int]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[int, str]:
@@ -58,14 +62,17 @@ class BuffetWalk:
         """Temporal stamps at which some instance has a non-empty tile, in order."""
         return sorted(self.tiles)
 
+    def ask(self, time: Time, place: Place, phase: int) -> None:
+        span = self.asked.setdefault((time[: self.n_time], place[: self.n_place]), [phase, phase])
+        span[:] = min(span[0], phase), max(span[1], phase)
+
     def touch(
         self, time: Time, place: Place, element: Element, phase: int, einsum: str, writes: bool
     ) -> None:
         tile = self.tiles.setdefault(time[: self.n_time], {}).setdefault(place[: self.n_place], {})
-        use = tile.get(element)
-        if use is None:
-            tile[element] = Use(phase, phase, [einsum], writes)
-            return
+        use = tile.setdefault(element, Use(phase, phase, [einsum], writes))
+        if not writes:
+            use.readers.add(einsum)
         use.first, use.last = min(use.first, phase), max(use.last, phase)
         use.written = use.written or writes
         if einsum not in use.einsums:
@@ -192,8 +199,11 @@ def build_buffets(
             chains[name, tensor] = tuple(chain)
             for op in walk.operations:
                 for position, writes in walk.positions(tensor):
+                    x = op.elements[position]
                     for buffet in chain:
-                        buffet.touch(op.time, op.place, op.elements[position], phases[op.time], name, writes)
+                        buffet.ask(op.time, op.place, phases[op.time])
+                        if x is not None:
+                            buffet.touch(op.time, op.place, x, phases[op.time], name, writes)
     for key in sorted(buffets, key=lambda k: buffets[k].depth):
         settle(buffets[key])
     return buffets, chains

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby, product
+from itertools import groupby
 from math import prod
 from typing import TypeVar
 
@@ -206,9 +206,7 @@ class _Execution:
             if consumer.name not in tree.paths or consumer.name == einsum.name:
                 continue
             walk = self.walk(consumer.name)
-            positions = [i for i, _ in walk.positions(tensor)]
-            for o, position in product(walk.operations, positions):
-                x = o.elements[position]
+            for o, x in walk.touches(tensor, writes=False):
                 buffet.touch(o.time, o.place, x, 0, consumer.name, False)
                 if consumer.name in users(tree, last):
                     needed[o.time[: depth[0]], o.place[: depth[1]]].add(x)
@@ -305,7 +303,10 @@ def _located(
         point = dict(zip(einsum.rank_variables, values, strict=True))
         inner, offsets = locator.inner(point, locator.outer(point)[1], starts)
         time, place = _separate(locator.below, inner)
-        elements = tuple(tuple(e.value(point) for e in a.projection) for a in einsum.accesses)
+        elements = tuple(
+            tuple(e.value(point) for e in a.projection) if all(c.holds(point) for c in a.guard) else None
+            for a in einsum.accesses
+        )
         yield Operation((*stamp[0], *time, *offsets), (*stamp[1], *place), elements)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import product
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
@@ -32,12 +31,10 @@ def phases_of(walks: dict[str, EinsumWalk]) -> dict[Time, int]:
 
 def _use_times(walk: EinsumWalk, tensor: str, writes: bool) -> dict[Element, tuple[Time, Time]]:
     """First and last operation time at which the Einsum writes (else reads) each element."""
-    positions = [i for i, output in walk.positions(tensor) if output is writes]
     times: dict[Element, tuple[Time, Time]] = {}
-    for op in walk.operations:
-        for x in (op.elements[i] for i in positions):
-            first, last = times.get(x, (op.time, op.time))
-            times[x] = (min(first, op.time), max(last, op.time))
+    for op, x in walk.touches(tensor, writes):
+        first, last = times.get(x, (op.time, op.time))
+        times[x] = (min(first, op.time), max(last, op.time))
     return times
 
 
@@ -59,12 +56,12 @@ def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | Non
     for t, places in buffet.tiles.items():
         for p, tile in places.items():
             for x, use in tile.items():
-                if producer in use.einsums:
+                if use.written:
                     made.setdefault(x, set()).add((p, buffet.run[t][p][x]))
     for t in buffet.visits:
         for p, tile in sorted(buffet.tiles[t].items()):
             for x in sorted(tile):
-                if consumer in tile[x].einsums and made.get(x) != {(p, buffet.run[t][p][x])}:
+                if consumer in tile[x].readers and made.get(x) != {(p, buffet.run[t][p][x])}:
                     reason = f"storage node {buffet.node} ({buffet.component}) does not hold all of it then"
                     return Violation(producer, consumer, buffet.tensor, x, reason)
     return None
@@ -95,14 +92,13 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
     last: dict[tuple[Place, Element, Time], Time] = {}
     held: dict[tuple[Place, Element, Time], int] = defaultdict(int)
     names = made.einsum.name, read.einsum.name, tensor
-    for o in made.operations:
-        x, p = o.elements[position], o.place[: home.n_place]
+    for o, x in made.touches(tensor, writes=True):
+        p = o.place[: home.n_place]
         run = home.run[o.time[: home.n_time]][p][x]
         last[p, x, run] = max(o.time, last.get((p, x, run), o.time))
         held[p, x, run] += 1
-    positions = [i for i, writes in read.positions(tensor) if not writes]
-    for o, position in product(read.operations, positions):
-        x, p = o.elements[position], o.place[: home.n_place]
+    for o, x in read.touches(tensor, writes=False):
+        p = o.place[: home.n_place]
         run = home.run[o.time[: home.n_time]][p][x]
         finished = last.get((p, x, run))
         if finished is None or held[p, x, run] % whole[x]:
@@ -125,11 +121,11 @@ def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> Violation |
             for x, use in tile.items():
                 run = buffet.run[t][p][x]
                 last.setdefault(x, {})[p, run] = t
-                if producer in use.einsums:
+                if use.written:
                     wrote.add((x, p, run))
     for t in buffet.visits:
         for p, tile in sorted(buffet.tiles[t].items()):
-            for x in sorted(x for x, use in tile.items() if consumer in use.einsums):
+            for x in sorted(x for x, use in tile.items() if consumer in use.readers):
                 begun = buffet.run[t][p][x]
                 if any(q != p and e >= begun and (x, q, b) in wrote for (q, b), e in last[x].items()):
                     reason = (
@@ -145,7 +141,7 @@ def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
     for places in buffet.tiles.values():
         for p, tile in sorted(places.items()):
             for x in sorted(tile):
-                if producer in tile[x].einsums and where.setdefault(x, p) != p:
+                if tile[x].written and where.setdefault(x, p) != p:
                     reason = f"instances of storage node {buffet.node} ({buffet.component}) hold parts of it"
                     return Violation(producer, producer, buffet.tensor, x, reason)
     return None
@@ -164,7 +160,7 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
                 continue  # instances execute different elements
             dim = problem.hierarchy[loop.component].dim(loop.dim)
             if not dim.reuses(einsum, tensor) and len({o.place[position] for o in walk.operations}) > 1:
-                element = walk.operations[0].elements[walk.einsum.accesses.index(access)]
+                _, element = next(walk.touches(tensor, writes=True))
                 reason = f"instances along {loop.component}.{loop.dim}, which may not reduce it, sum it up"
                 return Violation(einsum, einsum, tensor, element, reason)
     return None
@@ -197,7 +193,8 @@ def _made_in_part(walk: EinsumWalk) -> Violation | None:
     for access in walk.einsum.outputs:
         position = walk.einsum.accesses.index(access)
         whole = _whole(walk, position)
-        done = Counter((o.time[:times], o.place[:places], o.elements[position]) for o in walk.operations)
+        touched = walk.touches(access.tensor, writes=True)
+        done = Counter((o.time[:times], o.place[:places], x) for o, x in touched)
         for (_, _, x), count in sorted(done.items()):
             if count != whole[x]:
                 reason = "an iteration of the loops above makes it in part"
@@ -209,7 +206,7 @@ def _added_again(walk: EinsumWalk) -> Violation | None:
     """An Einsum that adds to what is there, below a loop that does not bind it."""
     for access in walk.einsum.outputs:
         if access.accumulates and walk.decided != (0, 0) and walk.operations:
-            element = walk.operations[0].elements[walk.einsum.accesses.index(access)]
+            _, element = next(walk.touches(access.tensor, writes=True))
             reason = "it would be added to in every iteration of a loop above"
             return Violation(walk.einsum.name, walk.einsum.name, access.tensor, element, reason)
     return None

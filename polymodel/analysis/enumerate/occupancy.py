@@ -54,8 +54,7 @@ def runs(buffet: BuffetWalk) -> Iterator[tuple[Place, list[Time]]]:
 def tile_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
     """`tile`: from first to last use within a run, always the tile of the current or last visit."""
     for p, visits in runs(buffet):
-        begin = min(use.first for use in buffet.tiles[visits[0]][p].values())
-        end = max(use.last for use in buffet.tiles[visits[-1]][p].values())
+        begin, end = buffet.asked[visits[0], p][0], buffet.asked[visits[-1], p][1]
         starts = [begin, *(timeline.opening(t) for t in visits[1:]), end + 1]
         for t, start, stop in zip(visits, starts, starts[1:], strict=False):
             yield p, start, stop - 1, len(buffet.tiles[t][p])

@@ -230,7 +230,9 @@ class Simulation:
         position = self.walks[einsum].einsum.accesses.index(access)
         for buffet in self.chains[einsum]:
             for o in operations:
-                self.valued[buffet.node][o.place[: buffet.n_place]].discard(o.elements[position])
+                x = o.elements[position]
+                assert x is not None
+                self.valued[buffet.node][o.place[: buffet.n_place]].discard(x)
 
     def link(self, einsum: str, child: BuffetWalk | None) -> Link:
         """The link into `child`, or into the operations of `einsum` if there is no child."""
@@ -300,7 +302,8 @@ class Simulation:
         parent = self.chains[einsum][-1]
         self.ledger.moment = operations[0].time, False
         for position, writes in self.walks[einsum].positions(self.tensor):
-            moved = [(einsum, o.place, o.elements[position]) for o in operations]
+            touched = ((o.place, o.elements[position]) for o in operations)
+            moved = [(einsum, place, x) for place, x in touched if x is not None]
             if not writes:
                 self.serve(None, parent, moved)
                 continue

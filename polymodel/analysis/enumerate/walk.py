@@ -30,11 +30,12 @@ POINT_LIMIT = 300_000
 
 @dataclass(frozen=True)
 class Operation:
-    """One iteration: its operation time, its spatial counters, one element per access of the Einsum."""
+    """One iteration: its operation time, its spatial counters, one element per access of the Einsum (None
+    where an access touches none)."""
 
     time: Time
     place: Place
-    elements: tuple[Element, ...]
+    elements: tuple[Element | None, ...]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,15 @@ class EinsumWalk:
     def positions(self, tensor: str) -> tuple[tuple[int, bool], ...]:
         """Which of an operation's elements belong to a tensor, and whether the operation writes them."""
         return tuple((i, a.output) for i, a in enumerate(self.einsum.accesses) if a.tensor == tensor)
+
+    def touches(self, tensor: str, writes: bool) -> Iterator[tuple[Operation, Element]]:
+        """Every operation with each element of a tensor that it writes (else reads)."""
+        for position, output in self.positions(tensor):
+            if output is writes:
+                for o in self.operations:
+                    x = o.elements[position]
+                    if x is not None:
+                        yield o, x
 
 
 def number(tile: int | str | None, what: str) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.tally import Shape
-from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, ties
+from polymodel.mapping.looptree import StorageNode, storage_chain, ties
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode
 from polymodel.reuse import Reuse, override
@@ -19,6 +19,7 @@ from polymodel.schedule.touch import (
     Touch,
     View,
     every_access,
+    inner_offsets,
     joint_blocks,
     loop_origins,
     partition,
@@ -51,6 +52,16 @@ class Node:
         """The union over some of the users; `versions`: loops whose counters count as ranks."""
         views = tuple(v for v in self.views if v.einsum.name in einsums)
         return touch(tuple(replace(v, versions=versions) for v in views) if versions else views, self.blocks)
+
+    def written(self, versions: tuple[int, ...] = ()) -> Touch:
+        """What the producer writes, without what it reads of earlier generations."""
+        views = tuple(replace(v, versions=versions) for v in self.views if v.access.output)
+        return touch(views, self.blocks)
+
+    def read_by(self, einsum: str) -> Touch | None:
+        """What one user reads; None if it only writes."""
+        views = tuple(v for v in self.views if v.einsum.name == einsum and not v.access.output)
+        return touch(views, self.blocks) if views else None
 
     @property
     def forgets(self) -> bool:
@@ -115,20 +126,6 @@ class Layout:
         return tuple(self.nodes[s.id, tensor] for s in steps_)
 
 
-def _offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[str, ...]:
-    """Variables whose position inside their innermost tile is a time coordinate of its own."""
-    found = []
-    for variable in einsum.rank_variables:
-        low, high = einsum.bound(variable)
-        mine = [loop for _, loop, _ in loops if loop.variable_in(einsum.name) == variable]
-        if not mine:
-            if high > low:
-                found.append(variable)
-        elif any(t not in (1, None) for t in (mine[-1].tile_shape, mine[-1].initial_tile_shape)):
-            found.append(variable)
-    return tuple(found)
-
-
 def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
     """The same for an Einsum whose executed iterations are given as parts."""
     found = set()
@@ -147,7 +144,7 @@ def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
     for name in tree.einsums:
         einsum = cascade[name]
         loops = loop_origins(cascade, tree, name)
-        offsets = _part_offsets(einsum, parts[name]) if parts[name] else _offsets(einsum, loops)
+        offsets = _part_offsets(einsum, parts[name]) if parts[name] else inner_offsets(einsum, loops)
         for tensor in einsum.tensors:
             full[name, tensor] = View(einsum, einsum.access_of(tensor), loops, offsets, parts[name])
     blocks: dict[str, tuple[Block, ...]] = {}

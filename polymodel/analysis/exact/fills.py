@@ -43,7 +43,7 @@ def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
     assert node.parent is not None
     above = layout.nodes[node.parent, node.tensor].loops
     between = [a for a in node.all_touch.spatial if a >= above]
-    readers = tuple(u for u in node.users if u != node.producer)
+    readers = tuple(u for u in node.users if u != node.producer or node.read_by(u) is not None)
     shared = {u: shared_axes(layout, u, node.tensor) for u in readers}
     rules = {u: frozenset(a for a in between if a in shared[u]) for u in readers}
     if node.producer is None and len(set(rules.values())) < 2:
@@ -58,9 +58,11 @@ def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
         return
     place = _differing(node)
     paid: dict[frozenset[int], islpy.Set] = {}
-    touched = None if node.producer is None else _points(node, (node.producer,), place)
+    touched = None if node.producer is None else _points(node.written(), place)
     for user in readers:
-        mine = _points(node, (user,), place)
+        read = node.read_by(user)
+        assert read is not None
+        mine = _points(read, place)
         own = mine if touched is None else mine.subtract(touched)
         touched = mine if touched is None else touched.union(mine)
         if own.is_empty():
@@ -87,15 +89,15 @@ def copy_of(layout: Layout, einsum: str, tensor: str) -> tuple[Node, Node, Touch
 
 def _differing(node: Node) -> int:
     """The one factor in which users touch different things (`joint_blocks`), any if they all agree."""
-    touches = [node.touch_of((u,)).factors for u in node.users]
+    touches = [touch((v,), node.blocks).factors for v in node.views]
     for place, factors in enumerate(zip(*touches, strict=True)):
         if any(not build.same(f.text, factors[0].text) for f in factors):
             return place
     return 0
 
 
-def _points(node: Node, users: tuple[str, ...], place: int) -> islpy.Set:
-    return build.parse_set(node.touch_of(users).factors[place].text)
+def _points(touched: Touch, place: int) -> islpy.Set:
+    return build.parse_set(touched.factors[place].text)
 
 
 def _with(node: Node, place: int, points: islpy.Set) -> Touch:

@@ -97,7 +97,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     versions, again = view.versions, repeating_loops(layout, einsum)
     levels = []
     for position, node in enumerate(nodes):
-        now = node.touch_of((einsum,), versions)
+        now = node.written(versions)
         levels.append(
             Level(
                 now,
@@ -106,7 +106,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
                 nodes[position - 1].loops if position else 0,
                 layout.problem.hierarchy[node.component].read_first or (given and not position),
                 node,
-                executions=node.touch_of((einsum,), again) if again else None,
+                executions=node.written(again) if again else None,
                 again=again,
                 spans=position > 0 and node.id < max(again, default=0),
             )

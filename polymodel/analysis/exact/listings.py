@@ -150,7 +150,7 @@ def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int
     grid = np.indices(extents, dtype=np.int64).reshape(len(mine), count)
     values = {v: column + low for column, (v, (low, _)) in zip(grid, mine.items(), strict=True)}
     keep = np.ones(count, dtype=bool)
-    for c in essential_constraints(einsum)[2 * len(einsum.rank_variables) :]:
+    for c in (*essential_constraints(einsum)[2 * len(einsum.rank_variables) :], *view.access.guard):
         if set(c.expr.variables) <= set(mine):
             keep &= satisfied(c, values, count)
     counters: dict[int, Ints] = {}

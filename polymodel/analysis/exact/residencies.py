@@ -56,8 +56,11 @@ class Residency:
 
     def __init__(self, grids: Grids, node: Node) -> None:
         self.grids, self.node = grids, node
-        if any(len(grids.layout.problem.cascade[e].accesses_of(node.tensor)) > 1 for e in node.users):
-            raise unfollowed(f"{node.tensor} is accessed several times by one Einsum")
+        accesses = [grids.layout.problem.cascade[e].accesses_of(node.tensor) for e in node.users]
+        if any(len(mine) > 1 or mine[0].guard for mine in accesses):
+            raise unfollowed(
+                f"{node.tensor} is accessed several times by one Einsum, or not in all iterations"
+            )
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
         self.blocks: tuple[Block, ...] = partition(views)
         self.spatial = node.all_touch.spatial

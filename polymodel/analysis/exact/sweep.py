@@ -6,7 +6,7 @@ Vectorised; used where the factored counts do not reach. Refuses problems of mor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -79,7 +79,7 @@ def operations(view: View) -> Operations:
     grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
     values = {v: grid[i] + einsum.bounds[i][0] for i, v in enumerate(einsum.rank_variables)}
     keep = np.ones(grid.shape[1], dtype=bool)
-    for c in einsum.constraints:
+    for c in (*einsum.constraints, *view.access.guard):
         keep &= satisfied(c, values, grid.shape[1])
     values = {v: a[keep] for v, a in values.items()}
     starts: dict[str, Ints] = {}
@@ -144,6 +144,7 @@ class Sweep:
         self.operations: dict[str, Operations] = {}
         for name in tree.einsums:
             view = next(v for (e, _), v in layout.full.items() if e == name)
+            view = replace(view, access=replace(view.access, guard=()))
             self.operations[name] = operations(view)
         if sum(o.count for o in self.operations.values()) > _OPERATIONS:
             raise Refused("the workload has too many iterations to list one by one", _REMEDY)
@@ -192,10 +193,13 @@ class Sweep:
         stamps, places, elements, phases = [], [], [], []
         for view in node.views:
             ops = self.operations[view.einsum.name]
-            stamps.append(stacked([ops.counters[i] for i in touch.temporal], ops.count))
-            places.append(stacked([ops.counters[i] for i in touch.spatial], ops.count))
-            elements.append(ops.elements(view.access))
-            phases.append(self.phases[view.einsum.name])
+            made = np.ones(ops.count, dtype=bool)
+            for c in view.access.guard:
+                made &= satisfied(c, ops.values, ops.count)
+            stamps.append(stacked([ops.counters[i][made] for i in touch.temporal], int(made.sum())))
+            places.append(stacked([ops.counters[i][made] for i in touch.spatial], int(made.sum())))
+            elements.append(ops.elements(view.access)[made])
+            phases.append(self.phases[view.einsum.name][made])
         stamp = np.concatenate(stamps)
         place = np.concatenate(places)
         visit = rank(stamp)

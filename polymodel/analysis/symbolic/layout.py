@@ -89,6 +89,11 @@ def lay_out(
     tree = problem.tree
     if pipelines_of(problem):
         raise NotSeparable("stages of a Pipeline overlap, which has no closed form", "use engine exact")
+    for tensor in problem.cascade.recurrent:
+        raise NotSeparable(
+            f"{tensor} is carried from one iteration to the next, which has no closed form",
+            "use engine exact",
+        )
     for name in tree.einsums:
         check_box(problem.cascade[name])
     _check_loops(problem)

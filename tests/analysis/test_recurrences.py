@@ -1,0 +1,195 @@
+"""Einsums that read what they, or later Einsums, have made in an earlier iteration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.errors import Refused
+from polymodel.reuse import Reuse
+from polymodel.schedule.gate import faults_of
+from polymodel.spec.faults import Faults
+from polymodel.workload.recurrences import without_boundaries
+from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusals, compare, drawing
+from tests.analysis.test_several_accesses import evaluated, moved
+from tests.generators import lawless, legal
+from tests.support.features import leaf, loop, memory, split, spread, storage, unit
+from tests.workloads import recurrence_forms
+
+ENGINES = ("enumerate", "exact", "auto")
+RUNNING = {
+    "rank_sizes": {"P": 6, "M": 3, "K": 2},
+    "bits_per_value": {"All": 8},
+    "init": {"R": "-inf"},
+    "einsums": ["R[P=p+1, m] = R[p, m] * A[p, m, k]"],
+}
+CYCLE = {
+    "rank_sizes": {"P": 6, "M": 3},
+    "bits_per_value": {"All": 8},
+    "init": {"X": 0},
+    "einsums": ["Y[p, m] = X[p, m] * A[p, m]", "X[P=p+1, m] = Y[p, m] * B[m]"],
+}
+
+
+def faults(workload: object, *nodes: object) -> str:
+    """What is wrong with a mapping onto a DRAM, a buffer and a multiplier."""
+    with pytest.raises(pm.SpecError) as caught:
+        evaluated(workload, *nodes, engine="auto")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_running_value_keeps_one_generation(engine: str) -> None:
+    """36 operations: 18 partial sums are read again, and what was before, but for the first one."""
+    nodes = [storage("DRAM", "R", "A"), loop("p", 1), storage("GLB", "R", reuse="slide"), leaf("R")]
+    report = evaluated(RUNNING, *nodes, engine=engine)
+    assert moved(report, "R") == {"DRAM": (0, 0, 0, 18), "GLB": (18 + 30, 18, 0, 36)}
+    (held,) = (b for b in report.analysis.buffets if (b.component, b.tensor) == ("GLB", "R"))
+    assert held.tile_max == 6
+    refilled = evaluated(RUNNING, *nodes[:2], storage("GLB", "R"), leaf("R"), engine=engine)
+    assert moved(refilled, "R") == {"DRAM": (15, 0, 0, 18), "GLB": (48, 18, 15, 36)}
+
+
+@pytest.mark.parametrize("engine", ["enumerate", "exact"])
+@pytest.mark.parametrize("generations", [4, 9])
+def test_live_elements_do_not_grow_with_the_generations(engine: str, generations: int) -> None:
+    nodes = [storage("DRAM", "A"), storage("GLB", "R"), loop("p", 1), loop("m", 1), leaf("R")]
+    sized = {**RUNNING, "rank_sizes": {"P": generations, "M": 3, "K": 2}}
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, allocation="live"), unit()]}
+    spec = pm.load({"arch": arch, "workload": sized, "mapping": {"nodes": nodes}})
+    (held,) = (b for b in pm.evaluate(spec, engine=engine).analysis.buffets if b.tensor == "R")
+    assert (held.distinct, held.live) == (3 * generations, 4)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_cycle_of_two_einsums_below_the_loop_that_carries_it(engine: str) -> None:
+    nodes = [
+        storage("DRAM", "X", "A", "B"),
+        loop("p", 1),
+        storage("GLB", "X", "Y", reuse="keep_previous"),
+        split([leaf("Y")], [leaf("X")]),
+    ]
+    report = evaluated(CYCLE, *nodes, engine=engine)
+    assert moved(report, "X") == {"DRAM": (0, 0, 0, 18), "GLB": (15, 18, 0, 18)}
+
+
+def test_what_is_read_too_early_is_named() -> None:
+    top, low = storage("DRAM", "R", "A"), storage("GLB", "R", "A")
+    told = faults(RUNNING, top, loop("k", 1), loop("p", 1), low, leaf("R"))
+    assert "R reads R of an earlier iteration before R has finished it: iterations over k (node 1)" in told
+    assert "R[P=1, M=0]" in told
+    assert "loop over p further out" in told
+    apart = [storage("DRAM", "X", "Y", "A", "B"), split([leaf("Y")], [leaf("X")])]
+    assert "no loop that both share carries it forward in time (for example X[P=1, M=0])" in faults(
+        CYCLE, *apart
+    )
+    assert "put a temporal loop over p above them" in faults(CYCLE, *apart)
+    unsaid = {k: v for k, v in RUNNING.items() if k != "init"}
+    told = faults(unsaid, top, leaf("R"))
+    assert "R reads R but R never produces it (for example R[P=0, M=0])" in told
+    assert "init: {R: 0}" in told
+
+
+def test_instances_that_run_at_one_time_hand_nothing_on() -> None:
+    spatial = [storage("DRAM", "R", "A"), storage("GLB", "R"), spread("p", 1), leaf("R")]
+    with pytest.raises(pm.SpecError, match="before R has finished it"):
+        evaluated(RUNNING, *spatial, engine="auto", fanout=6)
+
+
+def loaded(*einsums: str, **more: object) -> pm.Spec:
+    sizes = {"rank_sizes": {"P": 5, "M": 6}, "bits_per_value": {"All": 8}}
+    return pm.load({"workload": {**sizes, "einsums": list(einsums), **more}})
+
+
+def test_generational_ranks_reach_beyond_their_size() -> None:
+    ahead = loaded("S[P=p+1] = S[p] + A[p]", "Z[m] = S[P] * B[m]", init={"S": 0}).workload
+    assert [e.bounds for e in ahead] == [((0, 4),), ((0, 5),)]
+    assert ahead.generational == (("S", ("P",)),)
+    assert str(ahead["Z"].access_of("S").projection[0]) == "5"
+    behind = loaded("S[p] = S[P=p-1] + A[p]", init={"S": 0}, rank_sizes={"P": 5}).workload
+    assert behind["S"].bounds == ((0, 4),)
+    assert str(behind["S"].accesses[0].guard[0]) == "p - 1 >= 0"
+
+
+def test_which_rank_is_generational_is_inferred_or_named() -> None:
+    stencil = ["U[P=p+1, M=m] = U[p, M=m-1] + U[p, M=m+1]"]
+    assert loaded(*stencil, init={"U": 0}).workload.generational == (("U", ("P",)),)
+    skewed = ["U[P=p+1, M=m] = U[p, M=m-1] + A[p, m]"]
+    assert loaded(*skewed, generational=["M"]).workload.generational == (("U", ("M",)),)
+    with pytest.raises(pm.SpecError, match="rank Q is not generational"):
+        loaded(*skewed, generational=["Q", "P"])
+
+
+def test_what_carries_nothing_forward_is_refused() -> None:
+    with pytest.raises(pm.SpecError, match="S reads and writes S: the cascade is cyclic"):
+        loaded("S[p] = S[P=p+1] + A[p]", rank_sizes={"P": 5})
+    with pytest.raises(pm.SpecError, match="A is not carried forward"):
+        loaded("S[P=p+1] = S[p] + A[p]", init={"A": 0}, rank_sizes={"P": 5})
+    with pytest.raises(pm.SpecError, match="reads only what comes before all that is made of S"):
+        loaded("S[P=p+1] = S[p] + A[p]", init={"S": 0}, rank_sizes={"P": 1})
+
+
+def test_stages_of_a_pipeline_hand_nothing_back() -> None:
+    units = [unit("MAC0"), unit("MAC1")]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), *units]}
+    stages = split([leaf("Y", "MAC0")], [leaf("X", "MAC1")], kind="Pipeline")
+    nodes = [storage("DRAM", "X", "A", "B"), loop("p", 1), storage("GLB", "X", "Y", "A", "B"), stages]
+    spec = pm.load({"arch": arch, "workload": CYCLE, "mapping": {"nodes": nodes}})
+    with pytest.raises(Refused, match="another stage of the Pipeline"):
+        pm.evaluate(spec)
+
+
+@st.composite
+def recurring(draw: st.DrawFn) -> Problem:
+    """A drawn problem whose tensors are carried forward; what comes before them is a number."""
+    problem = draw(lawless(given=recurrence_forms()))
+    faults = Faults()
+    init = [(t, 0.0) for t in problem.cascade.recurrent]
+    einsums = without_boundaries(problem.cascade.einsums, init, faults)
+    assume(not len(faults))
+    return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
+
+
+def run_many(count: int) -> Counter[str]:
+    """Compare the engines, and the gate with the referee, on generated problems."""
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(recurring(), POLICIES)
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        try:
+            broken = legal(problem)
+        except Refused:
+            tally["not walked"] += 1
+            assume(False)
+        try:
+            found = faults_of(problem)
+        except Refused:
+            tally["not decided"] += 1
+            assume(False)
+        assert bool(found) == (broken is not None), f"{found} {broken}\n{drawing(problem)}"
+        tally["illegal"] += broken is not None
+        assume(broken is None)
+        compare(problem, reuse, tally)
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_engines_agree_on_recurrences() -> None:
+    assert_few_refusals(run_many(15), 0.05)
+
+
+@pytest.mark.slow
+def test_engines_agree_on_recurrences_at_length() -> None:
+    tally = run_many(2_000)
+    assert_few_refusals(tally, 0.01)
+    assert tally["not decided"] < tally["examples"]
