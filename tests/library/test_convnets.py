@@ -11,6 +11,7 @@ from polymodel.spec.library import models
 from tests.analysis.test_agreement import differences
 from tests.library.figures import macs, operations, parameters
 from tests.library.published import PUBLISHED
+from tests.seeds import seeds
 
 NETWORKS = sorted(n for n, m in models().items() if m.workload == "convnet")
 # One layer of each kind, on maps of five or six values.
@@ -64,9 +65,14 @@ def test_zeros_of_the_padding_may_be_skipped() -> None:
     assert 0.9 * whole < skipped < whole
 
 
-@pytest.mark.parametrize("padding", ["counted", "skipped"])
-def test_the_engines_agree_on_every_kind_of_layer(padding: str) -> None:
-    spec = pm.load("convnet", "edge_npu", LAYERS=TABLE, PADDING=padding, ROWS=2, BATCH=2)
+MACHINES = ("edge_npu", "eyeriss_like", "gemmini", "nvdla_like", "simba_chiplet")
+CASES = [("edge_npu", "counted"), ("edge_npu", "skipped"), *((m, "counted") for m in MACHINES[1:])]
+
+
+@pytest.mark.parametrize(("machine", "padding"), seeds(2, CASES))
+def test_the_engines_agree_on_every_kind_of_layer(machine: str, padding: str) -> None:
+    rows = {} if machine in ("eyeriss_like", "simba_chiplet") else {"ROWS": 2}
+    spec = pm.load("convnet", machine, LAYERS=TABLE, PADDING=padding, BATCH=2, **rows)
     referee = pm.evaluate(spec, engine="enumerate")
     assert not differences(pm.evaluate(spec).analysis, referee.analysis)
 
@@ -83,3 +89,11 @@ def test_what_is_left_out_is_two_values_for_each_normalised_channel(name: str) -
     )
     if name != "resnet_50_v1":  # its source counts weights alone
         assert left_out == sum(PUBLISHED[name].beside.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_fits_every_machine(name: str, machine: str) -> None:
+    report = pm.evaluate(pm.load(name, machine, BITS=16 if machine == "eyeriss_like" else 8))
+    assert report.feasible, report.violations

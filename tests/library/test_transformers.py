@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import polymodel as pm
+from polymodel.spec.library import models
 from tests.analysis.test_agreement import differences
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED
+from tests.seeds import seeds
 
 # layers, width, heads, groups of them, head width, hidden width, vocabulary, experts, active
 SHAPES = {
@@ -90,20 +92,42 @@ def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
 SMALL = {"LAYERS": 2, "WIDTH": 8, "HEADS": 4, "KV_HEADS": 2, "HEAD_WIDTH": 4, "HIDDEN": 6, "VOCABULARY": 10}
 EXPERTS = {"EXPERTS": 4, "ACTIVE": 2, "QK_NORM": 1}
 PLAIN = {"ROTARY": 0, "GATED": 0, "KV_HEADS": 4}
-RUNS = (
-    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4},
-    {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
-    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
-    {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
-    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "PATCHES": 4, "PATCH": 6, **PLAIN},
-    {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "POST_NORM": 1, "BATCH": 2, **PLAIN},
-)
+RUNS: dict[str, dict[str, int | str]] = {
+    "dense": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4},
+    "dense_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
+    "experts": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
+    "experts_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
+    "image": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "PATCHES": 4, "PATCH": 6, **PLAIN},
+    "post_norm": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "POST_NORM": 1, "BATCH": 2, **PLAIN},
+}
+MACHINES = ("tpu_v4i", "h100_like")
+CASES = [(machine, name) for machine in MACHINES for name in RUNS]
 
 
-@pytest.mark.parametrize(
-    "run", RUNS, ids=("dense", "dense_decode", "experts", "experts_decode", "image", "post_norm")
-)
-def test_the_engines_agree_on_small_transformers(run: dict[str, int | str]) -> None:
-    spec = pm.load("transformer", "tpu_v4i", **{**SMALL, **run})
+@pytest.mark.parametrize(("machine", "name"), seeds(len(RUNS), CASES))
+def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> None:
+    """On the H100 the tile of queries is no variable."""
+    run = {k: v for k, v in RUNS[name].items() if k != "QUERIES" or machine == "tpu_v4i"}
+    spec = pm.load("transformer", machine, **{**SMALL, **run})
     referee = pm.evaluate(spec, engine="enumerate")
     assert not differences(pm.evaluate(spec, engine="auto").analysis, referee.analysis)
+
+
+# How many layers of a model fit a machine's memory with eight bits each; all of them where nothing is said.
+FITS: dict[str, dict[str, int]] = {
+    "tpu_v4i": {"gpt3_175b": 4, "llama3_70b": 8, "mixtral_8x22b": 2, "qwen3_30b_a3b": 8},
+    "h100_like": {"gpt3_175b": 40, "mixtral_8x22b": 28},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("model", sorted(n for n, m in models().items() if m.workload == "transformer"))
+def test_every_model_fits_with_as_many_layers_as_memory_holds(model: str, machine: str) -> None:
+    """Where not all layers fit, the memory is the only reason."""
+    layers = FITS[machine].get(model)
+    few = pm.evaluate(pm.load(model, machine, **({} if layers is None else {"LAYERS": layers})))
+    assert few.feasible, few.violations
+    if layers is not None:
+        whole = pm.evaluate(pm.load(model, machine))
+        assert {v.component for v in whole.violations} == {"HBM" if machine == "h100_like" else "DRAM"}
