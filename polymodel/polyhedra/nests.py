@@ -68,7 +68,7 @@ class Nest:
         """True if all that is computed fits 64 bits."""
         sizes = (abs(c) * e for b in self.bounds for c, e in zip(b.coefficients, self.extents, strict=True))
         constants = (abs(b.constant) for b in self.bounds)
-        return max(*self.extents, sum(sizes) + sum(constants)) * 2 < MOST
+        return max((*self.extents, sum(sizes) + sum(constants))) * 2 < MOST
 
     def of(self, variable: int) -> list[int]:
         """Positions of a variable's loops, outermost first."""

@@ -100,3 +100,8 @@ def test_a_count_with_parameters_is_the_count_at_each_value() -> None:
 def test_counts_beyond_64_bits_are_whole() -> None:
     count = count_of("[a, b] -> { [x, y] : 0 <= x < a and 0 <= y < b }")
     assert count.at(np.array([[2**40, 2**41]])).tolist() == [2**81]
+
+
+def test_a_rank_with_a_constant_index_alone_is_countable() -> None:
+    """Its nest has no variable at all: `A[M=0]`."""
+    assert Nest(extents=(), loops=(), path=(), bounds=(), ranks=((),)).countable
