@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -33,7 +33,8 @@ from polymodel.sweeps.reasons import shared
 Array = Any
 Names = tuple[str, ...]
 Classes = tuple[int, ...]  # a class of each axis
-MOST = 10_000  # combinations of classes that are looked at one by one
+MOST = 10_000  # combinations of classes that are looked at
+CELLS = 10**7  # of the table of verdicts
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,10 @@ def illegal(
         return None
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
-    verdicts, reasons = _decided(judge, kinds, broken[0])
-    return _told_apart({a.names: k.of for a, k in zip(axes, kinds, strict=True)}, verdicts, reasons)
+    found = _decided(judge, kinds, broken[0])
+    # Axes whose classes no verdict tells apart have no part in it.
+    apart = {a.names: m[k.of] for a, k, m in zip(axes, kinds, found.merged, strict=True) if m.any()}
+    return Illegal(apart, found.verdicts.reshape([n for n in found.verdicts.shape if n > 1]), found.reasons)
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,11 @@ class _Judge:
             self.known[picked] = _broken(self.problem, point)
         return self.known[picked]
 
+    def reason(self, picked: Classes) -> str:
+        """Why the points of a combination are no mappings, in words that they share; empty if they are."""
+        broken = self(picked)
+        return shared(broken[0].message) if broken else ""
+
 
 def _choice(axis: Axis, at: int, varying: Set[str]) -> dict[str, int]:
     """The symbols of the tree at one choice of an axis."""
@@ -220,42 +228,125 @@ def _first_of_each(table: Array) -> tuple[Array, Array]:
     return first[present], number[codes]
 
 
-def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> tuple[Array, tuple[str, ...]]:
-    """The verdict of every combination of classes, and the reasons that verdicts number from 1 on.
-
-    In order of the loops that run more than once, most first: what is legal decides all within it.
-    """
-    shape = tuple(len(k.once) for k in kinds)
-    total = prod(shape)
-    if total > MOST:
+def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> _Decided:
+    """The verdict of every combination of classes. Refused if that takes too many looks."""
+    order = _by_weight(judge, kinds)
+    diagram = _Diagram(judge, kinds, order)
+    try:
+        return diagram.decided()
+    except _TooMany as many:
         raise Refused(
-            f"some tile sizes break a dependence ({first.message}), and which do is looked at for each set "
-            f"of loops that run more than once, {total} of them",
-            f"leave some out by `where`, or sweep fewer symbols at once: at most {MOST} sets",
+            f"some tile sizes break a dependence ({first.message}), and which do is looked at for sets of "
+            f"loops that run more than once: more than {many}",
+            "leave some out by `where`, or sweep fewer symbols at once",
+        ) from None
+
+
+def _by_weight(judge: _Judge, kinds: Sequence[_Kinds]) -> list[int]:
+    """The axes, those first whose loops alone change the verdict: of the others boxes are decided whole."""
+    least, most = ([getattr(k, end)[0] for k in kinds] for end in ("coarsest", "finest"))
+
+    def changes(place: int) -> int:
+        up, down = list(least), list(most)
+        up[place], down[place] = most[place], least[place]
+        told = [judge.reason(tuple(x)) for x in (up, least, down, most)]
+        return (told[0] != told[1]) + (told[2] != told[3])
+
+    return sorted(range(len(kinds)), key=lambda place: -changes(place))
+
+
+class _TooMany(Exception):
+    """More combinations of classes would have to be looked at one by one than is allowed."""
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """Verdicts by axis: `merged`: for each axis a number for each of its classes, the same for classes that
+    no verdict tells apart; `verdicts` has a dimension for each axis of these numbers."""
+
+    merged: tuple[Array, ...]
+    verdicts: Array
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class _Diagram:
+    """Verdicts as an ordered decision diagram: a node asks for the class of one axis, in the given order of
+    the axes, and equal nodes are one. A node is a leaf (0: legal, else the number of a reason), or below
+    zero: the one of `nodes` with that number, an axis and the node below each of its classes.
+
+    The more loops run more than once, the more is broken, and what is told of a point is the first of a fixed
+    list of what is broken there. So a box of points whose ends are told the same is told that throughout.
+    """
+
+    judge: _Judge
+    kinds: Sequence[_Kinds]
+    order: Sequence[int]
+    reasons: dict[str, int] = field(default_factory=dict)
+    nodes: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+
+    @cached_property
+    def branches(self) -> list[tuple[int, tuple[int, ...]]]:
+        """All nodes by number, once they are made."""
+        return list(self.nodes)
+
+    def decided(self) -> _Decided:
+        top = self._node({})
+        merged = tuple(self._merged(place) for place in range(len(self.kinds)))
+        shape = tuple(int(m.max()) + 1 for m in merged)
+        if prod(shape) > CELLS:
+            raise _TooMany(prod(shape))
+        verdicts = np.zeros(shape, np.int64)
+        self._fill(top, {}, merged, verdicts)
+        return _Decided(merged, verdicts, tuple(self.reasons))
+
+    def _node(self, picked: Mapping[int, int]) -> int:
+        """The node below these classes of the first axes."""
+        leaf = self._leaf(picked)
+        if leaf is not None:
+            return leaf
+        place = self.order[len(picked)]
+        kind = self.kinds[place]
+        below: dict[int, int] = {}
+        if len(kind.coarsest) == len(kind.finest) == 1:
+            ends = kind.coarsest[0], kind.finest[0]
+            below = {k: self._node({**picked, place: k}) for k in ends}
+            if len(set(below.values())) == 1:  # all classes lie between these
+                return below[ends[0]]
+        found = tuple(
+            below[k] if k in below else self._node({**picked, place: k}) for k in range(len(kind.once))
         )
-    more = reduce(np.add.outer, [(~k.once).sum(axis=1) for k in kinds])
-    order = np.stack(np.unravel_index(np.argsort(-more, axis=None, kind="stable"), shape), axis=1)
-    within = [k.within for k in kinds]
-    kept, verdicts = np.zeros(shape, bool), np.zeros(shape, np.int64)
-    reasons: dict[str, int] = {}
-    for picked in map(tuple, order.tolist()):
-        if kept[picked]:
-            continue
-        broken = judge(picked)
-        if broken:
-            verdicts[picked] = reasons.setdefault(shared(broken[0].message), len(reasons) + 1)
-        else:
-            kept[np.ix_(*(w[:, k] for w, k in zip(within, picked, strict=True)))] = True
-    return verdicts, tuple(reasons)
+        if len(set(found)) == 1:
+            return found[0]
+        return self.nodes.setdefault((place, found), -1 - len(self.nodes))
 
+    def _leaf(self, picked: Mapping[int, int]) -> int | None:
+        """What all points with these classes are told, if that is the same."""
+        every = [[picked[i]] if i in picked else k.finest for i, k in enumerate(self.kinds)]
+        most = {self._told(x) for x in product(*every)}
+        if len(most) > 1 or most == {0} or len(picked) == len(self.kinds):
+            return most.pop() if len(most) == 1 else None
+        every = [[picked[i]] if i in picked else k.coarsest for i, k in enumerate(self.kinds)]
+        return next(iter(most)) if {self._told(x) for x in product(*every)} == most else None
 
-def _told_apart(classes: Mapping[Names, Array], verdicts: Array, reasons: tuple[str, ...]) -> Illegal:
-    """With classes that verdicts tell apart alone, and axes that have any."""
-    found: dict[Names, Array] = {}
-    for place, (names, of) in enumerate(classes.items()):
-        rows = np.moveaxis(verdicts, place, 0).reshape(verdicts.shape[place], -1)
-        _, first, joint = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        verdicts = np.take(verdicts, first, axis=place)
-        if len(first) > 1:
-            found[names] = joint.reshape(-1)[of]
-    return Illegal(found, verdicts.reshape([n for n in verdicts.shape if n > 1]), reasons)
+    def _told(self, classes: Classes) -> int:
+        if len(self.judge.known) > MOST:
+            raise _TooMany(MOST)
+        reason = self.judge.reason(classes)
+        return self.reasons.setdefault(reason, len(self.reasons) + 1) if reason else 0
+
+    def _merged(self, place: int) -> Array:
+        """A number for each class of an axis, the same for classes with equal nodes below them everywhere."""
+        rows = [below for axis, below in self.nodes if axis == place]
+        count = len(self.kinds[place].once)
+        table = np.array(rows, np.int64).T if rows else np.zeros((count, 1), np.int64)
+        return np.unique(table, axis=0, return_inverse=True)[1].reshape(count)
+
+    def _fill(self, node: int, picked: Mapping[int, int], merged: tuple[Array, ...], into: Array) -> None:
+        """Write the verdicts below a node; `picked`: merged classes of axes above it."""
+        if node >= 0:
+            into[tuple(picked.get(i, slice(None)) for i in range(len(merged)))] = node
+            return
+        place, below = self.branches[-1 - node]
+        for k, child in dict(zip(merged[place].tolist(), below, strict=True)).items():
+            self._fill(child, {**picked, place: k}, merged, into)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb, prod
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +187,63 @@ def test_sparse_figures_of_legal_points_alone(kept: dict[str, Any], monkeypatch:
 
 
 def test_more_sets_of_loops_than_are_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legal, "MOST", 7)
+    monkeypatch.setattr(legal, "MOST", 2)
     monkeypatch.setattr(pointwise, "MOST", 7)
-    with pytest.raises(Refused, match=r"Z reads T before .* 12 of them.*one by one") as refusal:
+    with pytest.raises(Refused, match=r"Z reads T before .* more than 2:.*one by one") as refusal:
         pm.sweep(written(FUSED, SHARED), TILES)
     assert "leave some out by `where`" in refusal.value.remedy
+
+
+def test_sets_of_loops_that_no_verdict_tells_apart_are_decided_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the twelve sets in which loops run more than once, the loop over k alone matters."""
+    spec, looks = written(FUSED, SHARED), []
+    check = legal.check
+    monkeypatch.setattr(legal, "check", lambda problem: looks.append(problem) or check(problem))
+    assert set(pm.sweep(spec, TILES, keep="all").frame["TK"]) == {4}
+    assert len(looks) < 10
+
+
+# A product over five rank variables: those points are legal that hold all of k above the split.
+WIDE = (
+    FUSED.replace("rank_sizes: {M: 5, K: 4}", "rank_sizes: {M: 4, N: 4, P: 4, Q: 4, K: 4}")
+    .replace("A[m, k]", "A[m, n, p, q, k]")
+    .replace("Z[m, k]", "Z[m, n, p, q, k]")
+    .replace("T[m]", "T[m, n, p, q]")
+)
+
+
+@pytest.mark.parametrize(
+    ("most", "below", "sizes"), seeds(1, [(100, "U", [1, 2, 4]), (10_000, "UV", [1, 2, 3, 4])])
+)
+def test_more_sets_of_loops_than_may_be_looked_at(
+    most: int, below: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tiles below the split make many sets, of 400 and more points, that no verdict tells apart."""
+    own = [{"type": "Temporal", "rank_variable": v, "tile_shape": f"{t}{v}"} for t in below for v in "mnpqk"]
+    above = [{"type": "Temporal", "rank_variable": v, "tile_shape": f"T{v}"} for v in "mnpqk"]
+    branches = [
+        {"type": "Nested", "nodes": [*loops, {"type": "Compute", "einsum": e, "component": "MAC"}]}
+        for e, loops in (("T", own), ("Z", []))
+    ]
+    spec_nodes = [SHARED[0], *above, SHARED[3], {"type": "Sequential", "nodes": branches}]
+    names = [n["tile_shape"] for n in (*above, *own)]
+    free = ", ".join(f"{n}: null" for n in names)
+    spec = written(WIDE.replace("{TM: null, TK: null, TI: null}", f"{{{free}}}"), spec_nodes)
+    seen, kinds = [], legal._kinds
+    monkeypatch.setattr(legal, "_kinds", lambda *a: (k := kinds(*a), seen.append(len(k.once)))[0])
+    for module in (legal, pointwise):
+        monkeypatch.setattr(module, "MOST", most)
+    swept = pm.sweep(spec, dict.fromkeys(names, sizes), objectives=["energy", "working_set:GLB"], prune=False)
+    assert prod(seen) > most
+    deep, count = len(below), len(sizes)
+    chains = comb(count + deep, 1 + deep)  # of one variable: tiles that do not grow
+    early = next(r for r in swept.infeasible if "reads T before T has finished it" in r)
+    assert swept.infeasible[early] == (chains - comb(count - 1 + deep, deep)) * chains**4
+    assert swept.evaluated == chains**5
+    assert set(swept.frame["Tk"]) == {4}
+    assert not any("one by one" in n for n in swept.notes)
 
 
 def test_the_time_limit_holds_while_points_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
