@@ -90,6 +90,38 @@ def in_order(values: Any) -> NDArray[np.float64]:
     return np.unique(exact, return_inverse=True)[1].reshape(exact.shape).astype(np.float64)
 
 
+def told_apart(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Rows of integers or floats as one array: float64 if that tells the integers apart, else objects."""
+    narrow = [_narrow(row) for row in rows]
+    if all(row.dtype == np.float64 for row in narrow):
+        return np.stack(narrow)
+    return np.stack([row.astype(object) for row in narrow])
+
+
+def as_text(values: NDArray[Any]) -> NDArray[Any]:
+    """A column for a file: Python's integers and floats as the shortest text that gives them back; other
+    arrays as they are."""
+    return np.array([repr(v) for v in values.tolist()], object) if values.dtype == object else values
+
+
+def from_text(values: NDArray[Any]) -> NDArray[Any]:
+    """What `as_text` was given. ValueError for text that is no number."""
+    if values.dtype != object:
+        return values
+    found = np.empty(len(values), object)
+    found[:] = [int(v) if v.lstrip("-").isdecimal() else float(v) for v in values.tolist()]
+    return found
+
+
+def _narrow(row: NDArray[Any]) -> NDArray[Any]:
+    """Integers as float64 where that is exact."""
+    if row.dtype == np.float64:
+        return row
+    if row.dtype == object and any(type(v) is float for v in row.tolist()):
+        return row
+    return row.astype(np.float64) if largest(row) < TOLD_APART else row
+
+
 def wide(values: Iterable[object]) -> bool:
     """True if the sum over a column's integers leaves int64, as a DataFrame's sum would unseen."""
     return sum(abs(v) for v in values if type(v) is int) >= LONG

@@ -123,7 +123,7 @@ class Archive:
         if not eps or not len(self.ids):
             return np.arange(len(self.ids))
         with np.errstate(divide="ignore"):
-            cells = np.floor(np.log(self.values) / np.log1p(eps))
+            cells = np.floor(np.log(self.values.astype(float)) / np.log1p(eps))
         return np.sort(np.unique(cells, axis=1, return_index=True)[1])
 
 

@@ -14,7 +14,7 @@ from polymodel.spec.output import recorded, whole
 
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
-RELEASE = 6  # of the columns, what is said about them, and how they are sealed
+RELEASE = 7  # of the columns, what is said about them, and how they are sealed
 # The fingerprint of a whole file stands inside it; it is taken with zeros in its own place. Parquet itself
 # does not notice a changed byte.
 _SEAL = re.compile(rb'"file_sha256": "([0-9a-f]{64})"')

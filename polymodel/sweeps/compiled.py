@@ -431,6 +431,9 @@ class PointBlock(Block):
     def row(self, index: int) -> Array:
         return self.values[index] if self.size == 1 else self.values[index][:, None]
 
+    def bound(self, index: int, scale: int) -> int:
+        return largest(self.values[index]) * abs(scale)
+
     def floats(self, index: int) -> Array:
         value = self.row(index)
         return float(value) if self.size == 1 else value.astype(np.float64)

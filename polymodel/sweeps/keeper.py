@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.integers import TOLD_APART
-from polymodel.objectives import score
+from polymodel.integers import TOLD_APART, told_apart
+from polymodel.objectives import SPARSE, score
 from polymodel.pareto import Archive
 from polymodel.sweeps.reasons import shared
 from polymodel.sweeps.rows import Cells
@@ -120,16 +120,17 @@ class Keeper:
         if self.keep == "all":
             self.everything(np.array([number]))
             return
-        self.offer(np.array([[float(score(o, row[o]))] for o in objectives]), np.array([number]))
+        self.offer(told_apart([np.asarray([score(o, row[o])]) for o in objectives]), np.array([number]))
         if len(self.rows) > 2 * (len(self.front.ids) + self.top) + 1000 and not self.parts:
             kept = {*self.front.ids.tolist(), *(i for ids in self.ids for i in ids.tolist())}
             self.rows = {n: r for n, r in self.rows.items() if n in kept}
 
     def ties(self, objectives: Sequence[str]) -> Iterator[str]:
-        """A note on counts that float64 does not tell apart, in which points were compared."""
+        """A note on counts on sparse data that float64 does not tell apart, in which points were compared."""
         compared = {"front": self.front.values, "top": self.best[None]}.get(self.keep, ())
         pairs = zip(objectives, compared, strict=False)
-        wide = [o for o, each in pairs if ":" in o and each.max(initial=0) >= TOLD_APART]
+        figures = [(o, each) for o, each in pairs if ":" in o and o.startswith(SPARSE)]
+        wide = [o for o, each in figures if each.max(initial=0) >= TOLD_APART]
         if wide:
             yield (
                 f"{', '.join(wide)}: points are compared as float64, so counts from 2^53 on that differ by "

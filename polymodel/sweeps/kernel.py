@@ -12,6 +12,7 @@ import numpy as np
 
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.analysis.symbolic.ops import INTEGERS, Arrays
+from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Rows
 
@@ -26,13 +27,15 @@ LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
 class Row:
     """One form's product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r].
 
-    `flat`: it depends on the left half alone.
+    `flat`: it depends on the left half alone. `bound`: no value is above it, under any scale that it is taken
+    with; float64 below 2^53, int64 below 2^62, else Python integers.
     """
 
     groups: tuple[tuple[tuple[int, Key], ...], ...]
     right: Array
     dtype: Any
     flat: bool
+    bound: int
 
 
 class Kernel:
@@ -140,9 +143,9 @@ class Kernel:
             sides = tuple(k for k in key if k[0] < self.split), tuple(k for k in key if k[0] >= self.split)
             terms[sides] = terms.get(sides, 0) + coefficient
         bound *= scale
-        dtype: Any = np.float64 if bound < 2**53 else np.int64 if bound < 2**62 else object
-        if dtype is not np.float64:
-            kind = "int64" if dtype is np.int64 else "Python integers"
+        dtype = np.dtype(np.float64) if bound < TOLD_APART else dtype_of(bound)
+        if dtype != np.float64:
+            kind = "int64" if dtype == np.int64 else "Python integers"
             self.notes.append(f"counts up to {bound:.3g} do not fit float64 exactly: {kind} used")
         right: dict[Key, list[tuple[int, Key]]] = {}
         for (left, key), c in terms.items():
@@ -150,7 +153,7 @@ class Kernel:
                 right.setdefault(key, []).append((c, left))
         flat = set(right) <= {()}
         stacked = np.stack([self._right(k, dtype) for k in right]) if right else np.zeros((1, 1), dtype)
-        return Row(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat)
+        return Row(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat, bound)
 
     def _right(self, key: Key, dtype: Any) -> Array:
         found = np.ones(self.width, dtype)

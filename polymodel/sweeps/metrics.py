@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from polymodel.errors import InternalError
+from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.objectives import Figures
 from polymodel.sweeps.kernel import Row
 from polymodel.sweeps.plan import Costing, Limit, Line, Linear, Node, Phase, Present, Total
@@ -17,6 +19,36 @@ from polymodel.sweeps.scratch import Memory, Scratch
 
 Array = Any
 MOST = 2**18  # multiplications in one matrix product
+
+
+@dataclass(frozen=True)
+class Count:
+    """Whole numbers that are 0 or more and nowhere above `bound`, exact: one number, or an array of float64
+    (below 2^53), of int64, or of Python integers."""
+
+    array: Array
+    bound: int
+
+    def plus(self, other: Count, values: Scratch) -> Count:
+        """The sum."""
+        bound = self.bound + other.bound
+        if np.ndim(self.array) == np.ndim(other.array) == 0:
+            return Count(int(self.array) + int(other.array), bound)
+        return Count(values.apply(np.add, self._within(bound), other._within(bound)), bound)
+
+    def or_larger(self, other: Count, values: Scratch) -> Count:
+        """The larger one at each point."""
+        bound = max(self.bound, other.bound)
+        if np.ndim(self.array) == np.ndim(other.array) == 0:
+            return Count(max(int(self.array), int(other.array)), bound)
+        return Count(values.apply(np.maximum, self._within(bound), other._within(bound)), bound)
+
+    def _within(self, bound: int) -> Array:
+        """The numbers in a type that holds results up to a bound."""
+        kind, array = dtype_of(bound), self.array
+        if bound < TOLD_APART or not isinstance(array, np.ndarray) or array.dtype == kind:
+            return array
+        return (array.astype(np.int64) if array.dtype == np.float64 else array).astype(kind, copy=False)
 
 
 class Block:
@@ -71,6 +103,15 @@ class Block:
         return (
             self.row(index) if scale == 1 else self.memory.values.apply(np.multiply, self.row(index), scale)
         )
+
+    def count(self, linear: Linear) -> Count:
+        """The same with its bound."""
+        index, scale = linear
+        return Count(self.linear(linear), self.bound(index, scale) if index >= 0 else abs(scale))
+
+    def bound(self, index: int, scale: int) -> int:
+        """What a row times a scale nowhere exceeds."""
+        return self.rows[index].bound
 
     def floats(self, index: int) -> Array:
         value = self.row(index)
@@ -163,16 +204,22 @@ def _line(line: Line, block: Block) -> Array:
 
 def need(phases: tuple[Phase, ...], block: Block) -> Array:
     """The largest phase (bits, or instances), exact."""
-    most: Array = 0
+    return largest_phase(phases, block).array
+
+
+def largest_phase(phases: tuple[Phase, ...], block: Block) -> Count:
+    """The same with its bound."""
+    most = Count(0, 0)
     values = block.memory.values
     for phase in phases:
-        total = block.linear(phase.whole)
-        for linear, denominator, count in phase.rounded:
-            held = values.apply(np.multiply, block.linear(linear), -1)
+        total = block.count(phase.whole)
+        for linear, denominator, times in phase.rounded:
+            rounded = block.count(linear)
+            held = values.apply(np.multiply, rounded.array, -1)
             held = values.into(np.floor_divide, held, denominator)
-            total = values.apply(np.add, total, values.into(np.multiply, held, -count))
-        whole = np.ndim(most) == 0 and np.ndim(total) == 0
-        most = max(most, total) if whole else values.apply(np.maximum, most, total)
+            held = values.into(np.multiply, held, -times)
+            total = total.plus(Count(held, -(-rounded.bound // denominator) * times), values)
+        most = most.or_larger(total, values)
     return most
 
 

@@ -14,7 +14,7 @@ from polymodel.loading import Spec
 from polymodel.spec import Memory, Toll
 from polymodel.spec.coerce import listed
 from polymodel.spec.faults import suggestion
-from polymodel.sweeps.metrics import Block, Found, need
+from polymodel.sweeps.metrics import Block, Count, Found, largest_phase
 from polymodel.sweeps.plan import Costing
 from polymodel.sweeps.scratch import Scratch
 from polymodel.sweeps.values import wrong
@@ -53,11 +53,12 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
 
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
-    """What is minimised of one objective over a block: `objectives.score` (float64, broadcast)."""
+    """What is minimised of one objective over a block: `objectives.score`, broadcast. Counts are exact, other
+    figures float64."""
     sparse = name.startswith(vocabulary.SPARSE)
     figures = found.sparse if sparse else BlockFigures(found, block, costing)
     value = vocabulary.value(name, figures)
-    return vocabulary.score(name, value.array if isinstance(value, Pooled) else value)
+    return vocabulary.score(name, value.array if isinstance(value, Pooled | Counted) else value)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,21 @@ class Pooled:
 
     def __mul__(self, other: Pooled) -> Pooled:
         return Pooled(self.memory.apply(np.multiply, self.array, other.array), self.memory)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Exact counts of a block, whose sums are made in the block's memory."""
+
+    count: Count
+    memory: Scratch
+
+    @property
+    def array(self) -> Array:
+        return self.count.array
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.count.plus(other.count, self.memory), self.memory)
 
 
 class BlockFigures:
@@ -101,17 +117,17 @@ class BlockFigures:
         with np.errstate(invalid="ignore"):
             return self._pooled(np.where(places > 0, np.divide(executed, places), 0.0))
 
-    def moved(self, component: str, way: Literal["reads", "writes"]) -> Pooled:
-        total: Array = 0.0
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Counted:
+        values, total = self.block.memory.values, Count(0, 0)
         for c, kind, linear in self.costing.accesses:
             if (c, kind) == (component, way):
-                values = self.block.memory.values
-                total = values.apply(np.add, total, _float(self.block.linear(linear)))
-        return self._pooled(total)
+                total = total.plus(self.block.count(linear), values)
+        return Counted(total, values)
 
-    def working_set(self, component: str) -> Pooled:
+    def working_set(self, component: str) -> Counted:
         phases = [limit.phases for limit in self.costing.limits if limit.name == component]
-        return self._pooled(_float(need(phases[0], self.block)) if phases else 0.0)
+        count = largest_phase(phases[0], self.block) if phases else Count(0, 0)
+        return Counted(count, self.block.memory.values)
 
 
 def _float(value: Array) -> Array:

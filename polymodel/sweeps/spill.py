@@ -11,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import as_text, from_text
 from polymodel.pareto import Archive
 from polymodel.spec.output import recorded
 from polymodel.stores.tables import ANEW, read_table, write_table
@@ -34,7 +35,7 @@ class Spill:
     def write(self, number: int, front: Archive) -> str:
         """Save the points of a front; gives the part's name."""
         name = f"{self.prefix}-{number}-{uuid4().hex[:8]}.parquet"
-        columns = {"point": front.ids, **{f"objective_{k}": v for k, v in enumerate(front.values)}}
+        columns = {"point": front.ids, **{f"objective_{k}": as_text(v) for k, v in enumerate(front.values)}}
         write_table(self.folder / name, columns, {"signature": self.signature})
         return name
 
@@ -50,7 +51,7 @@ class Spill:
         if about.get("signature") != self.signature:
             raise Refused(f"{file} is a part of another sweep", f"give another store, or {ANEW}")
         try:
-            values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
+            values = np.stack([from_text(c) for n, c in columns.items() if n.startswith("objective_")])
             return values, columns["point"].astype(np.int64)
         except (LookupError, ValueError) as error:
             raise Refused(f"{file} is no part of a front", ANEW) from error

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polymodel.errors import Refused, TimeUp
+from polymodel.integers import as_text, from_text
 from polymodel.stores.tables import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
@@ -117,7 +118,7 @@ class Units:
         columns: dict[str, Array] = {"point": every, "front": np.arange(len(every)) < len(state.front_ids)}
         for k in range(objectives):
             best = state.best if k == 0 and len(state.best) == len(ids) else np.full(len(ids), np.nan)
-            columns[f"objective_{k}"] = np.concatenate([state.front_values[k], best])
+            columns[f"objective_{k}"] = as_text(np.concatenate([state.front_values[k], best]))
         if state.rows:
             cells = (state.rows.get(int(i)) for i in every)
             columns["cells"] = [None if c is None else json.dumps(c, default=_plain) for c in cells]
@@ -159,7 +160,7 @@ class Units:
 
     def _snapshot(self, columns: Mapping[str, Array], about: Mapping[str, Any]) -> Snapshot:
         every, front = columns["point"].astype(np.int64), columns["front"].astype(bool)
-        values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
+        values = np.stack([from_text(c) for n, c in columns.items() if n.startswith("objective_")])
         self.begin = int(about["unit"])
         rest = every[~front]
         best = values[0, ~front] if about["best"] else np.empty(0)

@@ -1,13 +1,16 @@
-"""Counts that float64 does not tell apart: kept rows are compared digit by digit, others with a note."""
+"""Counts that float64 does not tell apart are compared digit by digit, while a sweep runs and afterwards."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import polymodel as pm
 from polymodel.integers import in_order
+from polymodel.sweeps import kernel, run, units
 
 TILES = [1, 2, 3, 10, 60]
 
@@ -51,13 +54,48 @@ def test_kept_rows_are_compared_digit_by_digit(power: int) -> None:
 
 
 @pytest.mark.parametrize("keep", ["front", "top"])
-def test_what_is_compared_as_floats_says_so(keep: Any) -> None:
-    for power, wide in ((0, False), (50, True), (70, True)):
-        found = pm.sweep(spec(2**power), {"T": TILES}, objectives=["accesses:DRAM"], keep=keep)
-        assert any("compared as float64" in n for n in found.notes) == wide
-        assert ("compared as float64" in str(found)) == wide
-    if keep == "top":
-        assert found.best()["T"] == 60
+@pytest.mark.parametrize("power", [0, 50, 57, 62, 70])
+def test_the_best_of_wide_counts_is_kept(keep: Any, power: int) -> None:
+    """All counts of A are equal, and as float64 so are the sums."""
+    wide, objectives = spec(2**power), ["accesses:DRAM"]
+    found = pm.sweep(wide, {"T": TILES}, objectives=objectives, keep=keep, top=2)
+    every = pm.sweep(wide, {"T": TILES}, objectives=objectives, keep="all")
+    assert found.frame["T"].tolist() == ([60] if keep == "front" else [60, 10])
+    assert found.best().tolist() == every.best().tolist()
+    assert not any("float64" in n for n in found.notes if "compared" in n)
+
+
+def test_fronts_of_wide_counts_beside_figures_and_needs() -> None:
+    """Smaller tiles need less and read B more often, by one part in 2^64: each is on the front."""
+    objectives = ["energy", "accesses:DRAM", "working_set:GLB"]
+    for power in (0, 64):
+        found = pm.sweep(spec(2**power), {"T": TILES}, objectives=objectives)
+        every = pm.sweep(spec(2**power), {"T": TILES}, objectives=objectives, keep="all")
+        assert sorted(found.frame["T"]) == sorted(every.front["T"]) == TILES
+
+
+def test_wide_counts_in_stores_and_parts_of_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front that outgrows its memory, the state of a run that was broken off, and two processes."""
+    objectives = ["accesses:DRAM", "working_set:GLB"]
+    wide, grid = spec(2**64), {"T": pm.divisors("m")}
+    whole = pm.sweep(wide, grid, objectives=objectives)
+    assert len(whole.frame) == 12
+    pd.testing.assert_frame_equal(pm.sweep(wide, grid, objectives=objectives, workers=2).frame, whole.frame)
+    monkeypatch.setattr(kernel, "RIGHT", 1)
+    monkeypatch.setattr(run, "LINES", 1)
+    monkeypatch.setattr(run, "BLOCK", 1)
+    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(run, "_limit", lambda order: 5)
+
+    def interrupt(done: int, total: int, seconds: float) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"objectives": objectives, "store": tmp_path}
+    assert not pm.sweep(wide, grid, **options, progress=interrupt).complete
+    found = pm.sweep(wide, grid, **options)
+    assert found.complete
+    pd.testing.assert_frame_equal(found.frame, whole.frame)
 
 
 def test_order_of_numbers() -> None:
