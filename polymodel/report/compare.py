@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import uncut_text
+from polymodel.loading.spec import Spec, kept_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
 from polymodel.spec.faults import not_a
@@ -31,6 +33,11 @@ class Comparison(Answer):
     """
 
     rows: Table
+    specs: tuple[Spec | None, ...] = ()
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the specs were read from is written over."""
+        return kept_files(*self.specs)
 
     @declared
     def quantities(self) -> Table:
@@ -120,7 +127,8 @@ def compare(a: Evaluated, b: Evaluated) -> Comparison:
                 add(quantity, where, unit, *pair)
     names = ("quantity", "where", "unit", "a", "b", "ratio")
     nodes = (*a.problem.hierarchy.components, *b.problem.hierarchy.components)
-    return Comparison(Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes)))
+    table = Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes))
+    return Comparison(table, (a.spec, b.spec))
 
 
 def _operations(report: Evaluated) -> Sums:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
@@ -105,6 +106,13 @@ class ChainSlope(Answer):
     unit: str
     compared: int
     seconds: float
+    spec: Spec | None = None
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        from polymodel.loading.spec import kept_files
+
+        return kept_files(self.spec)
 
     @declared(name="curves")
     def steps(self) -> Table:
@@ -283,7 +291,8 @@ def chain_slope(
     cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     problem = Problem(cascade, hierarchy, LoopTree(()))
-    return ChainSlope(problem, chain, Curves(result, unit), unit, bench.compared, time.perf_counter() - start)
+    shown, seconds = Curves(result, unit), time.perf_counter() - start
+    return ChainSlope(problem, chain, shown, unit, bench.compared, seconds, spec)
 
 
 def _weights(chain: Chain, unit: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -188,6 +189,13 @@ class GraphSlope(Answer):
     hierarchy: Hierarchy
     seconds: float
     notes: tuple[str, ...] = ()
+    spec: Spec | None = None
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        from polymodel.loading.spec import kept_files
+
+        return kept_files(self.spec)
 
     def __getitem__(self, curve: str) -> GraphCurve:
         if curve not in self.curves:
@@ -360,7 +368,7 @@ def graph_slope(
     notes = notes_of(graph, {n: c.figures for n, c in result.items()}, lower, unit)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     shown = Curves(result, unit, {n: c.title for n, c in result.items()})
-    return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes)
+    return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes, spec)
 
 
 def _joined(

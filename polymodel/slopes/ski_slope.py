@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -80,6 +81,13 @@ class SkiSlope(Answer):
     unit: str
     combined: int
     seconds: float
+    spec: Spec | None = None
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        from polymodel.loading.spec import kept_files
+
+        return kept_files(self.spec)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -196,7 +204,7 @@ def ski_slope(
         _combine(one, kept, sizes, weights, front)
     points = CurvePoints(_points(front, one, sizes, unit))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
-    return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
+    return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start, spec)
 
 
 def _combine(

@@ -124,6 +124,7 @@ def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
     text = (here / "s.yaml").read_text(encoding="utf-8")
     report = pm.evaluate(pm.load(here / "s.yaml", symbols={"TM": 4}))
     front = pm.explore(pm.load(here / "e.yaml"), objectives=["energy"])
+    both, slope = pm.compare(report, report), pm.ski_slope(pm.load(here / "e.yaml"))
     (here / "saved" / "report.json").symlink_to(here / "s.yaml")
     (here / "saved" / "front.csv").hardlink_to(here / "e.yaml")
     for write in (
@@ -134,6 +135,8 @@ def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
         lambda: front.to_csv(here / "e.yaml"),
         lambda: front.save(here / "saved"),
         lambda: front[0].save(here / "e.yaml"),
+        lambda: both.to_html(here / "s.yaml"),
+        lambda: slope.to_csv(here / "e.yaml"),
     ):
         with pytest.raises(pm.SpecError, match="input"):
             write()
