@@ -120,6 +120,22 @@ def attention(pick: Random, count: int) -> Workload:
     return Workload(stages, {k: v for k, v in sizes.items() if k in used})
 
 
+def shared_ranks(pick: Random, count: int) -> Workload:
+    """A chain of Einsums with the same rank variables, each indexing its result by some of them: a loop over
+    one of the others must not run twice above the split of producer and consumer."""
+    names = ("m", "n", "k")[: pick.randint(2, 3)]
+    extents = {v: pick.randint(2, 4) for v in names}
+    stages, before = [], "A0[" + ", ".join(names) + "]"
+    for i in range(1, count + 1):
+        output = tuple(v for v in names if pick.random() < 0.7) or names[:1]
+        result = f"T{i}[{', '.join(output)}]"
+        text = f"{result} = {before} * A{i}[{', '.join(names)}]"
+        tensors = (before.partition("[")[0], f"A{i}", f"T{i}")
+        stages.append(Stage(f"T{i}", text, dict(extents), tensors, output))
+        before = result
+    return Workload(tuple(stages), {v.upper(): n for v, n in extents.items()})
+
+
 @dataclass
 class Above:
     """What stands above the node being drawn."""
@@ -354,8 +370,8 @@ def _moved(
 def drawn(pick: Random) -> Drawn:
     """One document: half of them fused, 3 to 4 Einsums in most of these; a third illegal."""
     count = pick.choice([1, 1, 1, 2, 2, 3, 3, 3, 4, 4])
-    make = pick.choice([products, products, windows, windows, attention])
-    workload = make(pick, min(count, 3) if make is attention else count)
+    make = pick.choice([products, products, windows, windows, attention, shared_ranks])
+    workload = make(pick, min(count, 3) if make in (attention, shared_ranks) else count)
     drawing = Drawing(pick, workload)
     nodes = drawing.mapping()
     document: Doc = {

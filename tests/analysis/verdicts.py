@@ -187,6 +187,7 @@ def _swept(spec: pm.Spec, one: Drawn, auto: Answer, counts: Counter[str]) -> lis
     counts["points"] += len(points)
     counts["illegal points"] += sum(a.verdict == "illegal" for a in points.values())
     legal = {p: a.report for p, a in points.items() if a.report is not None}
+    counts["grids with legal and illegal points"] += 0 < len(legal) < len(points)
     try:
         swept = pm.sweep(spec, grid, objectives=("energy", "latency"), keep="all")
     except SpecError as fault:

@@ -17,25 +17,9 @@ from polymodel.sweeps.grid import make_grid, roles
 from polymodel.sweeps.reasons import shared
 from polymodel.sweeps.scenario import Scenario, scenario
 from tests.seeds import seeds
-from tests.specs import Doc, Drawing, Stage, Workload, _lists, machine
+from tests.specs import Doc, Drawing, Workload, _lists, machine, shared_ranks
 
 DEPENDENCES = ("illegal-dependence", "unreduced-output")
-
-
-def shared_ranks(pick: Random) -> Workload:
-    """A chain of Einsums with the same rank variables, each indexing its result by some of them: a loop over
-    one of the others must not run twice above the split of producer and consumer."""
-    names = ("m", "n", "k")[: pick.randint(2, 3)]
-    extents = {v: pick.randint(2, 4) for v in names}
-    stages, before = [], "A0[" + ", ".join(names) + "]"
-    for i in range(1, pick.choice([1, 2, 2, 2, 3, 3]) + 1):
-        output = tuple(v for v in names if pick.random() < 0.7) or names[:1]
-        result = f"T{i}[{', '.join(output)}]"
-        text = f"{result} = {before} * A{i}[{', '.join(names)}]"
-        tensors = (before.partition("[")[0], f"A{i}", f"T{i}")
-        stages.append(Stage(f"T{i}", text, dict(extents), tensors, output))
-        before = result
-    return Workload(tuple(stages), {v.upper(): n for v, n in extents.items()})
 
 
 def loop_above_a_split(pick: Random, nodes: list[Doc], drawing: Drawing, workload: Workload) -> None:
@@ -50,7 +34,7 @@ def loop_above_a_split(pick: Random, nodes: list[Doc], drawing: Drawing, workloa
 
 def spec_and_sizes(pick: Random) -> tuple[pm.Spec, dict[str, list[int]]] | None:
     """A spec with some open tile sizes and the sizes that each may take, if it has any."""
-    workload = shared_ranks(pick)
+    workload = shared_ranks(pick, pick.choice([1, 2, 2, 2, 3, 3]))
     drawing = Drawing(pick, workload)
     nodes = drawing.mapping()
     if pick.random() < 0.6:
