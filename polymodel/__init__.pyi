@@ -15,10 +15,12 @@ from .errors import PolymodelError as PolymodelError
 from .errors import Refused as Refused
 from .errors import SpecError as SpecError
 from .errors import TimeUp as TimeUp
+from .exhibits.listed import gallery as gallery
+from .exhibits.records import Gallery as Gallery
 from .governor import limits as limits
-from .importers.accelforge import import_accelforge as import_accelforge
 from .hardware.answer import Codesign as Codesign
 from .hardware.search import codesign as codesign
+from .importers.accelforge import import_accelforge as import_accelforge
 from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx
 from .importers.timeloop import import_timeloop as import_timeloop

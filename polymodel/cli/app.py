@@ -17,6 +17,7 @@ from polymodel.cli import (
     evaluate,
     execute,
     explore,
+    gallery,
     import_,
     new,
     schema,
@@ -54,7 +55,7 @@ class Command(Protocol):
 
 COMMANDS: tuple[Command, ...] = (
     validate, show, evaluate, compare, timeline, sweep, explore, codesign, sparse, execute, traffic,
-    tensaurus, tile, import_, schema, new,
+    tensaurus, tile, gallery, import_, schema, new,
 )  # fmt: skip
 DATA = ("json", "csv", "html")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

@@ -29,7 +29,7 @@ from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.stores.folders import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
-from polymodel.sweeps.grid import make_grid
+from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.values import Choice
 
 Array = Any
@@ -68,22 +68,7 @@ def codesign(
     them, are searched once. Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
-    faults = Faults()
-    specs, times = _layers(layers, faults)
-    faults.raise_if_any()
-    nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
-    memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
-    asked = read_request(objectives, limits, memories, tolls, faults)
-    with faults.noting():
-        check_store(store)
-    chosen = choices_of(hardware, faults) if isinstance(hardware, Mapping) else {}
-    if not chosen and not faults.found:
-        remedy = "give symbols of the architecture with values: {'KIB': [8, 16, 32]}"
-        faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
-    if not faults.found:
-        with faults.noting():
-            grid = make_grid(specs[0], chosen, where, specs)
-    faults.raise_if_any()
+    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, store)
     every, refused = machines(specs, grid)
     groups = families(every)
     with terminable():
@@ -103,6 +88,32 @@ def codesign(
         eps,
         perf_counter() - begun,
     )
+
+
+def _read(
+    layers: object,
+    hardware: object,
+    objectives: Sequence[str],
+    limits: Sequence[str],
+    where: Sequence[str],
+    store: object,
+) -> tuple[tuple[Spec, ...], tuple[int, ...], CodesignRequest, Grid]:
+    """What is asked, checked: layers, how often each is executed, objectives, machines. SpecError with all
+    faults."""
+    faults = Faults()
+    specs, times = _layers(layers, faults)
+    faults.raise_if_any()
+    nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
+    memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
+    asked = read_request(objectives, limits, memories, tolls, faults)
+    with faults.noting():
+        check_store(store)
+    chosen = choices_of(hardware, faults) if isinstance(hardware, Mapping) else {}
+    if not chosen and not faults.found:
+        remedy = "give symbols of the architecture with values: {'KIB': [8, 16, 32]}"
+        faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
+    faults.raise_if_any()
+    return specs, times, asked, make_grid(specs[0], chosen, where, specs)
 
 
 def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int, ...]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import polymodel as pm
+from polymodel.exhibits import fused_layers, timeloop_page
+from polymodel.exhibits.looptree import CAPACITY, CYCLES, READS, WRITES, capacities, reads_and_writes, spec
+from polymodel.exhibits.orojenesis import bound_of_gemm, least_words
 from polymodel.sparse.tensaurus import published as tensaurus_figures
 from polymodel.tiling.swift.published import MATRICES
 from tests.documents.validation_words import CLAIMS
-from tests.reference import published
-from tests.reference.test_published import CAPACITY, CYCLES, READS, SPEC, WRITES
 from tests.reference.tiling_matrices import matrix
 
 DIFFERENT = "**different**"
@@ -36,9 +38,9 @@ class Figure:
 
 def looptree() -> Iterator[Figure]:
     """Two fused matmuls, the published test of the LoopTree model."""
-    report = pm.evaluate(pm.load(SPEC))
-    reads, writes = published.reads_and_writes(report)
-    peaks = published.capacities(report)
+    report = pm.evaluate(spec())
+    reads, writes = reads_and_writes(report)
+    peaks = capacities(report)
     for what, theirs, ours in (
         (f"reads less drains, {len(READS)} figures, their sum", READS, reads),
         (f"writes, {len(WRITES)} figures, their sum", WRITES, writes),
@@ -57,13 +59,13 @@ def looptree() -> Iterator[Figure]:
 
 def fused_cnn() -> Iterator[Figure]:
     """The fused front of VGGNet-E."""
-    moved, peak = published.maps_off_chip("tiled_fused"), published.maps_on_chip()
+    moved, peak = fused_layers.maps_off_chip("tiled_fused"), fused_layers.maps_on_chip()
     name = "Alwani et al., MICRO 2016, front of VGGNet-E, fused"
     yield Figure(
         f"{name}: feature maps off chip",
         "3.6 MB",
-        f"{moved:,} bytes = {moved / published.MIB:.2f} MiB",
-        "equal as printed" if f"{moved / published.MIB:.1f}" == "3.6" else DIFFERENT,
+        f"{moved:,} bytes = {moved / fused_layers.MIB:.2f} MiB",
+        "equal as printed" if f"{moved / fused_layers.MIB:.1f}" == "3.6" else DIFFERENT,
     )
     yield Figure(
         f"{name}: buffer", "362 KB", f"{peak:,} bytes = {peak / 1024:.0f} KiB",
@@ -79,12 +81,12 @@ def orojenesis() -> Iterator[Figure]:
     """Bounds of Orojenesis, and the measured traffic that they bound."""
     name = "Orojenesis, feed-forward pair of GPT-3 6.7B, 32k tokens: least words"
     for curve, words, theirs in (("unfused", "not fused", 1476395008), ("fused", "fused", 402653184)):
-        ours = published.least_words()[curve]
+        ours = least_words()[curve]
         same = "equal; theirs follows from the published setup" if ours == theirs else DIFFERENT
         yield Figure(f"{name}, {words}", f"{theirs:,}", f"{ours:,}", same)
     measured = zip((2, 24, 40, 50), (2754.6, 650, 533, 373.39), (1617.9, 561.51, 411.06, 373.33), strict=True)
     for cache, simt, tensor in measured:
-        bound = published.bound_of_gemm(cache)
+        bound = bound_of_gemm(cache)
         yield Figure(
             f"Orojenesis, matmul of 4096 x 4096 x 4096, float32, GPU with {cache} MiB of cache: MiB off chip",
             f"{simt} (SIMT), {tensor} (tensor cores)", f"at least {bound:.1f}",
@@ -95,8 +97,8 @@ def orojenesis() -> Iterator[Figure]:
 
 def timeloop_document() -> Iterator[Figure]:
     """The example of Timeloop's page about its output."""
-    ours = tuple(published.timeloop_document().values())
-    theirs = (3072, 576, 512, 49152, 3072)
+    ours = tuple(timeloop_page.counted().values())
+    theirs = tuple(timeloop_page.PRINTED.values())
     yield Figure(
         "Timeloop's page about its output: weights, inputs, outputs, computes, cycles",
         ", ".join(f"{x:,}" for x in theirs), ", ".join(f"{x:,}" for x in ours),
@@ -119,7 +121,7 @@ def tensaurus() -> Iterator[Figure]:
 def tiler_swift() -> Iterator[Figure]:
     """Tiler-Swift's claims."""
     means = pm.tiler_swift_comparison(
-        [matrix(f"ts_{name}", SPEC, name).renamed(name) for name in MATRICES]
+        [matrix(f"ts_{name}", Path(__file__), name).renamed(name) for name in MATRICES]
     ).means
     for row in means.to_dict("records"):
         name = f"Tiler-Swift, {row['op']}, {row['tiler']} against simple"

@@ -14,44 +14,16 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from tests.reference import published
+from polymodel.exhibits.looptree import CAPACITY, CYCLES, READS, WRITES, capacities, reads_and_writes, spec
+from polymodel.exhibits.orojenesis import MIB, bound_of_gemm, sizes_that_matter
 from tests.reference.check import main
-from tests.reference.published import SPEC, capacities, check, reads_and_writes
-
-READS = {
-    ("L0", "Fmap1", "Fc1"): 18,
-    ("L0", "Filter1", "Fc1"): 8,
-    ("L0", "Filter2", "Fc2"): 32,
-    ("L0", "Fmap3", "Fc2"): 0,
-    ("L1", "Fmap1", "Fc1"): 18,
-    ("L1", "Filter1", "Fc1"): 72,
-    ("L1", "Filter2", "Fc2"): 288,
-    ("L1", "Fmap3", "Fc2"): 216,
-    ("L2", "Fmap2", "Fc1"): 36,
-    ("L2", "Fmap2", "Fc2"): 36,
-    ("L3", "Fmap1", "Fc1"): 72,
-    ("L3", "Fmap2", "Fc2"): 288,
-}
-WRITES = {
-    ("L0", "Fmap3", "Fc2"): 72,
-    ("L1", "Fmap3", "Fc2"): 288,
-    ("L1", "Filter1", "Fc1"): 8,
-    ("L1", "Filter2", "Fc2"): 32,
-    ("L1", "Fmap1", "Fc1"): 18,
-    ("L2", "Fmap2", "Fc1"): 72,
-    ("L3", "Fmap1", "Fc1"): 72,
-    ("L3", "Fmap2", "Fc2"): 288,
-}
-CAPACITY = {"L0": 130, "L1": 50, "L2": 4, "L3": 1}
-CYCLES = 54
+from tests.reference.published import CLAIMS, check
 
 
 @pytest.mark.parametrize("engine", ["exact", "enumerate", "auto"])
 @pytest.mark.parametrize("reuse", ["slide", "refill"])
-def test_cascaded_matmuls_fused(reuse: str, engine: str, tmp_path: Path) -> None:
-    file = tmp_path / "spec.yaml"
-    file.write_text(SPEC.read_text(encoding="utf-8").replace("reuse: slide", f"reuse: {reuse}"))
-    report = pm.evaluate(pm.load(file), engine=engine)
+def test_cascaded_matmuls_fused(reuse: str, engine: str) -> None:
+    report = pm.evaluate(spec(reuse), engine=engine)
     assert reads_and_writes(report) == (READS, WRITES)
     assert capacities(report) == CAPACITY
     assert report.total_latency == CYCLES  # one operation per second and unit
@@ -64,13 +36,13 @@ def test_the_bound_of_a_gemm_holds_for_tiles_that_do_not_divide() -> None:
         {"workload": {"rank_sizes": {"M": 22, "K": 22, "N": 22}, "bits_per_value": {"All": 32},
                       "einsums": ["Z[m, n] = A[m, k] * B[k, n]"]}}
     )  # fmt: skip
-    few = pm.ski_slope(square, tiles=dict.fromkeys("mnk", published.sizes_that_matter(22))).frame
+    few = pm.ski_slope(square, tiles=dict.fromkeys("mnk", sizes_that_matter(22))).frame
     figures = ["capacity_words", "accesses_words"]
     assert few[figures].equals(pm.ski_slope(square, tiles="all").frame[figures])
     assert not few[figures].equals(pm.ski_slope(square).frame[figures])
     # Tiles of 586 x 820, of 7 x 5 of them: A five times, B seven times, Z once.
-    assert 8 * published.MIB * 2 >= 32 * (586 * 820 + 586 + 820)
-    assert published.bound_of_gemm(2) <= (5 + 7 + 1) * 64
+    assert 8 * MIB * 2 >= 32 * (586 * 820 + 586 + 820)
+    assert bound_of_gemm(2) <= (5 + 7 + 1) * 64
 
 
 def anchors(**changed: Any) -> list[dict[str, Any]]:
@@ -144,4 +116,4 @@ def test_a_file_that_only_says_so_is_one_line(
 
 
 def test_what_is_not_computed_says_why() -> None:
-    assert all(len(why) > 20 for why in published.CLAIMS.values())
+    assert all(len(why) > 20 for why in CLAIMS.values())

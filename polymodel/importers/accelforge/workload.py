@@ -90,7 +90,7 @@ def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape])
         found["bits_per_value"] = {
             e.key: _whole(reading, e.value, scope, bits.path) for e in bits.node.entries or ()
         }
-        bits.seen.update(found["bits_per_value"])  # type: ignore[arg-type]
+        bits.seen.update(found["bits_per_value"])  # type: ignore[arg-type]  # a mapping, as it was made here
     persistent = table.take("persistent_tensors")
     if persistent is not None and persistent.scalar is not None:
         found["persistent_tensors"] = str(persistent.scalar)

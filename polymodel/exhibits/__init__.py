@@ -1,0 +1,1 @@
+"""Published results, computed here: `polymodel gallery NAME`, `pm.gallery("NAME")`."""

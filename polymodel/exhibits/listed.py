@@ -1,0 +1,47 @@
+"""`gallery`: published results, computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.exhibits.records import Exhibit, Gallery, PublishedFigure
+from polymodel.governor import look
+from polymodel.spec.faults import suggestion
+
+# Each a module of this room with an EXHIBIT; imported when it is shown.
+EXHIBITS = ("fused_layers", "looptree", "timeloop_page", "orojenesis", "tensaurus", "bounds")
+
+
+def exhibits() -> tuple[Exhibit, ...]:
+    """Every exhibit, nothing of which is computed yet."""
+    return tuple(map(_exhibit, EXHIBITS))
+
+
+def gallery(*names: str) -> Gallery:
+    """Published figures beside ours, which are computed here: of the exhibits named, or of all.
+
+    `gallery().figures` is a DataFrame. SpecError for an unknown name.
+    """
+    unknown = [n for n in names if n not in EXHIBITS]
+    if unknown:
+        faults = [
+            Diagnostic(f"there is no exhibit {n!r}", suggestion(n, EXHIBITS, "exhibits")) for n in unknown
+        ]
+        raise SpecError(faults)
+    chosen = tuple(map(_exhibit, names or EXHIBITS))
+    return Gallery(chosen, tuple(_figures(chosen)))
+
+
+def _exhibit(name: str) -> Exhibit:
+    found: Exhibit = import_module(f"polymodel.exhibits.{name}").EXHIBIT
+    return found
+
+
+def _figures(chosen: tuple[Exhibit, ...]) -> Iterator[PublishedFigure]:
+    for exhibit in chosen:
+        look(f"the exhibit {exhibit.name}")
+        for figure in exhibit.figures():
+            yield replace(figure, exhibit=exhibit.name)

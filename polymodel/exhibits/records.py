@@ -1,0 +1,111 @@
+"""Exhibits of the gallery: published figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import engineering
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Number = int | float | str
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One published figure and ours. `published` is a text where it is a word, or a claim without a number;
+    `ours` None where nothing is computed; `why`: how they agree, or why they differ."""
+
+    what: str
+    unit: str
+    published: Number
+    ours: Number | None
+    why: str = ""
+    exhibit: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Ours over theirs less 1, 0 where they are equal; None where one of them is no number."""
+        if self.published == self.ours:
+            return 0.0
+        if isinstance(self.published, str) or self.ours is None or isinstance(self.ours, str):
+            return None
+        return self.ours / self.published - 1 if self.published else None
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A published result. `source`: where it is printed; `about`: what is computed, and how."""
+
+    name: str
+    title: str
+    source: str
+    about: str
+    figures: Callable[[], Iterator[PublishedFigure]]
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery(Answer):
+    """Exhibits with their figures, ours beside the published ones."""
+
+    exhibits: tuple[Exhibit, ...]
+    rows: tuple[PublishedFigure, ...]
+
+    @declared(title="Published figures, and ours")
+    def figures(self) -> Table:
+        """One row per figure: what, unit, the published value, ours, ours over theirs less 1, and why they
+        differ."""
+        columns = [Column(n) for n in ("exhibit", "figure", "unit", "published", "ours", "difference", "why")]
+        cells: list[tuple[Cell, ...]] = [
+            (f.exhibit, f.what, f.unit, _shown(f.published), _shown(f.ours), _percent(f.error), f.why)
+            for f in self.rows
+        ]
+        return Table("figures", tuple(columns), tuple(cells))
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return (
+            self.exhibits[0].title if len(self.exhibits) == 1 else f"{len(self.exhibits)} published results"
+        )
+
+    def content(self, live: bool = True) -> list[Block]:
+        """Each exhibit with its source and its figures."""
+        found: list[Block] = []
+        for exhibit in self.exhibits:
+            found += [Line(f"{exhibit.title} ({exhibit.source})"), Line(exhibit.about, "small")]
+            rows = [
+                r
+                for r, f in zip(self.table("figures").rows, self.rows, strict=True)
+                if f.exhibit == exhibit.name
+            ]
+            columns = self.table("figures").columns
+            found += [Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))), Line()]
+        return found
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Ours over theirs for every figure that has both."""
+        from polymodel.view.bars import bar_axes
+
+        both = [(f.what, 100 * f.error) for f in self.rows if f.error is not None]
+        if not both:
+            raise SpecError([Diagnostic("no figure here is a number in both", "name another exhibit")])
+        columns = (Column("figure"), Column("difference in %"))
+        return bar_axes(Table("figures", columns, tuple(both)), "difference in %", ax)
+
+
+def _shown(value: Number | None) -> str:
+    if value is None:
+        return "not computed"
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else engineering(value)
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else "equal" if error == 0 else f"{100 * error:+.2g} %"

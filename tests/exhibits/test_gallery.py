@@ -1,0 +1,57 @@
+"""Published results: every exhibit is computed, and the figures that are exact are equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli.app import main
+from polymodel.exhibits.listed import EXHIBITS, exhibits
+
+# Exhibit -> the largest difference of a figure (a share) and how many figures have none.
+AGREEMENT = {
+    "fused_layers": (0.011, 0), "looptree": (0.0, 25), "timeloop_page": (0.0, 5), "bounds": (0.0, 1),
+    "tensaurus": (0.43, 16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AGREEMENT)
+def test_an_exhibit_agrees_as_far_as_it_says(name: str) -> None:
+    found = pm.gallery(name)
+    most, equal = AGREEMENT[name]
+    errors = [f.error for f in found.rows if f.error is not None]
+    assert max(map(abs, errors)) <= most
+    assert sum(e == 0 for e in errors) >= equal
+    assert all(f.why for f in found.rows if f.error is None or abs(f.error) > 0)
+
+
+@pytest.mark.slow
+def test_bounds_of_orojenesis_lie_below_what_was_measured() -> None:
+    found = pm.gallery("orojenesis")
+    assert [f.error for f in found.rows[:2]] == [0, 0]
+    assert all(f.error is not None and f.error < 0 for f in found.rows[2:])
+
+
+def test_every_exhibit_says_where_it_is_printed() -> None:
+    assert [e.name for e in exhibits()] == list(EXHIBITS)
+    assert all(e.source and e.about and e.title for e in exhibits())
+
+
+def test_the_command_lists_computes_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery"]) == 0
+    assert all(name in capsys.readouterr().out for name in ("fused_layers",))
+    page = tmp_path / "page.html"
+    assert main(["gallery", "timeloop_page", "--html", str(page)]) == 0
+    assert "49,152" in capsys.readouterr().out
+    assert "Published figures, and ours" in page.read_text(encoding="utf-8")
+    assert main(["gallery", "timeloop_page", "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 5
+    assert main(["gallery", "fused_layer"]) == 2
+
+
+def test_the_picture_has_a_bar_for_each_figure_with_both() -> None:
+    axes = pm.gallery("timeloop_page").plot()
+    assert len(axes.patches) == 5
