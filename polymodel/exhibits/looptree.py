@@ -131,6 +131,6 @@ EXHIBIT = Exhibit(
     "looptree",
     "The LoopTree model's test of two fused matmuls",
     "timeloop-python, tests/looptree: test_accesses.py, test_capacity.py, test_latency.py",
-    "Two matmuls fused row by row, one branch after the other; capacity counts what stands above a split in both.",
+    "Fused row by row, one branch after the other; capacity counts what stands above a split in both.",
     figures,
 )
