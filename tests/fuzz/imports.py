@@ -1,4 +1,4 @@
-"""Files of other tools, damaged: Timeloop's YAML and ONNX models."""
+"""Files of other tools, damaged: Timeloop's and AccelForge's YAML, ONNX models."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ def timeloop() -> tuple[bytes, ...]:
     """The inputs of the importer's own tests."""
     found = [
         p.read_bytes()
-        for p in sorted((ROOT / "tests/importers").rglob("*.yaml"))
+        for p in sorted((ROOT / "tests/importers/timeloop").rglob("*.yaml"))
         if p.stat().st_size < 12_000
     ]
     return (
         *found,
         b"problem: {shape: {name: C, dimensions: [M, N], data-spaces: []}, instance: {M: 4, N: 5}}\n",
     )
+
+
+@cache
+def accelforge() -> tuple[bytes, ...]:
+    """A chain of Einsums and a machine, in AccelForge's words."""
+    return tuple(p.read_bytes() for p in sorted((ROOT / "tests/importers/accelforge").glob("*.yaml")))
 
 
 @cache
@@ -69,6 +75,27 @@ def timeloop_input(random: Random) -> bytes:
     return wordwise(random, text, (*NUMBERS, *WORDS)).encode("utf-8", "replace")
 
 
+# What a hostile file may put anywhere: paths, calls, marks, floods.
+HOSTILE = (
+    "{{include_text('/etc/passwd')}}", "{{include('../../../x.yaml', '')}}", "{{include('accelforge.yaml')}}",
+    "{{add_to_path('/')}}", "{{include_all('/etc/*')}}", "{{cwd.__globals__}}", "{{find_path('..')}}",
+    "{{dict.__mro__}}", "{{max(range(9999999))}}", "{{include_text.__self__}}",
+    "\ue0020\ue003", "\ue0029\ue003.x",
+    "{% assert False %}", "{{'x' * 99999999}}", "__import__('os').system('x')", "open('x').read()",
+    "9**9**9**9",
+    "len(spec)", "len(len(All))", "weight.bits_per_value.bits_per_value", "get_array_fanout_total(spec)",
+    "is_hist_signed(hist)", "[1] * 99999999", "a if a else a", "lambda: 1", "sum(x for x in y)",
+    "Above", "~~~~All",
+    "<<<", "<<", "!Network", "!Fork", "!Array", "!!python/object:os.system", "*sizes", "inf", "-inf", "nan",
+)  # fmt: skip
+
+
+def accelforge_input(random: Random) -> bytes:
+    """YAML with slips, and what a hostile file would hold in the place of a value."""
+    text = random.choice(accelforge()).decode("utf-8", "replace")
+    return wordwise(random, text, (*NUMBERS, *WORDS, *HOSTILE)).encode("utf-8", "replace")
+
+
 def onnx_input(random: Random) -> bytes:
     """A model with bytes changed, or one whose attributes and sizes make no sense."""
     from onnx import ModelProto
@@ -108,6 +135,13 @@ def read_timeloop(data: bytes, folder: Path) -> None:
     file = folder / "timeloop.yaml"
     file.write_bytes(data)
     _loads(pm.import_timeloop(file).text, folder)
+
+
+def read_accelforge(data: bytes, folder: Path) -> None:
+    """Import it, and load what comes out."""
+    file = folder / "accelforge.yaml"
+    file.write_bytes(data)
+    _loads(pm.import_accelforge(file).text, folder)
 
 
 def read_onnx(data: bytes, folder: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from polymodel.importers.accelforge.components import Component, Prices, component_of
+from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.reading import Reading, Table
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
@@ -122,14 +122,16 @@ def _array_fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
             if "ARRAY" not in str(keys["name"].value.scalar if "name" in keys else ""):
                 continue
             try:
-                fanout = int(scope.number(keys["fanout"].value.scalar)) if "fanout" in keys else 1
+                fanout = scope.number(keys["fanout"].value.scalar) if "fanout" in keys else 1
             except NoValue:
                 continue
+            if not 1 <= fanout <= LARGEST:
+                continue
             reused = " ".join(str(keys[k].value.scalar) for k in ("reuse", "may_reuse") if k in keys)
-            found["total"] *= fanout
+            found["total"] *= int(fanout)
             for role in ("input", "output", "weight"):
                 if re.search(rf"\b{role}\b", reused):
-                    found[f"reuse_{role}"] *= fanout
+                    found[f"reuse_{role}"] *= int(fanout)
     return found
 
 

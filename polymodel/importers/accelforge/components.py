@@ -23,17 +23,11 @@ from polymodel.spec.source import Node
 
 Written = tuple[str, dict[str, object]]
 _PER_ACTION = re.compile(
-    r"\s*(?P<how>sum|max)\(\s*(?P<v>\w+)\.n_calls(?P<own>\s*/\s*(?P=v)\.throughput)?\s+for\s+(?P=v)\s+in\s+actions\s*\)"
+    r"\s*(?P<how>sum|max)\(\s*(?P<v>\w+)\.n_calls(?P<own>\s*/\s*(?P=v)\.throughput)?"
+    r"\s+for\s+(?P=v)\s+in\s+actions\s*\)"
     r"(?P<rest>(\s*/\s*[\w.]+)*)\s*\Z"
 )
-_PRICED = ("energy", "leak_power", "area")
-_CONSTRAINTS = {
-    "no_refetch_from_above",
-    "no_resend_to_below",
-    "force_memory_hierarchy_order",
-    "back",
-    "tile_shape",
-}
+LARGEST = 10**30
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,10 @@ class Component:
                 found.add(replace(self.scope, view=self.einsums.view(einsum), known={}).number(node.scalar))
             except (NoValue, TextFault) as fault:
                 lacking = fault.word if isinstance(fault, NoValue) else fault.message
+        if any(not is_amount(v, math.inf if what == "size" else LARGEST) for v in found):
+            why, remedy = f"{max(found, key=abs)} is no amount", "write a number, 0 or more"
+            self.leave(reading, node, what, why, remedy, changes=_changed(what), refused=what not in _FREE)
+            return default
         positive = {v for v in found if v}
         if len(positive) == 1:
             return positive.pop()
@@ -164,13 +162,15 @@ class Prices:
             if node is None or node.scalar is None:
                 return None
             try:
-                return float(scope.number(node.scalar))
+                value = scope.number(node.scalar)
+                why = "" if is_amount(value, math.inf) else f"{value} is no amount"
             except NoValue as lacking:
-                reading.leave(
-                    node, key, f"{lacking.word} has no value here", "write the number", action.path,
-                    owner=action.owner, changes="energy and latency",
-                )  # fmt: skip
-                return None
+                why = f"{lacking.word} has no value here"
+            if not why:
+                return float(value)
+            remedy, changes = "write the number", "energy and latency"
+            reading.leave(node, key, why, remedy, action.path, owner=action.owner, changes=changes)
+            return None
 
         energy, throughput, latency = number("energy"), number("throughput"), number("latency")
         bits, scale = number("bits_per_action"), number("energy_scale")
@@ -295,7 +295,7 @@ def _ratios(
             concerned = [t for t in members if t in widths and t not in found]
             if not concerned:
                 continue
-            value = part.number(reading, entry.value, f"bits_per_value.{entry.key}")
+            value = part.number(reading, entry.value, "bits_per_value")
             for tensor in concerned if value else ():
                 bits = Fraction(str(value))
                 found[tensor] = bits / widths[tensor] if absolute else bits
@@ -436,7 +436,12 @@ def prices_by_action(each: Fraction, prices: Prices, factor: Factor) -> bool:
 
 def plain_number(value: float) -> int | float:
     """Whole numbers without a point."""
-    return int(value) if value == int(value) else value
+    return int(value) if value < LARGEST and value == int(value) else value
+
+
+def is_amount(value: Value, most: float) -> bool:
+    """Whether a number is 0 or more and can be counted; infinity only where there is no limit."""
+    return 0 <= value <= LARGEST or value == most
 
 
 def _total_latency(
@@ -458,11 +463,14 @@ def _total_latency(
     rate = 1.0
     for text in rates:
         try:
-            rate *= float(part.scope.number(text))
+            value = part.scope.number(text)
+            why = "" if value > 0 and is_amount(value, LARGEST) else f"{value} is no rate"
         except NoValue as lacking:
-            why, remedy = f"{lacking.word} has no value here", "give each action its `throughput:`"
-            part.leave(reading, node, "total_latency", why, remedy, "latency")
+            why = f"{lacking.word} has no value here"
+        if why:
+            part.leave(reading, node, "total_latency", why, "give each action its `throughput:`", "latency")
             return
+        rate *= float(value)
     names = ("compute",) if part.kind == "Compute" else ("read", "write")
     for name in names if rates else ():
         one = actions.setdefault(name, {"name": name})

@@ -53,7 +53,10 @@ def import_accelforge(
     document = Document()
     reading = Reading()
     sections = _sections(listed, variables, document, reading)
-    check_variables(variables, document)
+    unused = Document(files=document.files, variables=document.variables)
+    check_variables(variables, unused)
+    for fault in unused.faults.found:  # several models are often read with the variables of all of them
+        reading.note(None, fault.message, fault.remedy)
     reading.faults.found[:0] = document.faults.found
     reading.faults.raise_if_any()
     found = _read(reading, sections)

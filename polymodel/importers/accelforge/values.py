@@ -123,6 +123,8 @@ class Scope:
 
     def chosen(self, text: str) -> str:
         """A set expression without conditions: the side that the condition chooses."""
+        if len(text) > MOST_TEXT:
+            raise NoValue("a text of this length")
         match = _CHOICE.match(text.strip())
         if match is None:
             return text.strip()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polymodel.importers.accelforge.reading import Reading, Table, flat, plain
-from polymodel.importers.accelforge.values import NoValue, Scope, View
+from polymodel.importers.accelforge.values import MOST_TEXT, NoValue, Scope, View
 from polymodel.spec.affine_text import parse_einsum
 from polymodel.spec.faults import TextFault
 from polymodel.spec.numbers import Value
@@ -87,10 +87,7 @@ def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape])
         found["iteration_space_shape"] = {e.key: str(e.value.scalar) for e in bounds.entries or ()}
     bits = table.table("bits_per_value")
     if bits is not None:
-        found["bits_per_value"] = {
-            e.key: _whole(reading, e.value, scope, bits.path) for e in bits.node.entries or ()
-        }
-        bits.seen.update(found["bits_per_value"])  # type: ignore[arg-type]  # a mapping, as it was made here
+        found["bits_per_value"] = _numbers(reading, bits, scope)
     persistent = table.take("persistent_tensors")
     if persistent is not None and persistent.scalar is not None:
         found["persistent_tensors"] = str(persistent.scalar)
@@ -113,12 +110,12 @@ def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape])
 def _sizes(reading: Reading, table: Table, scope: Scope) -> dict[str, Value]:
     """Ranks and their sizes, which may be computed from one another."""
     given = {e.key: e.value.scalar for e in table.node.entries or ()}
-    inner = scope.inside(given)
-    found: dict[str, Value] = {}
-    for entry in table.node.entries or ():
-        table.seen.add(entry.key)
-        found[entry.key] = _whole(reading, entry.value, inner, table.path)
-    return found
+    return _numbers(reading, table, scope.inside(given))
+
+
+def _numbers(reading: Reading, table: Table, scope: Scope) -> dict[str, Value]:
+    """A table of numbers."""
+    return {e.key: _whole(reading, e.value, scope, table.path) for e in table.node.entries or ()}
 
 
 def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
@@ -127,7 +124,7 @@ def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
     except NoValue as lacking:
         reading.fault(node, f"{lacking.word} has no value here", "write the number", path)
         return 1
-    if value != value or value in (float("inf"), float("-inf")):
+    if value != value or abs(value) > 2**62:
         reading.fault(node, f"{value} is no number of values", "write a whole number", path)
         return 1
     return int(value) if value == int(value) else value
@@ -276,7 +273,7 @@ def scope_of(scope: Scope, shape: Shape, produced: frozenset[str]) -> Scope:
 
 
 def _conditional(node: Node) -> bool:
-    texts = (n.scalar for n in node.walk() if isinstance(n.scalar, str))
+    texts = (n.scalar[:MOST_TEXT] for n in node.walk() if isinstance(n.scalar, str))
     return any(re.search(r"\bif\b.*\belse\b", text, re.DOTALL) for text in texts)
 
 
