@@ -20,13 +20,25 @@ def nest_of(views: Sequence[View], block: Block, order: Sequence[int]) -> Named:
     nest, variables = _nest(views[0], block, order)
     if nest is None or any(_nest(view, block, order)[0] != nest for view in views[1:]):
         return None, ()
+    # A nest does not know where its elements lie: those of several views have to be the same.
+    if len({_first(view, block) for view in views}) > 1:
+        return None, ()
     return nest, variables
+
+
+def _first(view: View, block: Block) -> tuple[int, ...]:
+    """The element at the beginning of every variable's range."""
+    begin = {v: view.einsum.bound(v)[0] for v in view.einsum.rank_variables}
+    for _, loop, origin in reversed(view.loops):
+        if loop.variable_in(view.einsum.name) in begin:
+            begin[loop.variable_in(view.einsum.name)] = origin
+    return tuple(view.access.projection[r].value(begin) for r in block.ranks)
 
 
 def _nest(view: View, block: Block, order: Sequence[int]) -> Named:
     name = view.einsum.name
     variables = tuple(v for v in view.einsum.rank_variables if (name, v) in block.variables)
-    if view.parts or view.versions:
+    if view.parts or view.versions or view.access.guard:
         return None, ()
     origins = {v: view.einsum.bound(v)[0] for v in variables}
     for _, loop, origin in reversed(view.loops):

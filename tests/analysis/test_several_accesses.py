@@ -99,6 +99,16 @@ def test_a_gram_matrix_shares_its_diagonal(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_tiles_in_tiles_hold_the_union(engine: str) -> None:
+    """Two loops over x above the buffer: tiles of 2 iterations touch 4 different elements."""
+    nodes = [storage("DRAM", "A", "Z"), loop("x", 4), loop("x", 2), storage("GLB", "A"), leaf("Z")]
+    report = evaluated(STENCIL, *nodes, engine=engine)
+    assert moved(report, "A") == {"DRAM": (16, 0, 0, 0), "GLB": (16, 0, 16, 0)}
+    (held,) = (b for b in report.analysis.buffets if (b.component, b.tensor) == ("GLB", "A"))
+    assert (held.tile_max, held.tile_total) == (4, 16)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_instances_share_within_one_access(engine: str) -> None:
     """Four instances side by side: each access is read in its own right, though their windows overlap."""
     nodes = [storage("DRAM", "A", "Z"), storage("GLB", "A"), spread("x", 2), leaf("Z")]
