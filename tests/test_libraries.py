@@ -55,7 +55,7 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
 
 
 # Whole models: tests/library compares the engines at small sizes.
-MODELS = {"convnet", "transformer"}
+MODELS = {"convnet", "cp_als", "transformer"}
 # Why a mapping has no closed form: padding cuts corners off the iteration space, a buffer frees element by
 # element, or stages overlap.
 NO_CLOSED_FORM = {
