@@ -230,7 +230,7 @@ class Combination:
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
         factors = Factors(space, template, chains)
-        forms: list[Form] = [found.energy, *found.besides, *(form for _, form, _ in found.times)]
+        forms: list[Form] = [found.energy, *found.besides, *found.times.forms]
         terms = {t: None for form in forms for t in form}
         terms.update({t: None for t, _ in found.nodes})
         self.terms = tuple(terms)
@@ -243,7 +243,7 @@ class Combination:
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
         timed = interest.latency or space.leak > 0
         self.forms = ([found.energy, *found.besides] if interest.energy else []) + (
-            [f for _, f, _ in found.times] if timed else []
+            found.times.forms if timed else []
         )
         where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
         self.figures = PartialFigures(
@@ -347,10 +347,7 @@ class Combination:
                 result = result + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
             return result
 
-        latency = np.zeros(points.n)
-        for _, form, fixed in self.costs.times:
-            latency = np.maximum(latency, least(form) + fixed)
-        latency = latency * self.space.times
+        latency = self.costs.times.seconds(least) * self.space.times
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
         peaks = [self._held(points, m) for m in self.interest.buffers]
         return bound.coarser.hopeful(self.interest.figures(energy, latency, peaks))
@@ -404,10 +401,7 @@ class Combination:
     def part(self, number: int) -> CombinedPoints:
         """Energy, latency and space of every point."""
         space = self.space
-        latency = np.zeros(self.n)
-        for _, form, fixed in self.costs.times:
-            latency = np.maximum(latency, self.form(form) + fixed)
-        latency = latency * space.times
+        latency = self.costs.times.seconds(self.form) * space.times
         local, above = self.slots()
         energy = self.energy() + space.leak * latency
         return CombinedPoints(self.points.keys, energy, latency, local, above, number, self.choice())

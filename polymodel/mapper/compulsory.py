@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.cost.algebra import NUMBERS
+from polymodel.cost.ports import busy_time, port_time
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.states import Lives
@@ -38,7 +40,8 @@ def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
     """For every choice of the innermost memories of the operands."""
     joules, seconds = unit_price(space, number)
     time = space.operations * seconds / _instances(space, number)
-    time = max(time + space.units[number].fixed_time if time else 0.0, _backing_time(space))
+    unit = space.hierarchy[space.units[number].name]
+    time = max(busy_time(unit, time, time, 1, NUMBERS) if time else 0.0, _backing_time(space))
     each = [list(_operand(space, number, i)) for i in range(len(space.operands))]
     for chosen in product(*each):
         ports: dict[tuple[int, str], float] = {}
@@ -69,14 +72,15 @@ def _instances(space: EinsumSpace, unit: int) -> float:
 
 def _backing_time(space: EinsumSpace) -> float:
     """Seconds of the backing storage, for tensors that are exchanged nowhere else."""
-    memory, read, write = space.memories[0], 0.0, 0.0
+    read, write = 0.0, 0.0
     instances = prod(f.width for f in space.fanouts if f.below == 0)
     for i, o in enumerate(space.operands):
         if not o.fusable and not o.output:
-            read += o.elements * price_of(space, i, 0, "reads_fill")[1] * memory.read_time
+            read += o.elements * price_of(space, i, 0, "reads_fill")[1]
         elif not o.fusable:
-            write += o.elements * price_of(space, i, 0, "writes_drain")[1] * memory.write_time
-    return (max(read, write) if memory.separate else read + write) / instances
+            write += o.elements * price_of(space, i, 0, "writes_drain")[1]
+    seconds: float = port_time(space.component(0), (read, write))
+    return seconds / instances
 
 
 Loads = tuple[tuple[tuple[int, str], float], ...]  # seconds at ports: (memory, read or write)
@@ -101,11 +105,11 @@ def _load(
     space: EinsumSpace, i: int, memory: int, kind: str, elements: float
 ) -> tuple[tuple[int, str], float]:
     """Seconds that one kind of access takes at a port, of the busiest instance at least."""
-    m, read = space.memories[memory], kind in READS
+    component, read = space.component(memory), kind in READS
     instances = prod(f.width for f in space.fanouts if f.below <= memory)
-    side = "both" if not m.separate else "read" if read else "write"
-    seconds = m.read_time if read else m.write_time
-    return (memory, side), elements * price_of(space, i, memory, kind)[1] * seconds / instances
+    side = "both" if component.ports == "shared" else "read" if read else "write"
+    bits = elements * price_of(space, i, memory, kind)[1] / instances
+    return (memory, side), port_time(component, (bits, 0.0) if read else (0.0, bits))
 
 
 def _link(space: EinsumSpace, i: int, outer: int, inner: int) -> float:

@@ -181,7 +181,7 @@ class Descent:
         self.room, self.ask = room, ask
         self.places = Places(space, template, sizes)
         self.costs: Costs = costs(space, template)
-        forms: list[Form] = [self.costs.energy, *(form for _, form, _ in self.costs.times)]
+        forms: list[Form] = [self.costs.energy, *self.costs.times.forms]
         terms = {t: None for form in forms for t in form} | {t: None for t, _ in self.costs.nodes}
         self.terms = tuple(terms)
         self.group_of = {b: g for g in space.groups for b in g}
@@ -263,10 +263,8 @@ class Descent:
         shape = (*counts, *([1] * (2 - len(counts))))
         made = Factors(self.space, self.template, chains)
         values = {t: self._value(made, t, axes, shape) for t in self.terms}
-        latency = np.zeros(shape)
-        for _, form, fixed in self.costs.times:
-            latency = np.maximum(latency, _form(form, values, shape) + fixed)
-        latency = latency * self.space.times
+        seconds = self.costs.times.seconds(lambda form: _form(form, values, shape))
+        latency = seconds * self.space.times
         energy = _form(self.costs.energy, values, shape) * self.space.times + self.space.leak * latency
         private, shared = self._held(values, shape, False), self._held(values, shape, True)
         held = [a + b for a, b in zip(private, shared, strict=True)]

@@ -168,7 +168,13 @@ class InnerPoints:
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
-    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut."""
+    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut, and no other
+    times that both regions add to than those of memories."""
+    if len(space.memories) < 3 or not space.hierarchy.assume_overlap:
+        return False
+    inner = space.memories[cuts(space, limits)[-1]].index
+    if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
+        return False
     if any(m.live for m in space.memories):
         return False
     ordered = limits.force_memory_order or _bound_by_fanouts(space, limits)
@@ -328,7 +334,7 @@ def _times(joined: Combination, found: Costs, space: EinsumSpace, cut: int) -> t
     ports = np.zeros((2 * (cut + 1), joined.n))
     rest = np.zeros(joined.n)
     seen: dict[str, int] = {}
-    for name, form, fixed in found.times:
+    for name, (form, fixed) in zip(found.times.names, found.times.stages[0], strict=True):
         value = joined.form(form)
         if name in names:
             k = seen.get(name, 0)

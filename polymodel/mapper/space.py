@@ -7,18 +7,21 @@ else is refused by name, and so is what `terms` cannot price.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from polymodel.affine import Affine
+from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.records import Limits, Shares
+from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.plain import require_plain
@@ -97,24 +100,30 @@ class Operand:
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory of the hierarchy, outermost first: prices per bit, seconds per bit at one instance."""
+    """One memory of the hierarchy, outermost first; `index`: its place among all components."""
 
     name: str
+    index: int
     capacity: float
-    read_energy: float
-    write_energy: float
-    read_time: float
-    write_time: float
-    separate: bool
     read_first: bool
     fixed_time: float
     live: bool = False
 
 
 @dataclass(frozen=True)
+class Toll:
+    """A toll that something is paid at, and the tensors that pay."""
+
+    name: str
+    index: int
+    tensors: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Fanout:
-    """A fanout dimension. `below`: how many memories stand above it; `reuses`: tensors that its instances
-    share; `overlapping`: so far as their windows overlap, else only what is the same for all of them."""
+    """A fanout dimension of the component at `index`. `below`: how many memories stand above it; `reuses`:
+    tensors that its instances share; `overlapping`: so far as their windows overlap, else only what is the
+    same for all of them; `costly`: what crosses it costs."""
 
     component: str
     name: str
@@ -124,6 +133,8 @@ class Fanout:
     reuses: frozenset[str]
     broadcast: bool
     overlapping: bool = True
+    index: int = 0
+    costly: bool = False
 
     def shares_windows(self, tensor: str) -> bool:
         """Whether instances share the elements that their windows of a tensor have in common."""
@@ -132,12 +143,10 @@ class Fanout:
 
 @dataclass(frozen=True)
 class Unit:
-    """A compute component: joules and seconds per operation; `memories`: how many stand above it."""
+    """A compute component at `index`; `memories`: how many stand above it."""
 
     name: str
-    energy: float
-    time: float
-    fixed_time: float
+    index: int
     memories: int
     fanouts: int
 
@@ -146,7 +155,8 @@ class Unit:
 class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
     tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
-    sparse data leave of every access at least (None: all of it)."""
+    sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
+    and nothing else."""
 
     name: str
     variables: tuple[str, ...]
@@ -161,12 +171,22 @@ class EinsumSpace:
     may: tuple[frozenset[str], ...]
     leak: float
     exchange: frozenset[int]
+    tolls: tuple[Toll, ...]
+    hierarchy: Hierarchy
+    einsum: Einsum = field(compare=False, repr=False)
     bundled: bool = True
     shares: Shares | None = None
 
     @cached_property
     def operations(self) -> int:
         return math.prod(self.extents)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """One execution of the Einsum as the cost rules take it; they do not look at storage."""
+        leaf = ComputeNode(self.name, self.units[0].name)
+        alone = Cascade((replace(self.einsum, n_instances=1),))
+        return Problem(alone, self.hierarchy, LoopTree((leaf,)))
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:
@@ -201,6 +221,10 @@ class EinsumSpace:
             result.setdefault(root(b), []).append(b)
         return tuple(tuple(g) for g in result.values())
 
+    def component(self, memory: int) -> Component:
+        """A memory with what its actions cost."""
+        return self.hierarchy[self.memories[memory].name]
+
     def admits(self, fanout: int, variable: int) -> bool:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
@@ -223,9 +247,10 @@ class EinsumSpace:
 
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
+            self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
             tuple(
-                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping)
+                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly)
                 for f in self.fanouts
             ),
             tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)),
@@ -266,20 +291,41 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
 
 
 def _covered(hierarchy: Hierarchy) -> None:
-    if not hierarchy.assume_overlap:
-        raise Refused("the search does not cover `assume_overlap: false`", REMEDY)
     for name, d in hierarchy.costly_links:
-        remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
-        raise Refused(f"the search does not cover the costs of the link of {name}.{d.name}", remedy)
-    for c in hierarchy.components:
-        if c.kind == "toll" and c.actions:
-            raise Refused(f"the search does not cover tolls ({c.name})", REMEDY)
+        assert d.link is not None
+        hops = d.link.topology == "mesh" and bool(d.link.energy_per_bit_hop)
+        if hops or d.link.topology == "tree":
+            remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
+            what = f"the link of {name}.{d.name} is a {d.link.topology}: the search counts hops on buses only"
+            raise Refused(what, remedy)
     if not any(c.kind == "memory" for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")
 
 
+def _prices(hierarchy: Hierarchy) -> Hierarchy:
+    """The hierarchy without what costs nothing: rules on tensors, sparse data, area."""
+    bare = (
+        replace(
+            c, keep=None, may_keep=None, sparse=None, data_tiles=None, area=0.0, clock=None,
+            spatial=tuple(replace(d, may_reuse=None) for d in c.spatial),
+        )
+        for c in hierarchy.components
+    )  # fmt: skip
+    return replace(hierarchy, components=tuple(bare))
+
+
+def _whole_actions(one: Einsum, components: Iterable[Component]) -> None:
+    """Refuses actions that transfers have to be filled up for."""
+    for c in components:
+        for a in c.actions if c.kind in ("memory", "toll") else ():
+            if any(a.rounds(access.bits_per_value) for access in one.accesses):
+                what = f"the search does not cover `bits_per_action` of {c.name} that divides no value"
+                raise Refused(what, REMEDY)
+
+
 def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
     _box(one)
+    _whole_actions(one, hierarchy.components)
     variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
     memories = [c for c in hierarchy.components if c.kind == "memory"]
     position = {v: i for i, v in enumerate(variables)}
@@ -289,21 +335,30 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         one.name,
         variables,
         tuple(one.bound(v)[1] + 1 for v in variables),
-        tuple(_operand(one, a, position, cascade, memories) for a in one.accesses),
+        tuple(_operand(one, a, position, cascade) for a in one.accesses),
         one.is_copy,
         one.n_instances,
-        tuple(_memory(c) for c in memories),
+        tuple(_memory(c, hierarchy.index(c.name)) for c in memories),
         tuple(_fanouts(one, hierarchy, memories, utilisation)),
         tuple(_units(one, hierarchy, limits)),
         keep,
         may,
-        math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
+        leak_power(hierarchy),
         frozenset(
             i for i, m in enumerate(memories) if i and (limits.exchange is None or m.name in limits.exchange)
         )
         | {1},
+        tuple(_tolls(one, hierarchy)),
+        _prices(hierarchy),
+        one,
         limits.sizes != "all",
     )
+
+
+def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[Toll]:
+    for i, c in enumerate(hierarchy.components):
+        if c.kind == "toll" and c.keep is not None and c.actions:
+            yield Toll(c.name, i, c.keep.tensors(one.name))
 
 
 def _box(one: Einsum) -> None:
@@ -342,7 +397,7 @@ def _least(one: Einsum, expr: Affine) -> int:
 
 
 def _operand(
-    one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade, memories: list[Component]
+    one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade
 ) -> Operand:
     try:
         result = halos(one, access)
@@ -368,12 +423,6 @@ def _operand(
     for w in windows:
         e, f = extents[w.p], extents[w.r]
         elements *= e * f - max(e - w.step_p, 0) * max(f - w.step_r, 0)
-    for c in memories:
-        for a in c.actions:
-            if a.bits_per_action is not None and a.rounds(access.bits_per_value):
-                raise Refused(
-                    f"the search does not cover `bits_per_action` of {c.name} that divides no value", REMEDY
-                )
     fusable = access.tensor in cascade.intermediates
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), elements, fusable
@@ -392,13 +441,10 @@ def _rules(
     return keep, may
 
 
-def _memory(c: Component) -> Memory:
-    read, write = c.action("read"), c.action("write")
-    prices = [a.energy / (a.bits_per_action or 1) for a in (read, write)]
+def _memory(c: Component, index: int) -> Memory:
     return Memory(
-        c.name, c.size_bits, prices[0], prices[1], 1 / read.throughput, 1 / write.throughput,
-        c.ports == "separate", c.read_first, c.fill_drain_latency, c.allocation == "live",
-    )  # fmt: skip
+        c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live"
+    )
 
 
 def _fanouts(
@@ -409,14 +455,15 @@ def _fanouts(
     for c in hierarchy.components:
         above = sum(hierarchy.index(n) < hierarchy.index(c.name) for n in names)
         for d in c.spatial:
-            result.append(_fanout(one, c, d, above, least.get((c.name, d.name), 0.0)))
+            reuses = frozenset(t for t in one.tensors if d.reuses(one.name, t))
+            result.append(
+                Fanout(
+                    c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
+                    d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
+                    d.link is not None and d.link.costs,
+                )
+            )  # fmt: skip
     return result
-
-
-def _fanout(one: Einsum, c: Component, d: FanoutDim, above: int, least: float) -> Fanout:
-    reuses = frozenset(t for t in one.tensors if d.reuses(one.name, t))
-    overlapping = d.multicast == "overlapping"
-    return Fanout(c.name, d.name, d.fanout, above, least, reuses, d.broadcast_partials, overlapping)
 
 
 def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
@@ -425,11 +472,8 @@ def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
     for i, c in enumerate(hierarchy.components):
         if c.kind != "compute" or (chosen and c.name != chosen):
             continue
-        action = c.action("compute")
         above = hierarchy.components[: i + 1]
         memories = sum(a.kind == "memory" for a in above)
         fanouts = sum(len(a.spatial) for a in above)
-        result.append(
-            Unit(c.name, action.energy, 1 / action.throughput, c.fill_drain_latency, memories, fanouts)
-        )
+        result.append(Unit(c.name, i, memories, fanouts))
     return result

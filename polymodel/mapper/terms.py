@@ -17,13 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.space import EinsumSpace, Memory, Operand, Ranges, Window, window_elements
+from polymodel.analysis.result import (
+    Analysis,
+    Compute,
+    InstanceLoad,
+    LinkTraffic,
+    RefillLoad,
+    TollTraffic,
+    Traffic,
+)
+from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
+from polymodel.mapper.space import EinsumSpace, Operand, Ranges, Window, window_elements
 from polymodel.mapper.templates import Node, Template
 from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
 END = -1
 OPERATIONS = -1
+COMPUTE = -1
 READS = ("reads_fill", "reads_drain")
 Fans = frozenset[int]
 NONE: Fans = frozenset()
@@ -47,25 +59,16 @@ class Term:
     into: int | None = None
 
 
-Form = dict[Term, float]
-
-
-def plus(a: Form, b: Form, times: float = 1.0) -> Form:
-    """a + times b."""
-    result = dict(a)
-    for term, c in b.items():
-        result[term] = result.get(term, 0.0) + times * c
-    return {t: c for t, c in result.items() if c}
+Form = LinearForm
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Linear forms over terms. `energy`: joules of all actions. `times`: per port, seconds of its busiest
-    instance, with the fixed time of its component. `nodes`: bits of each node, in the template's order.
-    `besides`: of `jointly`, what some of the costs grow with besides."""
+    """Linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of each node,
+    in the template's order. `besides`: of `jointly`, what some of the costs grow with besides."""
 
     energy: Form
-    times: tuple[tuple[str, Form, float], ...]
+    times: PricedTimes
     nodes: tuple[tuple[Term, int], ...]
     besides: tuple[Form, ...] = ()
 
@@ -76,20 +79,27 @@ def jointly(each: Sequence[Costs]) -> Costs:
     terms = dict.fromkeys(t for c in each for t in c.energy)
     least = {t: min(c.energy.get(t, 0.0) for c in each) for t in terms}
     more = [t for t in terms if any(c.energy.get(t, 0.0) > least[t] for c in each)]
-    times = {(name, tuple(form.items()), fixed): form for c in each for name, form, fixed in c.times}
+    times = {(tuple(form.items()), fixed): form for c in each for s in c.times.stages for form, fixed in s}
     besides = tuple({t: 1.0} for t in more)
     energy = {t: c for t, c in least.items() if c}
-    return Costs(energy, tuple((n, f, x) for (n, _, x), f in times.items()), each[0].nodes, besides)
+    every = PricedTimes((tuple((form, fixed) for (_, fixed), form in times.items()),), ())
+    return Costs(energy, every, each[0].nodes, besides)
 
 
-class Traffic:
-    """Collects what moves where, of one execution of one Einsum."""
+class Moved:
+    """Collects what moves where, of one execution of one Einsum: the counts that an engine gives, as forms.
+
+    `totals`: elements of all instances per memory, operand and kind; `busiest`: bits that the busiest
+    instance of a component reads and writes for the refills of a memory that waits for them ("": all else).
+    """
 
     def __init__(self, space: EinsumSpace, template: Template) -> None:
         self.space, self.template = space, template
-        self.energy: Form = {}
-        self.reads: dict[int, Form] = {}
-        self.writes: dict[int, Form] = {}
+        self.totals: dict[tuple[int, int], dict[str, Form]] = {}
+        self.busiest: dict[tuple[str, str], tuple[Form, Form]] = {}
+        self.tolls: dict[tuple[str, int], list[Form]] = {}
+        self.links: dict[int, list[tuple[int, Form, Form, Form]]] = {}
+        self.sparse_energy: Form = {}
         reach = 0 if space.copy or template.bottom else space.units[template.unit].fanouts
         self.fanouts = [(i, f) for i, f in enumerate(space.fanouts) if i < reach]
 
@@ -103,38 +113,163 @@ class Traffic:
             i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
         )
 
-    def move(self, memory: int, kind: str, operand: int, total: Form, busiest: Form) -> None:
-        """One kind of access at a memory: elements of all instances, and of the busiest one."""
-        price, bits = price_of(self.space, operand, memory, kind)
+    def move(
+        self, memory: int, kind: str, operand: int, elements: Form, busiest: Form, refilled: int
+    ) -> None:
+        """One kind of access at a memory: elements of all instances, and of the busiest one. `refilled`: the
+        memory at the inner end of the link (`COMPUTE`: none)."""
+        name, bits = self.space.memories[memory].name, float(self.space.operands[operand].bits)
         if self.space.shares is not None:
+            price, bits = self.space.shares.of(operand, memory, kind)
+            self.sparse_energy = plus(self.sparse_energy, elements, price)
             # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
             # least, so that each tensor may have its own share of that.
-            busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in total.items()}
-        self.energy = plus(self.energy, total, price)
-        side = self.reads if kind in READS else self.writes
-        side[memory] = plus(side.get(memory, {}), busiest, bits)
+            busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in elements.items()}
+        forms = self.totals.setdefault((memory, operand), {})
+        forms[kind] = plus(forms.get(kind, {}), elements)
+        storage = "" if refilled == COMPUTE else self.space.memories[refilled].name
+        waiting = storage if storage and self.space.hierarchy.waits(storage) else ""
+        self._load(name, waiting, kind in READS, busiest, bits)
+
+    def _load(self, component: str, refill: str, read: bool, form: Form, bits: float) -> None:
+        reads, writes = self.busiest.get((component, refill), ({}, {}))
+        pair = (plus(reads, form, bits), writes) if read else (reads, plus(writes, form, bits))
+        self.busiest[component, refill] = pair
+
+    def cross(self, way: Crossing) -> None:
+        """What passes the tolls and the costly buses of a link."""
+        space, operand = self.space, self.space.operands[way.operand]
+        for toll in space.tolls:
+            if way.outer < toll.index < way.inner and operand.tensor in toll.tensors:
+                outside = frozenset(j for j, f in self.fanouts if f.index <= toll.index)
+                down, up = way.passing(outside)
+                sums = self.tolls.setdefault((toll.name, way.operand), [{}, {}])
+                for k, (elements, busiest) in enumerate((down, up)):
+                    sums[k] = plus(sums[k], elements)
+                    self._load(toll.name, "", k == 0, busiest, float(operand.bits))
+        for number, fan in enumerate(space.fanouts):
+            if fan.costly and way.outer < fan.index <= way.inner:
+                outside = frozenset(j for j, _ in self.fanouts if j < number)
+                down, up = way.passing(outside)
+                bits = float(operand.bits)
+                row = way.operand, plus(down[0], up[0]), plus({}, down[1], bits), plus({}, up[1], bits)
+                self.links.setdefault(number, []).append(row)
+
+    def analysis(self) -> Analysis:
+        """The counts as an engine returns them."""
+        space = self.space
+        names = [o.tensor for o in space.operands]
+        moved = (
+            (m, i, {kind: count(form) for kind, form in forms.items()})
+            for (m, i), forms in self.totals.items()
+        )
+        traffic = tuple(Traffic(space.name, m, space.memories[m].name, names[i], **n) for m, i, n in moved)
+        tolls = tuple(
+            TollTraffic(space.name, toll, names[i], count(down), count(up))
+            for (toll, i), (down, up) in self.tolls.items()
+        )
+        waiting = {name for name, refill in self.busiest if refill}
+        refills = tuple(
+            RefillLoad(space.name, name, refill, ((count(reads), count(writes)),))
+            for (name, refill), (reads, writes) in self.busiest.items()
+            if name in waiting
+        ) + tuple(
+            RefillLoad(space.name, name, "", ((count({}), count({})),))
+            for name in sorted(waiting)
+            if (name, "") not in self.busiest
+        )
+        return Analysis(
+            "search", (), traffic, self._operations(), tuple(self._loads()), (), tolls,
+            links=tuple(self._link_traffic()), refills=refills,
+        )  # fmt: skip
+
+    def _loads(self) -> Iterator[InstanceLoad[Any]]:
+        for name in dict.fromkeys(name for name, _ in self.busiest):
+            mine = [pair for (other, _), pair in self.busiest.items() if other == name]
+            reads, writes = (total(pair[k] for pair in mine) for k in (0, 1))
+            yield InstanceLoad(self.space.name, name, ((count(reads), count(writes)),), 1)
+
+    def _link_traffic(self) -> Iterator[LinkTraffic[Any]]:
+        space = self.space
+        for number, rows in self.links.items():
+            fan = space.fanouts[number]
+            hops = tuple((space.operands[i].tensor, count(form)) for i, form, _, _ in rows)
+            load = count(total(row[2] for row in rows)), count(total(row[3] for row in rows))
+            yield LinkTraffic(space.name, fan.component, fan.name, hops, (load,), count({}))
+
+    def _operations(self) -> tuple[Compute[Any], ...]:
+        space = self.space
+        if space.copy or self.template.bottom:
+            return ()
+        unit, share = space.units[self.template.unit], 1.0
+        every = frozenset(i for i, _ in self.fanouts)
+        every_one: Form = {Term(OPERATIONS, END): 1.0}
+        if space.shares is not None:
+            energy, share = space.shares.executed(unit.name)
+            self.sparse_energy = plus(self.sparse_energy, every_one, energy)
+        busiest = count({Term(OPERATIONS, END, split=every): share})
+        return (Compute(space.name, unit.name, count(every_one), busiest, count({})),)
 
 
 def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[float, float]:
     """Joules of one element in one kind of access, and the bits of it that take time."""
     if space.shares is not None:
         return space.shares.of(operand, memory, kind)
-    m, bits = space.memories[memory], float(space.operands[operand].bits)
-    return (m.read_energy if kind in READS else m.write_energy) * bits, bits
+    bits = space.operands[operand].bits
+    read, write = movement_actions(space.component(memory))
+    action = read if kind in READS else write
+    return whole_actions(action, 1, bits) * action.energy, float(bits)
 
 
 def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
     """Joules and seconds of one operation on a compute unit."""
-    unit = space.units[number]
+    name = space.units[number].name
+    action = space.hierarchy[name].action("compute")
     if space.shares is None:
-        return unit.energy, unit.time
-    energy, share = space.shares.executed(unit.name)
-    return energy, unit.time * share
+        return action.energy, 1 / action.throughput
+    energy, share = space.shares.executed(name)
+    return energy, share / action.throughput
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
+    tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
+    nothing to be refilled from at the parent, and whether there are any (`begun`)."""
+
+    operand: int
+    outer: int
+    inner: int
+    level: int
+    union: Fans
+    broadcasts: Fans
+    output: bool
+    fresh: Form
+    begun: bool
+
+    def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
+        """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
+        inside = self.union - outside
+        each = Term(self.operand, self.level, inside)
+        moved: tuple[Form, Form] = {each: 1.0}, {replace(each, split=outside): 1.0}
+        if not self.output:
+            return moved, ({}, {})
+        return self.received(outside), moved
+
+    def received(self, outside: Fans) -> tuple[Form, Form]:
+        """The partial sums that come back: to one of the instances that reduce them, along fanouts that
+        broadcast to all. The busiest one gets back whatever any does: all but what its first visit needs."""
+        inside, all_get = self.union - outside, self.union & outside & self.broadcasts
+        elements: Form = {Term(self.operand, self.level, self.union - all_get): 1.0}
+        lacking = {_spread(term, all_get): c for term, c in self.fresh.items()}
+        busiest: Form = {Term(self.operand, self.level, inside, split=outside): 1.0}
+        first: Form = {Term(self.operand, 0, own=outside): 1.0} if self.begun else {}
+        return plus(elements, lacking, -1), plus(busiest, first, -1)
 
 
 def costs(space: EinsumSpace, template: Template) -> Costs:
     """All costs of a template."""
-    t = Traffic(space, template)
+    t = Moved(space, template)
     for i, o in enumerate(space.operands):
         held = [(n.memory, n.level) for n in template.nodes if n.operand == i]
         if not any(n.shared and n.operand == i for n in template.nodes):
@@ -145,21 +280,23 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
             _output(t, i, o, held)
         else:
             _input(t, i, o, held)
-    times = [part for m in range(len(space.memories)) for part in _ports(space.memories[m], m, t)]
-    if not space.copy and not template.bottom:
-        unit = space.units[template.unit]
-        every = frozenset(i for i, _ in t.fanouts)
-        energy, time = unit_price(space, template.unit)
-        t.energy = plus(t.energy, {Term(OPERATIONS, END): energy})
-        times.append((unit.name, {Term(OPERATIONS, END, split=every): time}, unit.fixed_time))
+    energy, times = priced(space.problem, t.analysis())
+    if space.shares is not None:
+        energy = t.sparse_energy
     nodes = tuple(
-        (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), space.operands[n.operand].bits)
+        (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), _held_bits(space, n))
         for n in template.nodes
     )
-    return Costs(t.energy, tuple(times), nodes)
+    return Costs(energy, times, nodes)
 
 
-def _lowered(t: Traffic, node: Node) -> int | None:
+def _held_bits(space: EinsumSpace, node: Node) -> int:
+    """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two."""
+    twice = not node.shared and space.hierarchy.doubles(space.memories[node.memory].name)
+    return space.operands[node.operand].bits * (2 if twice else 1)
+
+
+def _lowered(t: Moved, node: Node) -> int | None:
     """The level of the next node of the branch: where loops in between that index the tensor come first, a
     memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
     space, branch = t.space, t.template.branch
@@ -172,19 +309,7 @@ def _lowered(t: Traffic, node: Node) -> int | None:
     return END if after is None else after.level
 
 
-def _ports(m: Memory, index: int, t: Traffic) -> Iterator[tuple[str, Form, float]]:
-    read = plus({}, t.reads.get(index, {}), m.read_time)
-    write = plus({}, t.writes.get(index, {}), m.write_time)
-    if not t.reads.get(index) and not t.writes.get(index):
-        return
-    if m.separate:
-        yield m.name, read, m.fixed_time
-        yield m.name, write, m.fixed_time
-    else:
-        yield m.name, plus(read, write), m.fixed_time
-
-
-def _copied(t: Traffic, i: int, o: Operand, memory: int) -> None:
+def _copied(t: Moved, i: int, o: Operand, memory: int) -> None:
     """A copy moves whole tensors between their outermost memories, or nothing if they are one."""
     other = next(x for x in t.space.operands if x.output != o.output)
     ends = dict.fromkeys((o.tensor, other.tensor), 0)
@@ -192,20 +317,21 @@ def _copied(t: Traffic, i: int, o: Operand, memory: int) -> None:
         ends[t.space.operands[n.operand].tensor] = n.memory
     if ends[o.tensor] != ends[other.tensor]:
         whole = {Term(i, 0): 1.0}
-        t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole)
+        t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole, COMPUTE)
 
 
-def _input(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+def _input(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     for outer, inner, level in _links(t, held):
-        union = t.between(outer, inner, o)
-        asked = Term(i, level, union)
-        t.move(outer, "reads_fill", i, {asked: 1.0}, {_share(t, asked, outer): 1.0})
+        way = _crossing(t, i, o, (outer, inner, level), {}, False)
+        (asked, busiest), _ = way.passing(t.above(outer))
+        t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner)
         if level != END:
             every = Term(i, level)
-            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0})
+            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner)
+        t.cross(way)
 
 
-def _links(t: Traffic, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _links(t: Moved, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """(Memory, memory inside it, level of the tile there), down to compute if the region has it."""
     for (outer, _), (inner, level) in pairwise(held):
         yield outer, inner, level
@@ -213,38 +339,40 @@ def _links(t: Traffic, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, 
         yield held[-1][0], t.space.units[t.template.unit].memories, END
 
 
-def _share(t: Traffic, term: Term, memory: int) -> Term:
+def _crossing(
+    t: Moved, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
+) -> Crossing:
+    outer, inner, level = link
+    memories, union = t.space.memories, t.between(outer, inner, o)
+    end = t.space.units[t.template.unit].index if level == END else memories[inner].index
+    broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
+    return Crossing(i, memories[outer].index, end, level, union, broadcasts, o.output, fresh, begun)
+
+
+def _share(t: Moved, term: Term, memory: int) -> Term:
     """The busiest instance's part of a total."""
     return replace(term, split=t.above(memory))
 
 
-def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
-    """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to refill from.
-
-    One of the instances that reduce a partial sum gets it back; along fanouts that broadcast it, all of them.
-    The busiest instance is one that is refilled whenever any is: all but its first visit find something.
-    """
+def _output(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+    """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to be refilled from."""
     fresh: Form = {Term(i, 0): 1.0}
     begun = True
     for outer, inner, level in _links(t, held):
-        union = t.between(outer, inner, o)
-        joint, every = Term(i, level, union), Term(i, level)
-        t.move(outer, "writes_drain", i, {joint: 1.0}, {_share(t, joint, outer): 1.0})
-        if level != END:
-            t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0})
-        begun = begun and not t.space.memories[outer].read_first
         if t.space.memories[outer].read_first:
-            fresh = {}
-        first: Form = {Term(i, 0, own=t.above(outer)): 1.0} if begun else {}
-        back_busiest = plus({_share(t, joint, outer): 1.0}, first, -1)
-        t.move(outer, "reads_fill", i, plus({joint: 1.0}, fresh, -1), back_busiest)
+            fresh, begun = {}, False
+        way = _crossing(t, i, o, (outer, inner, level), fresh, begun)
+        back, joint = way.passing(t.above(outer))
+        end = COMPUTE if level == END else inner
+        t.move(outer, "writes_drain", i, *joint, end)
+        t.move(outer, "reads_fill", i, *back, end)
+        t.cross(way)
         if level == END:
             return
-        all_get = frozenset(j for j, f in t.fanouts if j in union and f.broadcast)
-        received = {Term(i, level, union - all_get): 1.0}
-        sent = plus(received, {_spread(term, all_get): c for term, c in fresh.items()}, -1)
-        first = {Term(i, 0, own=t.above(inner)): 1.0} if begun else {}
-        t.move(inner, "writes_fill", i, sent, plus({_share(t, every, inner): 1.0}, first, -1))
+        every = Term(i, level)
+        t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner)
+        sent, busiest = way.received(t.above(inner))
+        t.move(inner, "writes_fill", i, sent, busiest, inner)
         fresh = plus({every: 1.0}, sent, -1)
 
 

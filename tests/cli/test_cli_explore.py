@@ -111,10 +111,11 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "--fuse: unknown name T9" in err
     assert "--workers: " in err
     assert "constraints" not in err
-    waiting = tmp_path / "waiting.yaml"
+    rounded = tmp_path / "rounded.yaml"
     text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
-    waiting.write_text(text + "  assume_overlap: false\n")
-    code, out, err = run(capsys, "explore", SMALL[0], str(waiting))
+    assert "name: read, " in text
+    rounded.write_text(text.replace("name: read, ", "name: read, bits_per_action: 1000, "))
+    code, out, err = run(capsys, "explore", SMALL[0], str(rounded))
     assert (code, out) == (REFUSED, "")
     assert "refused: " in err
 

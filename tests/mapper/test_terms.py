@@ -38,7 +38,16 @@ def machine(pick: random.Random) -> dict[str, Any]:
             {"name": "write", "energy": write, "throughput": throughput / 2},
         ]
 
+    costly = pick.random() < 0.3
+    link = {"energy_per_bit_hop": 0.5, "topology": "bus", "throughput": 20} if costly else None
+    toll = {
+        "type": "Toll",
+        "name": "Wire",
+        "tensors": {"keep": pick.choice(["All", "Inputs", "Outputs"])},
+        "actions": actions(0.25, 0.5, 40),
+    }
     flags = {
+        "buffering": pick.choice(["single", "double"]),
         "ports": pick.choice(["shared", "separate"]),
         "leak_power": pick.choice([0, 3]),
         "read_first": pick.random() < 0.2,
@@ -51,17 +60,22 @@ def machine(pick: random.Random) -> dict[str, Any]:
             "may_reuse": pick.choice(["All", "Inputs", "Outputs", "Nothing"]),
             "broadcast_partials": pick.random() < 0.5,
             "multicast": pick.choice(["overlapping", "identical"]),
+            **({"link": link} if link and pick.random() < 0.7 else {}),
         }
         for name in "XY"
     ]
     glb = {"type": "Memory", "name": "GLB", "size": "inf", "actions": actions(4, 5, 64), **flags}
     rf = {"type": "Memory", "name": "RF", "size": "inf", "actions": actions(1, 1.5, 32), **flags}
+    pes = {"type": "Container", "name": "PE", "spatial": fans}
+    wire = pick.randrange(8)
+    inner = [glb, pes, rf]
     return {
+        "assume_overlap": pick.random() < 0.7,
         "nodes": [
             {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": actions(64, 70, 16)},
-            glb,
-            {"type": "Container", "name": "PE", "spatial": fans},
-            rf,
+            *inner[:wire],
+            *([toll] if wire < 4 else []),
+            *inner[wire:],
             {
                 "type": "Compute",
                 "name": "MAC",

@@ -1,4 +1,5 @@
-"""Windows spread over fanouts: no mapping beats what the search finds, and `evaluate` says the same."""
+"""Windows over fanouts, tolls, links, refills that wait: no mapping of the space beats what the search
+finds, and `evaluate` says the same of it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from polymodel.mapper.records import Request
 from polymodel.mapper.search import search
 from tests.mapper.brute_evaluated import Listed, evaluated, figures, sample
 
-WINDOWS = ("O[p] = I[W=p+r] * F[r]", "O[p,m] = I[W=2*p+r] * F[r,m]", "O[p] = I[W=p+2*r, c] * F[r,c]")
+EINSUMS = (
+    "O[p] = I[W=p+r] * F[r]",
+    "O[p,m] = I[W=2*p+r] * F[r,m]",
+    "O[p] = I[W=p+2*r, c] * F[r,c]",
+    "O[p,m] = I[p,c] * F[c,m]",
+)
 
 
 def memory(name: str, energy: float, size: float | str, rate: int, **more: Any) -> dict[str, Any]:
@@ -29,23 +35,31 @@ def fanouts(pick: Random, many: int) -> list[dict[str, Any]]:
             "broadcast_partials": pick.random() < 0.5,
             "multicast": pick.choice(("overlapping", "identical")),
             "may_reuse": pick.choice(("All", "All", "Inputs", "Outputs")),
+            **pick.choice(({}, {"link": {"energy_per_bit_hop": 2, "throughput": 8}})),
         }
         for name in "XY"[:many]
     ]
 
 
 def spec_of(pick: Random) -> Spec:
-    """One convolution on DRAM, a buffer and a fanout above or below it."""
-    text = pick.choice(WINDOWS)
+    """One Einsum on DRAM, a buffer and a fanout above or below it."""
+    text = pick.choice(EINSUMS)
     sizes = {"p": (2, 3, 4, 6), "r": (2, 3), "m": (1, 2), "c": (1, 2)}
     shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text.replace("Einsum", "")}
-    buffer = memory("GLB", 4, pick.choice((24, 40, 64, 160)), 32)
+    buffering = pick.choice(("single", "double"))
+    buffer = memory("GLB", 4, pick.choice((24, 40, 64, 160)), 32, buffering=buffering)
     pes = {"type": "Container", "name": "PE", "spatial": fanouts(pick, pick.choice((1, 1, 2)))}
     nodes = [memory("DRAM", 64, "inf", 16), *pick.choice(([buffer, pes], [pes, buffer]))]
+    if pick.random() < 0.4:
+        paying = {"keep": pick.choice(("All", "Inputs"))}
+        actions = memory("", 3, 0, 24)["actions"]
+        wire = {"type": "Toll", "name": "Wire", "tensors": paying, "actions": actions}
+        nodes.insert(pick.randint(1, 3), wire)
     rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
     nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
     work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
-    return pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.6}
+    return pm.load({"schema_version": 1, "workload": work, "arch": arch})
 
 
 def check(spec: Spec, pick: Random, most: int) -> int:

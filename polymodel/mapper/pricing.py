@@ -1,0 +1,150 @@
+"""What the counts of a template cost: the rules of `polymodel.cost`, with linear forms for numbers.
+
+`terms` counts what moves where; each count is a linear form over terms. The rules write down what they do
+with these counts (`cost.formula`), and what they have written is read back: energy as one linear form,
+latency as sums of largest ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.cost.context import Counts
+from polymodel.cost.energy import action_energies
+from polymodel.cost.formula import FORMULAS, Exact, Formula, Largest, Over, Sum, Times, Where
+from polymodel.cost.latency import component_times, einsum_times
+
+Array = Any
+LinearForm = dict[Any, float]  # over terms
+Alternatives = list[tuple[LinearForm, float]]  # (form, what is added where it is above 0): the largest counts
+
+
+def plus(a: LinearForm, b: LinearForm, times: float = 1.0) -> LinearForm:
+    """a + times b."""
+    result = dict(a)
+    for term, c in b.items():
+        result[term] = result.get(term, 0.0) + times * c
+    return {t: c for t, c in result.items() if c}
+
+
+def total(forms: Iterable[LinearForm]) -> LinearForm:
+    """The sum of all of them."""
+    result: LinearForm = {}
+    for form in forms:
+        result = plus(result, form)
+    return result
+
+
+@dataclass(frozen=True)
+class LinearCount:
+    """A linear form as `cost.formula.Exact` has it: nothing is known of its value but whether it is empty."""
+
+    terms: Mapping[Hashable, float]
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    @property
+    def constant(self) -> int | None:
+        return None if self.terms else 0
+
+    def __add__(self, other: LinearCount | int) -> LinearCount:
+        if isinstance(other, LinearCount):
+            return LinearCount(plus(dict(self.terms), dict(other.terms)))
+        assert other == 0, "counts of templates have no constant part"
+        return self
+
+    def __mul__(self, times: float) -> LinearCount:
+        return LinearCount(plus({}, dict(self.terms), times))
+
+
+def count(form: LinearForm) -> Any:
+    """The form as a number of the cost rules."""
+    linear: Any = LinearCount(form)
+    return Exact(linear)
+
+
+@dataclass(frozen=True)
+class PricedTimes:
+    """The latency of one execution: the sum over `stages` of the largest alternative of each, since refills
+    that wait overlap nothing. `names`: the components of the first stage's alternatives."""
+
+    stages: tuple[tuple[tuple[LinearForm, float], ...], ...]
+    names: tuple[str, ...]
+
+    @property
+    def forms(self) -> list[LinearForm]:
+        return [form for stage in self.stages for form, _ in stage]
+
+    def seconds(self, value: Callable[[LinearForm], Array]) -> Array:
+        """The latency, `value` being that of a form."""
+        nothing = value({})
+        each = ((_begun(value(form), fixed) for form, fixed in stage) for stage in self.stages)
+        return sum((reduce(np.maximum, times, nothing) for times in each), start=nothing)
+
+
+def _begun(seconds: Array, fixed: float) -> Array:
+    return np.where(seconds > 0, seconds + fixed, 0.0) if fixed else seconds
+
+
+def priced(problem: Problem, analysis: Analysis) -> tuple[LinearForm, PricedTimes]:
+    """Joules of all actions, and seconds, of the only Einsum of a problem."""
+    counts = Counts(problem, analysis)
+    energy = linear(FORMULAS.total(item.energy for item in action_energies(counts)))
+    rows = component_times(counts, FORMULAS)
+    if problem.hierarchy.assume_overlap:
+        each = [(row.component, a) for row in rows for a in alternatives(row.seconds)]
+        return energy, PricedTimes((tuple(a for _, a in each),), tuple(name for name, _ in each))
+    (one,) = (t for t in einsum_times(counts, rows, (), FORMULAS) if t.einsum == counts.einsums[0])
+    waits = sum(isinstance(r.seconds, Formula) for r in one.refills)
+    return energy, PricedTimes(tuple(map(tuple, stages(one.seconds, waits))), ())
+
+
+def linear(part: Any) -> LinearForm:
+    """What the rules have written down, as one linear form."""
+    if isinstance(part, Exact):
+        return dict(part.form.terms)
+    if isinstance(part, Times):
+        return plus({}, linear(part.part), part.factor)
+    if isinstance(part, Over):
+        return plus({}, linear(part.part), 1 / part.divisor)
+    if isinstance(part, Sum):
+        return total(map(linear, part.parts))
+    assert not part, f"{type(part).__name__} is not linear in the counts"
+    return {}
+
+
+def alternatives(part: Any) -> Alternatives:
+    """What the rules have written down, as the largest of several linear forms."""
+    if isinstance(part, Largest):
+        return [a for p in part.parts for a in alternatives(p)]
+    if isinstance(part, (Times, Over)):
+        scale = part.factor if isinstance(part, Times) else 1 / part.divisor
+        return [(plus({}, form, scale), fixed * scale) for form, fixed in alternatives(part.part)]
+    if isinstance(part, Where):
+        return [({}, float(part.part))]  # what it depends on stands beside it
+    if isinstance(part, Sum):
+        return [_added(chosen) for chosen in product(*map(alternatives, part.parts))]
+    return [(linear(part), 0.0)]
+
+
+def _added(chosen: Iterable[tuple[LinearForm, float]]) -> tuple[LinearForm, float]:
+    forms, fixed = zip(*chosen, strict=True)
+    return total(forms), sum(fixed)
+
+
+def stages(part: Any, waits: int) -> Sequence[Alternatives]:
+    """The same of a latency to which so many refills are added that wait."""
+    if not waits:
+        return [alternatives(part)]
+    assert isinstance(part, Sum), "refills that wait are added to the rest"
+    rest, refills = part.parts
+    return [alternatives(rest), *map(alternatives, refills.parts if waits > 1 else (refills,))]
