@@ -148,6 +148,14 @@ def limits(time: float | None = None, memory: str | None = None) -> Iterator[Non
 
 
 @contextmanager
+def counted_from(begun: float, seconds: float, size: float) -> Iterator[None]:
+    """Limits as `limits` sets them, infinite where there is none; the time counts from `begun`
+    (`time.monotonic`), so that what was loaded since then is part of it."""
+    with _governed(seconds, size, begun):
+        yield
+
+
+@contextmanager
 def until(end: float) -> Iterator[None]:
     """Raises TimeUp inside once `time.monotonic` passes `end`: the step of a search that is not finished then
     is left out."""
@@ -202,8 +210,8 @@ def _amount(size: float) -> str:
 
 
 @contextmanager
-def _governed(seconds: float, size: float) -> Iterator[None]:
-    outer, start = _current.get(), time.monotonic()
+def _governed(seconds: float, size: float, begun: float | None = None) -> Iterator[None]:
+    outer, start = _current.get(), time.monotonic() if begun is None else begun
     if seconds == inf and size == inf:
         yield
         return
@@ -244,7 +252,8 @@ def _watched(outer: Governor, mine: Governor) -> Iterator[None]:
 
 
 def _arm(governor: Governor) -> None:
-    first = BEAT if governor.bytes < inf else max(governor.end - time.monotonic(), 1e-3)
+    first = max(governor.end - time.monotonic(), 1e-3)
+    first = min(first, BEAT) if governor.bytes < inf else first
     signal.setitimer(signal.ITIMER_REAL, 0 if first == inf else first, BEAT)
 
 

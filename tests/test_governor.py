@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import os
 import resource
 import subprocess
@@ -185,7 +186,7 @@ def test_a_sweep_ends_in_time_and_keeps_what_it_has(tmp_path: Path) -> None:
             assert pm.sweep(spec, symbols, workers=workers).complete
 
 
-@pytest.mark.parametrize(("size", "seconds"), seeds(1, [(5000, 1), (20_000, 6)]))
+@pytest.mark.parametrize(("size", "seconds"), seeds(1, [(5000, 3), (20_000, 6)]))
 def test_tiles_of_products_are_found_in_time(size: int, seconds: int) -> None:
     """One way to grow tiles took all the time that there was, and more."""
     at = np.random.default_rng(1).integers(0, size, (2, 20 * size))
@@ -275,6 +276,21 @@ def test_a_command_that_is_stopped_says_so(capsys: pytest.CaptureFixture[str], h
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     assert main(["validate", "matmul", "--memory", "200MB"]) == 0
     assert resource.getrlimit(resource.RLIMIT_DATA)[0] == soft
+
+
+def test_what_is_loaded_before_is_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a busy machine that took seconds, and the process beside ended the command before its own limit."""
+    load = importlib.import_module
+
+    def slowly(name: str) -> object:
+        time.sleep(0.05)
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", slowly)
+    assert main(["validate", "matmul", "--time-limit", "0.3", "--memory", "300MB"]) == 3
+    assert capsys.readouterr().err.startswith("stopped: the time limit of 0.3 s is over")
 
 
 def test_what_cannot_be_stopped_is_ended_from_beside() -> None:

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import bytes_of, limits, searches, seconds_of
+from polymodel.governor import bytes_of, counted_from, searches, seconds_of
 
 # Commands that keep the best so far end by themselves; what they need to print it comes on top.
 _SEARCHES = {"explore": "print the best so far", "sweep": "print what was found so far"}
@@ -49,6 +49,7 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
     if seconds == size == inf:
         yield
         return
+    begun = monotonic()
     with ExitStack() as stack:
         if seconds < inf:
             if options.searches:
@@ -59,7 +60,7 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
         if size < inf:
             for name in _LOADED:
                 importlib.import_module(name)
-        stack.enter_context(limits(seconds, options.memory))
+        stack.enter_context(counted_from(begun, seconds, size))
         yield
 
 

@@ -92,18 +92,19 @@ def tile_matmul(
     check_figures(objective, overbook, time_limit)
     buffers, sizes = buffers_of(capacity), grid_of(grid)
     shape = None if tile is None else shape_of(tile)
-    first, told = operand(a, "A", names, "tile_matmul")
-    second, more = (
-        (made, ())
-        if made is None or isinstance(made, Transposed)
-        else operand(made, "B", names, "tile_matmul")
-    )
-    end, known = soft(time_limit or SEARCH), (*told, *more)
-    with until(inf if time_limit is None else end):
+    end = inf if time_limit is None else soft(time_limit)
+    with until(end):
+        first, told = operand(a, "A", names, "tile_matmul")
+        second, more = (
+            (made, ())
+            if made is None or isinstance(made, Transposed)
+            else operand(made, "B", names, "tile_matmul")
+        )
         product = product_of(first, second, progress)
-    asked = Asked(buffers, machine, objective, orders, overbook, sizes, end, progress)
+    known = (*told, *more)
+    asked = Asked(buffers, machine, objective, orders, overbook, sizes, min(end, soft(SEARCH)), progress)
     if shape is not None:
-        with until(inf if time_limit is None else end):
+        with until(end):
             best = given_tiles(product, shape, asked, chosen == "overbooked")
         return MatmulTiling(product, asked, best, (best,), known)
     strategies = STRATEGIES if chosen == "search" else (chosen,)

@@ -163,9 +163,9 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
 def _queue(product: Product, grid: Grid, asked: Asked) -> tuple[list[_Waiting], int]:
     """Shapes that fit, the most promising first; and how many fit, if time ran out before all had a bound."""
     asked.tell("tile shapes: which fit")
-    of_a = _cuts(product.a, grid[0], grid[1], asked.buffers[0], asked.over)
-    of_b = _cuts(product.b, grid[1], grid[2], asked.buffers[1], asked.over)
-    of_z = _cuts(product.z, grid[0], grid[2], asked.buffers[2], asked.over)
+    of_a = _cuts(product.a, grid[0], grid[1], asked.buffers[0], asked)
+    of_b = _cuts(product.b, grid[1], grid[2], asked.buffers[1], asked)
+    of_z = _cuts(product.z, grid[0], grid[2], asked.buffers[2], asked)
     shapes = [
         ((i, k, j), (of_a[i, k], of_b[k, j], of_z[i, j]))
         for k in grid[1]
@@ -186,18 +186,27 @@ def _queue(product: Product, grid: Grid, asked: Asked) -> tuple[list[_Waiting], 
 
 
 def _cuts(
-    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, share: float
+    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: Asked
 ) -> dict[tuple[int, int], _Cut]:
-    """The tile shapes of one tensor that fit, but for the share of tiles that may be too large."""
+    """The tile shapes of one tensor that fit, but for the share of tiles that may be too large.
+
+    Raises TimeUp where the longest step so far would not end in time: sorting all entries takes seconds on a
+    busy machine, and is not broken off.
+    """
     found: dict[tuple[int, int], _Cut] = {}
     failed: list[tuple[int, int]] = []
+    share, longest = asked.over, 0.0
     for r in rows:
         for c in cols:
             # A tile made of whole tiles of which one is too large is too large.
             if not share and any(r % x == 0 and c % y == 0 for x, y in failed):
                 continue
+            begun = monotonic()
+            if begun + longest > asked.until:
+                raise TimeUp("the time of the search is over")
             look()
             tiles = tiles_of(places, (r, c))
+            longest = max(longest, monotonic() - begun)
             over = tiles.over(buffer)
             if over > share * tiles.count:
                 failed.append((r, c))
