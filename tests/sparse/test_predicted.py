@@ -61,6 +61,7 @@ def test_products_expected_are_means_over_all_placements() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(data.index()))
+@pytest.mark.thin(3)
 def test_real_data_are_told_apart_from_uniform(name: str) -> None:
     tensor = data.tensor(name)
     found = predict(tensor)

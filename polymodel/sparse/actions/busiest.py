@@ -31,6 +31,8 @@ from polymodel.workload.einsum import TensorAccess
 
 # Sizes of parts that are told apart, of all ranks together.
 MOST_SIZES = 100_000
+# Nonzeros of a tensor of which an Einsum touches a part.
+MOST_BESIDE = 20_000
 # Rows of all instances together, beside those of the data.
 MOST_INSTANCES = 10_000_000
 
@@ -88,7 +90,9 @@ def most_nonzeros(
     if not data.laws:
         return data.model.fullest_part([s.part for s in mine])
     found = [np.unique(s.sizes, return_counts=True) for s in mine]
-    if prod(sizes.size for sizes, _ in found) > MOST_SIZES:
+    touched = prod(int(s.sizes.sum()) for s in mine)
+    beside = any(touched < law.points and law.nnz > MOST_BESIDE for _, law in data.laws)
+    if beside or prod(sizes.size for sizes, _ in found) > MOST_SIZES:
         return None
     sizes, counts = (_products([pair[i] for pair in found]) for i in (0, 1))
     key = tuple(sizes.tolist()), tuple(counts.tolist())
@@ -105,7 +109,7 @@ def _products(columns: Sequence[Ints]) -> Ints:
 
 @lru_cache(maxsize=4096)
 def _of_law(law: Hypergeometric, sizes: tuple[int, ...], counts: tuple[int, ...]) -> float:
-    if sizes == (law.points,) or not law.nnz:
+    if (sizes == (law.points,) and counts == (1,)) or not law.nnz:
         return float(law.nnz)
     return maxima.expected_max(law, np.array(sizes, dtype=np.int64), np.array(counts, dtype=np.float64))
 

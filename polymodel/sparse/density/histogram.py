@@ -147,15 +147,17 @@ class RankNnz(Placed):
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
         """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
         along = [self.ranks.index(r) for r in self.along]
-        if any(part.any() for i, part in enumerate(parts) if i not in along):
+        others = [i for i in range(len(parts)) if i not in along]
+        if any(parts[i].any() or parts[i].size != self.shape[i] for i in others):
             return super().fullest_part(parts)
-        number = np.zeros(self.histogram.shape, np.int64)
+        histogram = self.histogram[tuple(slice(parts[i].size) for i in along)]
+        number = np.zeros(histogram.shape, np.int64)
         for axis, i in enumerate(along):
             shape = [1] * len(along)
             shape[axis] = -1
             number = number * (int(parts[i].max(initial=0)) + 1) + parts[i].reshape(shape)
         sums = np.zeros(int(number.max(initial=0)) + 1, np.int64)
-        np.add.at(sums, number.reshape(-1), self.histogram.reshape(-1))
+        np.add.at(sums, number.reshape(-1), histogram.reshape(-1))
         return int(sums.max()), "exact"
 
     def square_multiplies(self) -> float:

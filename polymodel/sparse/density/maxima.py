@@ -42,7 +42,8 @@ def expected_max_union(law: Hypergeometric, sizes: Ints, counts: Floats) -> floa
 
 
 def expected_max(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
-    """E[max over tiles], given the tiles' points and how many tiles have them.
+    """E[max over tiles], given the tiles' points and how many tiles have them; points of the law beyond these
+    are in no tile.
 
     Exact to 1e-8 (1e-6 for fewer than ten tiles) where the occupancy of one tile stays below 20,000. Above it
     the deviation of independent tiles from the mean, widened by what the common sum takes from their
@@ -133,15 +134,19 @@ def _bernstein(exponent: Floats, variance: Floats) -> Floats:
 def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floats:
     """P(max <= s) for s below the greatest possible occupancy."""
     found = np.zeros(s.shape)
-    capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0)
+    rest = law.points - int(points @ number.astype(np.int64))  # in no tile: takes as many as are left
+    capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0) + rest
     if law.nnz == law.points:
         return found
     possible = np.flatnonzero(capacity >= law.nnz)
     if not possible.size:
         return found
     longest = int(s[possible].max()) + 1
-    step = max(1, _BLOCK // (longest + 4096))
     tiles = [_CutBinomial.of(law, int(t), longest) for t in points]
+    if rest:
+        tiles.append(_CutBinomial.of(law, rest, law.nnz, free=True))
+        number, longest = np.append(number, 1.0), max(longest, int(tiles[-1].k.size))
+    step = max(1, _BLOCK // (longest + 4096))
     for start in range(0, possible.size, step):
         part = possible[start : start + step]
         found[part] = np.exp(_log_cdf_max(law, tiles, number, s[part]))
@@ -228,14 +233,16 @@ def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Flo
 
 @dataclass(frozen=True)
 class _CutBinomial:
-    """Binomial(t, n / N) on k = lowest.. : logarithms of its probabilities, and P(more than k)."""
+    """Binomial(t, n / N) on k = lowest.. : logarithms of its probabilities, and P(more than k). `free`: it is
+    not cut."""
 
     k: Ints
     log_pmf: Floats
     tail: Floats
+    free: bool = False
 
     @classmethod
-    def of(cls, law: Hypergeometric, t: int, longest: int) -> _CutBinomial:
+    def of(cls, law: Hypergeometric, t: int, longest: int, free: bool = False) -> _CutBinomial:
         mean = t * (law.nnz / law.points)
         # Beyond `longest` the tail is summed on; below the mean by 40 exponents nothing is left.
         end = min(t, max(longest, int(mean + _bernstein(np.array(_RARE), np.array(mean)))) + 1)
@@ -252,12 +259,15 @@ class _CutBinomial:
         tail = np.concatenate((np.cumsum(pmf[:0:-1])[::-1], [0.0]))
         start = int(np.argmax(log_pmf > log_pmf.max() - 300))
         kept = slice(start, longest + 1)
-        return cls(k[kept], log_pmf[kept], tail[kept])
+        return cls(k[kept], log_pmf[kept], tail[kept], free)
+
+    def _cut(self, s: Ints) -> Ints:
+        return np.full_like(s, self.k[-1]) if self.free else s
 
     def tilted(self, tilt: Floats, s: Ints) -> Floats:
         """(values of s, k): the probabilities times exp(tilt k), cut above s, scaled to sum 1."""
         power = self.log_pmf + tilt[:, None] * self.k
-        power = np.where(self.k <= s[:, None], power, -np.inf)
+        power = np.where(self.k <= self._cut(s)[:, None], power, -np.inf)
         found = np.exp(power - power.max(axis=1, keepdims=True))
         scaled: Floats = found / found.sum(axis=1, keepdims=True)
         return scaled
@@ -279,6 +289,7 @@ class _CutBinomial:
 
     def log_mass(self, tilt: Floats, s: Ints) -> Floats:
         """ln of the sum of pmf exp(tilt k) over k <= s."""
+        s = self._cut(s)
         power = np.where(self.k <= s[:, None], self.log_pmf + tilt[:, None] * self.k, -np.inf)
         top = power.max(axis=1)
         plain: Floats = top + np.log(np.exp(power - top[:, None]).sum(axis=1))

@@ -142,7 +142,8 @@ class DensityModel(ABC):
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
         """Expected nonzeros of the fullest of several parts, and what that number is; None where the model
-        does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to.
+        does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to;
+        coordinates of the rank beyond these are in no part.
         """
         return None
 

@@ -141,7 +141,9 @@ class Placed(DensityModel):
         return self.each(tile, lambda t: self.tiling(t).squares)
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
-        """Of parts that are tiles, one after the other along every rank."""
+        """Of parts that are tiles, one after the other along every rank, and all of it."""
+        if tuple(part.size for part in parts) != self.shape:
+            return None
         tile = [int((part == 0).sum()) for part in parts]
         for part, size in zip(parts, tile, strict=True):
             if not size or (part != np.arange(part.size) // size).any():

@@ -125,6 +125,36 @@ def test_a_uniform_tensor_gives_the_mean_of_the_maximum() -> None:
     assert found.busiest > 1.1 * nnz * N / 8
 
 
+def touching(m: int, k: int, *tiles: dict[str, object]) -> pm.Spec:
+    """The same with the first m rows and k columns of A alone."""
+    given = document(*tiles)
+    given["workload"]["iteration_space_shape"] = {"m": f"0 <= m < {m}", "k": f"0 <= k < {k}"}
+    return pm.load(given)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "place"),
+    [((spatial("m", 8),), np.arange(40) // 8), ((temporal("m", 8), spatial("m", 1)), np.arange(40) % 8)],
+)
+def test_ranks_of_which_a_part_is_touched(tiles: tuple[dict[str, object], ...], place: np.ndarray) -> None:
+    """The other rows count nowhere; of uniform data they take their share of the nonzeros."""
+    found, histogram = touching(40, K, *tiles), rows()
+    count = count_of(found, A={"rank_nnz": {"rank": "M", "histogram": histogram.tolist()}})
+    wanted = N * int(np.bincount(place, histogram[:40]).max())
+    assert (count.busiest, count.busiest_label) == (wanted, "exact")
+    (given_data,) = pm.sparsify(pm.evaluate(found), {"A": with_rows(histogram)}).counts.compute
+    assert given_data.busiest == wanted
+    # Of fibers of which a part is touched nothing is known but the mean.
+    part = count_of(touching(40, 20, *tiles), A={"rank_nnz": {"rank": "M", "histogram": histogram.tolist()}})
+    assert part.busiest_label == "lower bound"
+    uniform, draw, most = count_of(touching(40, 20, *tiles), A=0.125), np.random.default_rng(11), []
+    for _ in range(2000):
+        row, column = np.divmod(draw.choice(M * K, M * K // 8, replace=False), K)
+        most.append(N * np.bincount(place[row[(row < 40) & (column < 20)]]).max())
+    assert uniform.busiest_label == "expected"
+    assert abs(uniform.busiest - np.mean(most)) < 4 * np.std(most) / len(most) ** 0.5
+
+
 def test_instances_that_share_the_leader_have_equal_parts() -> None:
     found = count_of(spec(spatial("n", 1), fanout=3), A=0.125)
     assert (found.busiest, found.busiest_label) == (M * K // 8, "expected")
