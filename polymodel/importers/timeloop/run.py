@@ -9,6 +9,7 @@ tables. All else (mapper, constraints on a search, classes of components, networ
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,13 +31,14 @@ from polymodel.importers.timeloop.emit import (
     workload,
 )
 from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
+from polymodel.importers.timeloop.folders import files_of
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import Nest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
 from polymodel.importers.timeloop.parts import Part, constrained
 from polymodel.importers.timeloop.problem import Shape, shapes_of
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, plain_key
-from polymodel.importers.timeloop.sparse import sparse_of
+from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.dump import dump
@@ -63,7 +65,8 @@ def import_timeloop(
     variables: Mapping[str, object] | None = None,
     allow: Collection[str] = (),
 ) -> Imported:
-    """A spec from Timeloop's files, or from the same as plain data. `variables` go to Jinja templates.
+    """A spec from Timeloop's files, from a folder of them, or from the same as plain data. `variables` go to
+    Jinja templates.
 
     What has no counterpart and changes counts or costs refuses the import, unless `allow` names its key;
     it then stands in `Imported.changed`.
@@ -105,7 +108,7 @@ def _roots(
     found: list[Node] = []
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of Timeloop's YAML files"))
-    for file in files:
+    for file in _each(files, document):
         if isinstance(file, Mapping):
             found.append(node_of(file, Source("", ()), 0))
             continue
@@ -120,6 +123,17 @@ def _roots(
         elif root is not None:
             found.append(root)
     document.faults.found[:] = [_emptiness(d) for d in document.faults.found]
+    return found
+
+
+def _each(
+    files: tuple[str | Path | Mapping[str, object], ...], document: Document
+) -> list[str | Path | Mapping[str, object]]:
+    """The files; a folder stands for those of a design, or of a run, in it."""
+    found: list[str | Path | Mapping[str, object]] = []
+    for file in files:
+        folder = not isinstance(file, Mapping) and os.path.isdir(file)
+        found += files_of(Path(str(file)), document.faults) if folder else [file]
     return found
 
 
@@ -194,7 +208,7 @@ class _Found:
     nest: Nest | None = None
     fused: Fused | None = None
     energies: Energies = field(default_factory=Energies)
-    sparse: Mapping[str, object] = field(default_factory=dict)
+    sparse: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
 def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
@@ -235,6 +249,7 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
             )
     elif shape is not None and any(p.kind == "compute" for p in found.parts):
         found.nest = nest_of(reading, given, found.parts, shape)
+        found.sparse = actions_where_kept(reading, found.sparse, found.parts, found.nest.kept)
     elif not len(reading.faults):
         lacking = "`problem:`" if not found.shapes else "`architecture:`" if shape else "a fused mapping"
         reading.fault(given, f"a mapping needs {lacking}", "import the files together", "mapping")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
@@ -185,3 +185,33 @@ def _stand_in(reading: Reading, given: Fields, name: str, words: Sequence[str], 
     remedy = "say the format of each rank (docs/sparse/formats.md) where metadata count"
     reading.leave(given.node, what, remedy, given.path, changes="bits of metadata")
     return found
+
+
+def actions_where_kept(
+    reading: Reading,
+    sparse: dict[str, dict[str, object]],
+    parts: Sequence[Part],
+    kept: Mapping[str, Sequence[str]],
+) -> dict[str, dict[str, object]]:
+    """The sections, an action on a tensor that bypasses its level moved to the next level out that keeps it.
+
+    There, what is not read for the sake of the leader is not sent past the level either.
+    """
+    memories = [p for p in parts if p.kind == "memory"]
+    for at, part in enumerate(memories):
+        section = sparse.get(part.name, {})
+        actions = section.get("actions")
+        for action in list(actions) if isinstance(actions, list) else ():
+            target = action.get("skip", action.get("gate"))
+            holder = next((p for p in memories[at::-1] if target in kept.get(p.name, ())), part)
+            if holder is part or not isinstance(actions, list):
+                continue
+            actions.remove(action)
+            outer = sparse.setdefault(holder.name, {}).setdefault("actions", [])
+            if isinstance(outer, list):
+                outer.append(action)
+            what = f"{target} bypasses {part.name}: the action on it is taken at {holder.name}"
+            reading.note(part.node, what, "", f"sparse_optimizations.{part.name}")
+        if actions == []:
+            del section["actions"]
+    return {name: section for name, section in sparse.items() if section}
