@@ -1,16 +1,19 @@
 """Generated examples are the same in every run of `make test`, and new ones under POLYMODEL_RANDOM=1.
 
 A run that passes on one machine then passes on all; the slow suite looks for new cases. `make test` draws a
-part of the examples of each property, the slow suite (POLYMODEL_LONG=1) all of them.
+part of the examples of each property, the slow suite (POLYMODEL_LONG=1) all of them. Of tests that are
+marked `thin(n)` one case in n is for every run; the others, which show the same again, are slow.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import is_hypothesis_test, settings
 
 SHARE, LEAST = 10, 3  # `make test` draws a tenth of the examples, but no fewer than this
@@ -26,8 +29,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: Iterable[Any]) -> None:
     """Draw fewer examples of each property that is not marked slow, unless the run is the long one."""
+    _thin(items)
     if os.environ.get("POLYMODEL_LONG"):
         return
     for item in items:
@@ -37,3 +42,16 @@ def pytest_collection_modifyitems(items: Iterable[Any]) -> None:
             given = getattr(test, "_hypothesis_internal_use_settings", settings.default)
             fewer = max(given.max_examples // SHARE, min(LEAST, given.max_examples))
             test.__dict__["_hypothesis_internal_use_settings"] = settings(given, max_examples=fewer)
+
+
+def _thin(items: Iterable[Any]) -> None:
+    """Mark all cases of thin tests slow but the first, and every n-th after it."""
+    seen: Counter[tuple[object, str]] = Counter()
+    for item in items:
+        thin = item.get_closest_marker("thin")
+        if thin is None or item.get_closest_marker("slow") is not None:
+            continue
+        of = item.module, item.originalname
+        if seen[of] % thin.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[of] += 1

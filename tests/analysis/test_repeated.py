@@ -31,6 +31,7 @@ Compare = Callable[[Problem, Reuse | None, Counter[str]], None]
     ],
     ids=["counts", "links", "rounding"],
 )
+@pytest.mark.thin(2)
 def test_repeated_einsums_agree(
     strategy: Strategy, compare: Compare, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

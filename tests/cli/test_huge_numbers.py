@@ -68,6 +68,7 @@ def test_every_command_and_writer(capsys: Captured, tmp_path: Path, kind: str, p
 @pytest.mark.parametrize("power", SOME)
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("engine", ["exact", "enumerate", "symbolic"])
+@pytest.mark.thin(5)
 def test_figures_in_bits_grow_with_the_bits_of_a_value(
     tmp_path: Path, kind: str, power: int, engine: str
 ) -> None:

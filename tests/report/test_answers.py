@@ -127,6 +127,7 @@ def test_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
+@pytest.mark.thin(2)
 def test_text_and_pages(name: str, tmp_path: Path) -> None:
     found = made(name)
     assert str(found).strip()
@@ -141,6 +142,7 @@ def test_text_and_pages(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
+@pytest.mark.thin(3)
 def test_files(name: str, tmp_path: Path) -> None:
     found = made(name)
     rows = list(csv.reader(io.StringIO(found.to_csv())))

@@ -35,6 +35,7 @@ def loaded(workload: str, *more: str) -> pm.Spec:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.thin(3)
 def test_cascades(workload: str) -> None:
     cascade = loaded(workload).workload
     svg = cascade_svg(cascade)
@@ -47,6 +48,7 @@ def test_cascades(workload: str) -> None:
 
 
 @pytest.mark.parametrize(("workload", "arch", "mapping"), MAPPINGS)
+@pytest.mark.thin(4)
 def test_looptrees(workload: str, arch: str, mapping: str) -> None:
     spec = loaded(workload, arch, f"{workload}/{mapping}")
     assert spec.mapping is not None

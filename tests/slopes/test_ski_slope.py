@@ -188,6 +188,7 @@ def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
         ((7, 3), 1, 3),
     ]),
 )  # fmt: skip
+@pytest.mark.thin(2)
 def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride: int, dilation: int) -> None:
     p, r = extents
     spec = pm.load("conv1d", M=2, C=1, P=p, R=r, STRIDE=stride, DILATION=dilation)

@@ -215,6 +215,7 @@ EDGES: dict[str, tuple[Points, tuple[int, ...]]] = {
 @pytest.mark.parametrize("op", seeds(1, OPS))
 @pytest.mark.parametrize("case", EDGES)
 @pytest.mark.parametrize("name", TILERS)
+@pytest.mark.thin(5)
 def test_edge_cases(name: str, case: str, op: Op) -> None:
     points, shape = EDGES[case]
     formats = {1: "CP", 2: "CSR", 3: "CSF"}[len(shape)]
