@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -77,7 +78,8 @@ def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[tu
     found: list[tuple[Path, ParsedExpression]] = []
     for i, item in enumerate(items):
         at = (*path, i) if isinstance(data, (list, tuple)) else path
-        parsed = walk.parsed(item, at, parse_expression, "Z[m, n] = A[k, m] * B[k, n]")
+        text = _with_brackets(item, declaration) if isinstance(item, str) else item
+        parsed = walk.parsed(text, at, parse_expression, "Z[m, n] = A[k, m] * B[k, n]")
         if parsed is not None:
             found.append((at, parsed))
     for at, parsed in found if declaration else ():
@@ -86,6 +88,14 @@ def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[tu
         _check_scalars(parsed, at, declaration, walk)
     _check_order(found, declaration, walk)
     return tuple(parsed.expression for _, parsed in found), 0 < len(items) == len(found)
+
+
+def _with_brackets(text: str, declaration: Declaration) -> str:
+    """Tensors without ranks may stand without brackets on the right, as in `A[] = b`."""
+    output, sign, rest = text.partition("=")
+    for name in (n for n, ranks in declaration.items() if not ranks):
+        rest = re.sub(rf"(?<![\w\[]){re.escape(name)}\b(?!\s*[\[(])", f"{name}[]", rest)
+    return f"{output}{sign}{rest}"
 
 
 def _check_tensor(

@@ -82,3 +82,11 @@ mapping:
     )
     assert spec.mapping_of("Z").loop_order == ("M", "N", "K")
     assert spec.rank_order == {"A": ("M", "K"), "B": ("K", "N"), "T": ("M", "K", "N"), "Z": ("M", "N")}
+
+
+def test_older_keys_and_tensors_without_ranks() -> None:
+    new = {"declaration": {"A": ["K"], "b": [], "s": [], "Z": ["K"]}}
+    bare = read_teaal({"einsum": {**new, "expression": ["s[] = b", "Z[k] = s * A[k]"]}})
+    full = read_teaal({"einsum": {**new, "expressions": ["s[] = b[]", "Z[k] = s[] * A[k]"]}})
+    assert bare.expressions == full.expressions
+    assert full.expressions[0].operands == (Operand("b", ()),)
