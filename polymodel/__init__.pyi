@@ -20,6 +20,7 @@ from .exhibits.records import Gallery as Gallery
 from .governor import limits as limits
 from .hardware.answer import Codesign as Codesign
 from .hardware.search import codesign as codesign
+from .importers.accelforge import export_accelforge as export_accelforge
 from .importers.accelforge import import_accelforge as import_accelforge
 from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx

@@ -1,5 +1,6 @@
-"""AccelForge's YAML becomes a spec: workload, architecture, mapping."""
+"""AccelForge's YAML becomes a spec, and a spec AccelForge's YAML: workload, architecture, mapping."""
 
+from polymodel.importers.accelforge.export import export_accelforge
 from polymodel.importers.accelforge.run import import_accelforge
 
-__all__ = ["import_accelforge"]
+__all__ = ["export_accelforge", "import_accelforge"]

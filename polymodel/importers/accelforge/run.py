@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
@@ -108,11 +108,24 @@ def _sections(
 
 def _root(file: File, variables: Mapping[str, object], document: Document) -> Node | None:
     if isinstance(file, Mapping):
-        return node_of(file, Source("", ()), 0)
+        return _tagged(node_of(file, Source("", ()), 0))
     path = existing(str(file), document)
     if path is None:
         return None
     return root_of(path, document, variables, "", TAGS, Includes(base_of(path), TAGS))[0]
+
+
+def _tagged(node: Node) -> Node:
+    """Plain data, whose tags are the keys `type`, as a file has them."""
+    entries = tuple(replace(e, value=_tagged(e.value)) for e in node.entries or ())
+    kind = node.entry("type")
+    tag = str(kind.value.scalar) if kind is not None and kind.value.scalar in TAGS else ""
+    return replace(
+        node,
+        tag=tag,
+        entries=None if node.entries is None else tuple(e for e in entries if not tag or e.key != "type"),
+        elements=None if node.elements is None else tuple(_tagged(n) for n in node.elements),
+    )
 
 
 def _known(root: Node, file: File, reading: Reading) -> bool:

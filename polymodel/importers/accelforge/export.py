@@ -1,0 +1,249 @@
+"""`export_accelforge`: a spec as a file of AccelForge's, so that its tool can evaluate the same mapping.
+
+What is written is imported again and compared with the spec: a file that is another problem is not given out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from polymodel.architecture.hierarchy import Action, Component, FanoutDim
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.importers.accelforge.run import TAGS, import_accelforge
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.reuse import Reuse
+from polymodel.spec.dump import dump
+from polymodel.spec.faults import not_a_spec
+from polymodel.spec.source import Source
+from polymodel.spec.yaml_text import parse_yaml
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+WIDTH = 110
+_TAGS = {"memory": "Memory", "toll": "Toll", "container": "Container", "compute": "Compute"}
+_ACTIONS = {"memory": ("read", "write"), "toll": ("read", "write"), "container": (), "compute": ("compute",)}
+
+
+def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
+    """The spec as AccelForge's YAML: workload, renames, architecture, and the mapping where there is one.
+
+    What its tool has no counterpart for refuses the export, unless `allow` names it: `reuse`, `pipeline`,
+    `link`, `sparse`, `densities` and others; the message lists them. Symbols need values: `spec.bind(...)`.
+
+    For example `Path("theirs.yaml").write_text(export_accelforge(spec))`. Raises SpecError.
+    """
+    if not isinstance(spec, Spec):
+        raise not_a_spec("export_accelforge", spec)
+    lacking = dict(_lacking(spec))
+    faults = [
+        Diagnostic(f"{why}; this changes counts or costs there", f"write it without: allow=[{name!r}]", name)
+        for name, why in lacking.items()
+        if name not in allow
+    ]
+    faults += [
+        Diagnostic(f"{name!r} is allowed, but nothing of that name is left out", "remove it", "allow")
+        for name in allow
+        if name not in lacking
+    ]
+    if faults:
+        raise SpecError(faults)
+    sections: dict[str, object] = {}
+    if spec.raw_workload is not None:
+        sections["workload"] = _workload(spec.workload)
+        sections["renames"] = {"einsums": [_renames(e) for e in spec.workload]}
+    if spec.raw_arch is not None:
+        sections["arch"] = {"nodes": [_component(c) for c in spec.arch.components]}
+    text = "\n".join(dump({key: value}, WIDTH) for key, value in sections.items())
+    if spec.mapping is not None:
+        tree = _refilled(spec.mapping)
+        text += "\n" + mapping_to_yaml(tree).removeprefix("schema_version: 1\n")
+    _check(spec, text)
+    return text
+
+
+def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
+    """(name, what the spec has and AccelForge has not)."""
+    nodes = [n for _, n, _ in spec.mapping.walk()] if spec.mapping is not None else []
+    if any(isinstance(n, StorageNode) and n.reuse is not Reuse.REFILL for n in nodes):
+        yield "reuse", "storages reuse by another policy than `refill`"
+    if any(isinstance(n, Split) and n.pipeline for n in nodes):
+        yield "pipeline", "branches run as a pipeline"
+    if any(isinstance(n, Loop) and (n.uneven or n.initial_tile_shape is not None) for n in nodes):
+        yield "tile_shape", "a loop has several tile sizes"
+    if spec.raw_workload is not None and any(
+        a.density is not None for e in spec.workload for a in e.accesses
+    ):
+        yield "densities", "tensors have densities"
+    if spec.raw_arch is None:
+        return
+    parts = spec.arch.components
+    dims = [d for c in parts for d in c.spatial]
+    for name, there, why in (
+        ("link", any(d.link for d in dims), "a fanout has a link with costs or a throughput"),
+        ("broadcast_partials", any(d.broadcast_partials for d in dims), "a fanout broadcasts partial sums"),
+        ("multicast", any(d.multicast != "overlapping" for d in dims), "a fanout shares equal tiles only"),
+        ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
+        ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
+        ("read_first", any(c.read_first for c in parts), "a memory reads outputs before the first sum"),
+        ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
+        ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
+        (
+            "leak_power",
+            any(c.leak_power or c.area for c in parts if c.kind == "container"),
+            "a container leaks",
+        ),
+        ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
+    ):
+        if there:
+            yield name, why
+
+
+def _workload(cascade: Cascade) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if cascade.rank_sizes:
+        found["rank_sizes"] = dict(cascade.rank_sizes)
+    found["einsums"] = [_einsum(e) for e in cascade]
+    return found
+
+
+def _einsum(einsum: Einsum) -> dict[str, object]:
+    found: dict[str, object] = {"name": einsum.name}
+    if einsum.is_copy:
+        found["is_copy_operation"] = True
+    if einsum.n_instances != 1:
+        found["n_instances"] = einsum.n_instances
+    found["iteration_space_shape"] = [str(c) for c in einsum.constraints]
+    found["tensor_accesses"] = [_access(a) for a in einsum.accesses]
+    return found
+
+
+def _access(access: TensorAccess) -> dict[str, object]:
+    projection = {r: str(e) for r, e in zip(access.ranks, access.projection, strict=True)}
+    found: dict[str, object] = {"name": access.tensor, "projection": projection}
+    if access.output:
+        found["output"] = True
+    found["bits_per_value"] = access.bits_per_value
+    if access.persistent:
+        found["persistent"] = True
+    if access.backing_scale != 1:
+        found["backing_storage_size_scale"] = float(access.backing_scale)
+    return found
+
+
+def _renames(einsum: Einsum) -> dict[str, object]:
+    listed = [
+        {"name": n, "source": " | ".join(sorted(members)) or "Nothing"} for n, members in einsum.renames
+    ]
+    return {"name": einsum.name, "tensor_accesses": listed}
+
+
+def _component(part: Component) -> tuple[str, dict[str, object]]:
+    found: dict[str, object] = {"name": part.name}
+    if part.kind == "memory":
+        found["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
+    if part.spatial:
+        found["spatial"] = [_fanout(d) for d in part.spatial]
+    if part.kind != "container":
+        found |= {"leak_power": part.leak_power, "area": part.area}
+    tensors = {
+        k: rule.text for k, rule in (("keep", part.keep), ("may_keep", part.may_keep)) if rule is not None
+    }
+    if tensors:
+        found["tensors"] = tensors
+    if part.ports == "separate":
+        found["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
+    actions = [_action(part.action(name)) for name in _ACTIONS[part.kind]]
+    if part.kind == "toll":
+        actions, found["direction"] = _direction(actions)
+    if actions:
+        found["actions"] = actions
+    return _TAGS[part.kind], found
+
+
+def _fanout(dim: FanoutDim) -> dict[str, object]:
+    found: dict[str, object] = {"name": dim.name, "fanout": dim.fanout}
+    return found if dim.may_reuse is None else {**found, "may_reuse": dim.may_reuse.text}
+
+
+def _action(action: Action) -> dict[str, object]:
+    throughput: object = "inf" if math.isinf(action.throughput) else action.throughput
+    bits = action.bits_per_action
+    found: dict[str, object] = {"name": action.name, "energy": action.energy}
+    if bits is not None:
+        found["bits_per_action"] = bits
+        throughput = throughput if isinstance(throughput, str) else action.throughput / bits
+    return {**found, "throughput": throughput, "latency": 0}
+
+
+def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]:
+    """A toll has one action there, and a direction. Where both directions differ, it cannot be written."""
+    down, up = actions
+    free = {"energy": 0.0, "throughput": "inf", "latency": 0}
+    if {**down, "name": ""} == {**up, "name": ""}:
+        return [down], "up_and_down"
+    if {k: v for k, v in up.items() if k != "name"} == free:
+        return [down], "down"
+    if {k: v for k, v in down.items() if k != "name"} == free:
+        return [{**up, "name": "read"}], "up"
+    raise SpecError(
+        [Diagnostic("a toll there has one price for both directions", "give both the same price")]
+    )
+
+
+def _refilled(tree: LoopTree) -> LoopTree:
+    """The tree with the reuse that AccelForge has, and no pipelines."""
+
+    def plain(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(one(n) for n in nodes)
+
+    def one(node: Node) -> Node:
+        if isinstance(node, StorageNode):
+            return replace(node, reuse=Reuse.REFILL)
+        if isinstance(node, Split):
+            return replace(node, pipeline=False, branches=tuple(plain(b) for b in node.branches))
+        return node
+
+    return replace(tree, nodes=plain(tree.nodes))
+
+
+def _check(spec: Spec, text: str) -> None:
+    """What is written has to come back as the spec, but for what is allowed."""
+    root, faults = parse_yaml(text, Source("", tuple(text.split("\n"))), TAGS)
+    plain = root.plain() if root is not None else None
+    if faults or not isinstance(plain, dict):
+        raise SpecError(faults)
+    again = import_accelforge(plain).spec
+    found = list(_differences(spec, again))
+    if found:
+        remedy = "leave out what AccelForge has no counterpart for"
+        raise SpecError([Diagnostic(f"what is written there is read otherwise: {d}", remedy) for d in found])
+
+
+def _differences(spec: Spec, again: Spec) -> Iterator[str]:
+    if spec.raw_workload is not None:
+        for one, other in zip(spec.workload, again.workload, strict=True):
+            if _facts(one) != _facts(other) or not one.iteration_space.is_equal(other.iteration_space):
+                yield f"Einsum {one.name}"
+    if spec.raw_arch is not None:
+        for part, like in zip(spec.arch.components, again.arch.components, strict=True):
+            if _prices(part) != _prices(like):
+                yield f"component {part.name}"
+    there = again.mapping.nodes if again.mapping is not None else ()
+    if spec.mapping is not None and _refilled(spec.mapping).nodes != there:
+        yield "the mapping"
+
+
+def _facts(einsum: Einsum) -> tuple[object, ...]:
+    accesses = tuple(replace(a, density=None) for a in einsum.accesses)
+    return einsum.name, accesses, einsum.is_copy, einsum.n_instances, dict(einsum.renames)
+
+
+def _prices(part: Component) -> tuple[object, ...]:
+    actions = tuple(replace(part.action(n), provenance="") for n in _ACTIONS[part.kind])
+    spatial = tuple((d.name, d.fanout, d.may_reuse and d.may_reuse.by_einsum) for d in part.spatial)
+    kept = tuple(rule and rule.by_einsum for rule in (part.keep, part.may_keep))
+    static = (part.leak_power, part.area) if part.kind != "container" else ()
+    return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept

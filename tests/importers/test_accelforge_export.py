@@ -1,0 +1,63 @@
+"""Specs as AccelForge's files and back: equal, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+
+HERE = Path(__file__).parent / "accelforge"
+WORKLOADS = ("attention", "conv2d", "matmul", "depthwise_conv2d", "gpt3_6.7B")
+ARCHES = ("eyeriss_like", "simple_two_level", "simba_chiplet")
+
+
+def again(tmp_path: Path, text: str) -> pm.Spec:
+    path = tmp_path / "theirs.yaml"
+    path.write_text(text)
+    return pm.import_accelforge(path).spec
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workloads_come_back(name: str, tmp_path: Path) -> None:
+    spec = pm.load(name)
+    found = again(tmp_path, pm.export_accelforge(spec)).workload
+    assert [e.name for e in found] == [e.name for e in spec.workload]
+    for one, other in zip(spec.workload, found, strict=True):
+        assert one.accesses == other.accesses
+        assert one.bounds == other.bounds
+        assert one.is_copy == other.is_copy
+
+
+@pytest.mark.parametrize("name", ARCHES)
+def test_machines_come_back(name: str, tmp_path: Path) -> None:
+    spec = pm.load("matmul", name)
+    found = again(tmp_path, pm.export_accelforge(spec)).arch
+    for one, other in zip(spec.arch.components, found.components, strict=True):
+        assert (one.name, one.kind, one.size_bits) == (other.name, other.kind, other.size_bits)
+        assert [(d.name, d.fanout) for d in one.spatial] == [(d.name, d.fanout) for d in other.spatial]
+        for action in one.actions:
+            like = other.action(action.name)
+            assert (action.energy, action.bits_per_action) == (like.energy, like.bits_per_action)
+            assert action.throughput == pytest.approx(like.throughput)
+
+
+def test_an_evaluation_there_and_back_is_the_same(tmp_path: Path) -> None:
+    spec = pm.import_accelforge([HERE / "chain.yaml", HERE / "machine.yaml"]).spec
+    text = pm.export_accelforge(spec, allow=["link"])
+    assert "direction: up" in text
+    back = again(tmp_path, text)
+    assert back.mapping == spec.mapping
+    one, other = pm.evaluate(spec), pm.evaluate(back)
+    assert one.accesses.equals(other.accesses)
+
+
+def test_what_is_lacking_there_is_named(tmp_path: Path) -> None:
+    spec = pm.import_accelforge([HERE / "chain.yaml", HERE / "machine.yaml"]).spec
+    with pytest.raises(pm.SpecError, match="a fanout has a link"):
+        pm.export_accelforge(spec)
+    with pytest.raises(pm.SpecError, match="'reuse' is allowed, but nothing"):
+        pm.export_accelforge(spec, allow=["link", "reuse"])
+    with pytest.raises(pm.SpecError, match="is no spec"):
+        pm.export_accelforge("x")  # type: ignore[arg-type]  # what it refuses
