@@ -32,6 +32,7 @@ from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
 from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
+from benchmarks.tied import tied
 from benchmarks.tiling import tiling
 from benchmarks.tiling_matmul import tiling_matmul
 from benchmarks.tpu_like import tpu_like
@@ -234,7 +235,7 @@ def main() -> None:
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **slopes()}
-    rows |= sparse(seconds)
+    rows |= {**sparse(seconds), **tied()}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))

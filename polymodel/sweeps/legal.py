@@ -22,13 +22,15 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.ops import Arrays
 from polymodel.analysis.symbolic.records import SymbolicAnalysis, names_in, size_in
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.analysis.symbolic.tied import shares_tied_loops
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.reasons import shared
+from polymodel.workload.einsum import boxed
 
 Array = Any
 Names = tuple[str, ...]
@@ -86,10 +88,19 @@ def illegal(
     if not all(axis.size for axis in axes):
         return None
     kinds = [_kinds(axis, forms, fixed) for axis in axes]
+    tied = shares_tied_loops(problem)
+    if tied:  # what boxes keep, their parts do
+        problem = replace(problem, cascade=boxed(problem.cascade))
     judge = _Judge(problem, axes, varying, kinds)
     broken = next((f for f in map(judge, product(*(k.finest for k in kinds))) if f), None)
     if broken is None:
         return None
+    if tied:
+        raise NotSeparable(
+            "Einsums share loops over rank variables that a bound ties together, and whether dependences are "
+            "kept depends on tile sizes",
+            "use engine exact",
+        )
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
     found = _decided(judge, kinds, broken[0])

@@ -442,6 +442,18 @@ def resized(cascade: Cascade, extents: Mapping[str, int]) -> Cascade:
     return replace(cascade, einsums=tuple(_resized(e, extents) for e in cascade.einsums))
 
 
+def boxed(cascade: Cascade) -> Cascade:
+    """The same Einsums over their whole bounding boxes."""
+    return replace(cascade, einsums=tuple(_boxed(e) for e in cascade.einsums))
+
+
+def _boxed(einsum: Einsum) -> Einsum:
+    sides: list[Constraint] = []
+    for v, (low, high) in zip(einsum.rank_variables, einsum.bounds, strict=True):
+        sides += [Constraint(Affine(((v, 1),), -low)), Constraint(Affine(((v, -1),), high))]
+    return replace(einsum, constraints=tuple(sides))
+
+
 def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
     bounds, sides = [], []
     for v, (low, high) in zip(einsum.rank_variables, einsum.bounds, strict=True):

@@ -95,7 +95,7 @@ def phases_between(
 
 
 def elements(space: Space, roles: Stamp) -> Form:
-    """The size of the tile at the stamp that the roles choose."""
+    """The size of the tile at the stamp that the roles choose, but for variables that bounds tie together."""
     key = tuple(map(roles.get, range(len(space.axes))))
     if key not in space.sized:
         space.sized[key] = _elements(space, roles)
@@ -103,9 +103,11 @@ def elements(space: Space, roles: Stamp) -> Form:
 
 
 def _elements(space: Space, roles: Stamp) -> Form:
-    result = product(chain(space, v, roles, SIZE) for v in sorted(space.single))
-    result = result * product(chain(space, v, roles) for v in space.spread)
+    result = product(chain(space, v, roles, SIZE) for v in sorted(space.single - space.tied))
+    result = result * product(chain(space, v, roles) for v in space.spread if v not in space.tied)
     for h in space.halos:
+        if h.p in space.tied:
+            continue
         over = chain(space, h.p, roles, Leaf("over", h.shift_p)) * chain(
             space, h.r, roles, Leaf("over", h.shift_r)
         )

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
+from polymodel.analysis.symbolic.cuts import Cut
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.meets import Meet, Side
-from polymodel.analysis.symbolic.spaces import Halo, Space, Use
+from polymodel.analysis.symbolic.regions import Asked, What
+from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use
 from polymodel.errors import NotSeparable
 
 Uses = Mapping[int, Use]
@@ -24,17 +26,79 @@ _INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "widest"}
 _SPREAD: dict[Use, Role] = {"keep": "each", "merge": "widest", "at0": "widest"}
 
 
+_TOLD: dict[tuple[bool, bool], What] = {
+    (False, False): "none", (True, False): "u", (False, True): "v", (True, True): "both",
+}  # fmt: skip
+
+
 def count(space: Space, uses: Uses) -> Form:
     """How many distinct (kept counters, element) there are."""
+    result = _apart(space, uses)
+    for group in space.groups:
+        result = result * of_atom(within(space, group, uses))
+    return result
+
+
+def _apart(space: Space, uses: Uses) -> Form:
+    """The same for all variables but those that bounds tie together."""
     result = number(1)
     for v in space.spread:
-        levels = space.ladder(v, {i: _SPREAD[uses[i]] for i in space.of(v)})
-        result = result * of_atom(atom(space.extent(v), levels, ONE))
-    for v in sorted(space.single):
+        if v not in space.tied:
+            levels = space.ladder(v, {i: _SPREAD[uses[i]] for i in space.of(v)})
+            result = result * of_atom(atom(space.extent(v), levels, ONE))
+    for v in sorted(space.single - space.tied):
         result = result * of_atom(atom(space.extent(v), _elements_of(space, v, uses), SIZE))
     for halo in space.halos:
-        result = result * _windows(space, halo, uses)
+        if halo.p not in space.tied:
+            result = result * _windows(space, halo, uses)
     return result
+
+
+def touched(space: Space, group: Group) -> tuple[What, tuple[int, int]]:
+    """Which of the variables of a group an element tells, and the coefficients of a rank of both."""
+    for expr in space.access.projection:
+        terms = dict(expr.terms)
+        if {group.u, group.v} <= terms.keys():
+            rank = terms[group.u], terms[group.v]
+            if 1 in rank:
+                return "rank", rank
+            raise NotSeparable(
+                f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has both a stride and a "
+                "dilation where the iteration space is no box",
+                "use engine exact",
+            )
+        if len(terms) > 1 and {group.u, group.v} & terms.keys():
+            raise NotSeparable(
+                f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has a rank variable that a "
+                "bound ties to another one",
+                "use engine exact",
+            )
+    return _TOLD[group.u in space.single, group.v in space.single], (0, 0)
+
+
+def within(space: Space, group: Group, uses: Uses) -> Cut:
+    """Distinct (kept counters, element) along the two variables of a group."""
+    what, rank = touched(space, group)
+    chains, told = [], []
+    for v, element in ((group.u, what in ("u", "both")), (group.v, what in ("v", "both"))):
+        positions = space.of(v)
+        kept = [i for i in positions if uses[i] == "keep"]
+        if not element and kept != positions[: len(kept)]:
+            raise NotSeparable(
+                f"tiles of {v}, which a bound ties to another rank variable, overlap between instances",
+                "use engine exact",
+            )
+        points = (
+            what != "rank"
+            and bool(kept)
+            and space.axes[kept[-1]].tile == 1
+            and space.axes[kept[-1]].start is None
+        )
+        told.append(element or points)
+        chains.append(() if told[-1] else tuple(space.axes[i].level("each") for i in kept))
+    if what != "rank":
+        what = _TOLD[told[0], told[1]]
+    return Cut(group.region, chains[0], chains[1], what, rank)
 
 
 def _elements_of(space: Space, variable: str, uses: Uses, wraps: Sequence[int] = ()) -> tuple[Level, ...]:
@@ -92,8 +156,15 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
 
 
 def largest(space: Space) -> Form:
-    """The largest tile: the first one."""
-    return count(space, dict.fromkeys(range(len(space.axes)), "at0"))
+    """The largest tile: the first one, but for variables that bounds tie together."""
+    result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))
+    for group in space.groups:
+        what, rank = touched(space, group)
+        if what != "none":
+            u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
+            asked = (Asked(len(u), len(v), what, rank),)
+            result = result * of_atom(Cut(group.region, u, v, asked=asked))
+    return result
 
 
 def settled(space: Space, axis: int) -> Form:

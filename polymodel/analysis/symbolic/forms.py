@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.cuts import Cut
 from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.ops import INTEGERS
 
-Factor = Atom | Meet
+Factor = Atom | Meet | Cut
 Product = tuple[Factor, ...]
 
 
@@ -20,6 +21,8 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
+    if isinstance(a, Cut):
+        return (repr(a.region), repr((a.u, a.v)), repr((a.what, a.rank, a.asked, a.item, a.place)))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
 
 

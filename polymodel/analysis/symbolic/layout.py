@@ -11,7 +11,14 @@ from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, paths
-from polymodel.analysis.symbolic.spaces import Axis, Space, Window, halos
+from polymodel.analysis.symbolic.spaces import Axis, Space, Window, groups, halos
+from polymodel.analysis.symbolic.tied import (
+    check_tied,
+    check_tied_loops,
+    check_tied_policy,
+    tied_signature,
+    whole_rank,
+)
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
 from polymodel.reuse import Reuse
@@ -95,10 +102,12 @@ def lay_out(
             "use engine exact",
         )
     for name in tree.einsums:
-        check_box(problem.cascade[name])
+        check_space(problem.cascade[name])
+    check_tied_loops(problem)
     _check_loops(problem)
     found = paths(problem, reuse, single or {})
     axes = {e: path.axes for e, path in found.items()}
+    check_tied(problem, ranks or {}, any(path.windows for path in found.values()))
     for path in axes.values():
         _check_instances(path)
     decided = {e: path.depth for e, path in found.items()}
@@ -148,17 +157,21 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
                 f"{node.component}",
                 "use engine exact",
             )
-    return Node(
-        node_id, node.component, tensor, reuse or node.reuse, parent, tuple(found), spaces[0], producer
-    )
+    policy = reuse or node.reuse
+    check_tied_policy(spaces[0], node.component, policy.carries)
+    return Node(node_id, node.component, tensor, policy, parent, tuple(found), spaces[0], producer)
 
 
 def tile_signature(space: Space) -> tuple[object, ...]:
     """What decides which elements are touched at which stamp: equal signatures, equal tiles."""
-    return tuple(_rank_signature(space, expr) for expr in space.access.projection)
+    ranks = tuple(_rank_signature(space, expr) for expr in space.access.projection)
+    return (*ranks, *tied_signature(space))
 
 
 def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
+    whole = whole_rank(space, expr)
+    if whole is not None:
+        return whole
     return (expr.constant, *(facts for facts, _ in _rank_terms(space, expr)))
 
 
@@ -193,6 +206,18 @@ def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
             yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
 
 
+def check_space(einsum: Einsum) -> None:
+    """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables."""
+    groups(einsum)
+    for access in einsum.accesses:
+        if access.projection != einsum.access_of(access.tensor).projection:
+            raise NotSeparable(
+                f"{einsum.name} accesses {access.tensor} at several elements in one operation",
+                "use engine exact",
+            )
+        halos(einsum, access)
+
+
 def check_box(einsum: Einsum) -> None:
     """Refuse spaces that are no boxes: a constraint that the bounding box does not imply."""
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
@@ -201,13 +226,7 @@ def check_box(einsum: Einsum) -> None:
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if c.kind != "ge" or (least < 0 and not single):
             raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
-    for access in einsum.accesses:
-        if access.projection != einsum.access_of(access.tensor).projection:
-            raise NotSeparable(
-                f"{einsum.name} accesses {access.tensor} at several elements in one operation",
-                "use engine exact",
-            )
-        halos(einsum, access)
+    check_space(einsum)
 
 
 def _check_loops(problem: Problem) -> None:

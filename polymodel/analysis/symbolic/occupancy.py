@@ -20,6 +20,7 @@ from polymodel.analysis.symbolic.forms import Form, Held, Peak, leading, number,
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
+from polymodel.analysis.symbolic.tied import tied_peaks
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
 
@@ -140,6 +141,13 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             items.append(b)
             continue
         times = _joined(bare, b)
+        tied = bare.tied | b.node.space.tied
+        if tied and (times is None or any(bare.axes[i].variable in tied for i in times)):
+            raise NotSeparable(
+                f"{b.node.tensor} may stay in {b.node.component} while {bare.einsum.name} runs, over steps "
+                "of loops whose rank variables a bound ties together",
+                "use engine exact",
+            )
         if times is None:
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
@@ -252,8 +260,10 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     phases = []
     for stamp in _stamps(bare, items):
         here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
-        reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in bare.spread)
-        phases.append((reached, tuple(_at(bare, i, stamp) for i in here)))
+        free = (v for v in bare.spread if v not in bare.tied)
+        reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
+        held = tuple(_at(bare, i, stamp) for i in here)
+        phases += [(reached, each) for each in tied_peaks([(i.node.space, i.fixed) for i in here], held)]
     return leading(phases)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import Leaf, Level, Role
 from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum, TensorAccess
@@ -59,6 +60,52 @@ class Halo:
     r: str
     shift_p: int
     shift_r: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Two rank variables that bounds of the iteration space tie together, and their points from the smallest
+    values on."""
+
+    u: str
+    v: str
+    region: Region
+
+
+@lru_cache(maxsize=1024)
+def groups(einsum: Einsum) -> tuple[Group, ...]:
+    """The bounds that the box of an Einsum does not imply, by their variables; NotSeparable for others."""
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    found: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    for c in einsum.constraints:
+        if c.kind != "ge":
+            raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
+        least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
+        if least >= 0 or (len(c.expr.variables) == 1 and abs(c.expr.terms[0][1]) == 1):
+            continue
+        names = [v for v in einsum.rank_variables if v in c.expr.variables]
+        if len(names) != 2:
+            raise NotSeparable(
+                f"the iteration space of {einsum.name} is no box: {c} is no bound on two rank variables",
+                "use engine exact",
+            )
+        (u, v), terms = names, dict(c.expr.terms)
+        constant = c.expr.constant + terms[u] * box[u][0] + terms[v] * box[v][0]
+        found.setdefault((u, v), []).append((terms[u], terms[v], constant))
+    taken = [v for pair in found for v in pair]
+    twice = next((v for v in taken if taken.count(v) > 1), None)
+    if twice is not None:
+        raise NotSeparable(
+            f"the iteration space of {einsum.name} ties {twice} to several rank variables", "use engine exact"
+        )
+    return tuple(Group(u, v, _region(box, u, v, bounds)) for (u, v), bounds in found.items())
+
+
+def _region(box: Mapping[str, tuple[int, int]], u: str, v: str, bounds: list[tuple[int, int, int]]) -> Region:
+    extents = tuple(box[x][1] - box[x][0] + 1 for x in (u, v))
+    if max(extents) > MOST_ROWS:
+        raise NotSeparable(f"{u} and {v} are tied, and have more than {MOST_ROWS} values", "use engine exact")
+    return Region((extents[0], extents[1]), tuple(sorted(set(bounds))))
 
 
 @dataclass(frozen=True)
@@ -127,6 +174,16 @@ class Space:
         """Variables that do not index the tensor; also those of loops that infer the Einsum again."""
         again = (v for v, _ in self.windows if v not in self.einsum.rank_variables)
         return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in self.access.variables)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Pairs of variables that bounds tie together."""
+        return groups(self.einsum)
+
+    @cached_property
+    def tied(self) -> frozenset[str]:
+        """The variables of the groups."""
+        return frozenset(v for g in self.groups for v in (g.u, g.v))
 
     def of(self, variable: str) -> list[int]:
         return [i for i, a in enumerate(self.axes) if a.variable == variable]

@@ -1,0 +1,90 @@
+"""Factors of closed forms for two rank variables that a bound ties together: sums and peaks over their tiles.
+
+They stand where an atom stands for a single variable. Their values come from the region itself (`regions`),
+once for each different choice of tile sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from polymodel.analysis.symbolic.atoms import Level, Ops, Size, Value
+from polymodel.analysis.symbolic.ops import Arrays, Integers
+from polymodel.analysis.symbolic.regions import Asked, Region, Tiles, What, front, total
+from polymodel.errors import Refused
+
+PEAKS = 3  # tiles of which now one, now another is larger: so many stamps may be the peak
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A number of a region under tiles of its variables `u` and `v` (outermost first).
+
+    Without `asked` the different (tile of u, tile of v, element of `what`); else the size of the tile number
+    `item` of `asked` at the stamp number `place` of those that may be the peak.
+    """
+
+    region: Region
+    u: tuple[Level, ...]
+    v: tuple[Level, ...]
+    what: What = "none"
+    rank: tuple[int, int] = (0, 0)
+    asked: tuple[Asked, ...] = ()
+    item: int = 0
+    place: int = 0
+
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        return (*self.region.extents, *(s for lv in (*self.u, *self.v) for s in (lv.begin, lv.tile)))
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols it depends on."""
+        return frozenset(s for s in self.sizes if isinstance(s, str))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.region, self.u, self.v, self.what, self.rank, self.asked, self.item, self.place))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
+        """The number (or array, or expression) for given symbols."""
+        sizes = [values[s] if isinstance(s, str) else s for s in self.sizes[2:]]
+        if isinstance(ops, Arrays):
+            return self._column(sizes)
+        if isinstance(ops, Integers):
+            return self.at(tuple(int(s) for s in sizes))
+        from polymodel.analysis.symbolic.region_terms import term
+
+        return term(self, sizes)
+
+    def at(self, sizes: tuple[int, ...]) -> int:
+        """The number for the sizes of all tiles: first and others of each loop of u, then of v."""
+        pairs: Tiles = tuple(zip(sizes[::2], sizes[1::2], strict=True))
+        u, v = pairs[: len(self.u)], pairs[len(self.u) :]
+        if not self.asked:
+            return total(self.region, u, v, self.what, self.rank)
+        rows = front(self.region, u, v, self.asked)
+        if len(rows) > PEAKS:
+            raise Refused(
+                f"at tiles {', '.join(map(str, sizes[1::2]))} more than {PEAKS} stamps may be the peak",
+                "use engine exact there",
+            )
+        return rows[min(self.place, len(rows) - 1)][self.item]
+
+    def _column(self, sizes: list[Value]) -> Value:
+        """The same for arrays of sizes, once for each different row of them."""
+        import numpy as np
+
+        arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
+        if not sizes or not arrays[0].ndim:
+            return self.at(tuple(int(s) for s in sizes))
+        rows, which = np.unique(
+            np.stack(arrays, axis=-1).reshape(-1, len(sizes)), axis=0, return_inverse=True
+        )
+        found = [self.at(tuple(row)) for row in rows.tolist()]
+        return np.array(found, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)

@@ -1,0 +1,278 @@
+"""Closed forms of spaces that are no boxes: masks, bands and padding, equal to exact and to the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.analysis.symbolic.regions import Asked, Region, Tiles, front, total
+from tests.analysis.test_agreement import REFEREE, differences
+from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
+
+Size = int | str
+SEED = 20
+
+
+def access(tensor: str, projection: Any, output: bool = False) -> dict[str, Any]:
+    return {"name": tensor, "projection": projection, "output": output}
+
+
+def scores(shape: str) -> dict[str, Any]:
+    """S[m, n] = Q[m, e] * K[n, e] for some m and n."""
+    accesses = [access("Q", ["m", "e"]), access("K", ["n", "e"]), access("S", ["m", "n"], True)]
+    return {"name": "S", "iteration_space_shape": shape, "tensor_accesses": accesses}
+
+
+def outputs(shape: str) -> dict[str, Any]:
+    """O[m, e] += P[m, n] * V[n, e] for some m and n."""
+    accesses = [access("P", ["m", "n"]), access("V", ["n", "e"]), access("O", ["m", "e"], True)]
+    return {"name": "O", "iteration_space_shape": shape, "tensor_accesses": accesses}
+
+
+def padded(stride: int, padding: int, planes: str = "pr") -> dict[str, Any]:
+    """A padded convolution of one or two dimensions."""
+    dims = [(f"W{i}", *planes[2 * i : 2 * i + 2]) for i in range(len(planes) // 2)]
+    windows = {name: f"{stride}*{p} + {r} - {padding}" for name, p, r in dims}
+    accesses = [
+        access("I", {"C": "c", **windows}),
+        access("F", ["k", "c", *(r for _, _, r in dims)]),
+        access("O", ["k", *(p for _, p, _ in dims)], True),
+    ]
+    return {"name": "O", "tensor_accesses": accesses}
+
+
+def nest(
+    einsum: Mapping[str, Any], sizes: Mapping[str, int], levels: Sequence[Mapping[str, Size]], **symbols: int
+) -> pm.Spec:
+    """A memory above and below each level of tiles."""
+    tensors = [a["name"] for a in einsum["tensor_accesses"]]
+    names = [f"L{i}" for i in range(len(levels) + 1)]
+    nodes: list[dict[str, Any]] = [storage(names[0], *tensors)]
+    for name, tiles in zip(names[1:], levels, strict=True):
+        nodes += [{"type": "Temporal", "rank_variable": v, "tile_shape": t} for v, t in tiles.items()]
+        nodes.append(storage(name, *tensors))
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [*(memory(name, 1e-12) for name in names), unit()]},
+            "workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": [einsum]},
+            "mapping": {"nodes": [*nodes, leaf(str(einsum["name"]))]},
+            "symbols": symbols,
+        }
+    )
+
+
+def problem(spec: pm.Spec) -> Problem:
+    assert spec.mapping is not None
+    return Problem(spec.workload, spec.arch, spec.mapping)
+
+
+def drawn_levels(random: Random, sizes: Mapping[str, int]) -> list[dict[str, Size]]:
+    current, found = dict(sizes), []
+    for _ in range(random.randint(0, 3)):
+        level: dict[str, Size] = {}
+        for v in random.sample(list(sizes), random.randint(1, len(sizes))):
+            level[v] = current[v] = random.randint(1, current[v])
+        found.append(level)
+    return found
+
+
+def drawn(random: Random) -> pm.Spec | None:
+    """A spec of one of the kinds; None where its tiles do not fit what the bounds leave."""
+    kind = random.choice(["mask", "band", "padding", "planes"])
+    if kind in ("mask", "band"):
+        extents = {"m": random.randint(1, 8), "n": random.randint(1, 8), "e": 2}
+        shape = "n <= m" if kind == "mask" else f"n <= m + 1 and m - n <= {random.randint(0, 4)}"
+        einsum = random.choice([scores, outputs])(shape)
+        sizes = {v.upper(): n for v, n in extents.items()}
+    else:
+        stride, padding, width = random.choice([1, 2]), random.choice([0, 1, 2]), random.randint(3, 6)
+        taps = random.randint(1, 3)
+        rows = (width + 2 * padding - taps) // stride + 1
+        planes = "pr" if kind == "padding" else "prqs"
+        einsum = padded(stride, padding, planes)
+        extents = {"c": 1, "k": 2, **dict(zip(planes, [rows, taps, rows, taps], strict=False))}
+        sizes = {v.upper(): n for v, n in extents.items()} | {"W0": width, "W1": width}
+        if kind == "padding":
+            del sizes["W1"]
+    try:
+        return nest(einsum, sizes, drawn_levels(random, extents))
+    except pm.SpecError:
+        return None
+
+
+def agree(seed: int, count: int) -> int:
+    """How many of `count` drawn specs were compared."""
+    random, compared = Random(seed), 0
+    for _ in range(count):
+        spec = drawn(random)
+        if spec is None:
+            continue
+        found = SYMBOLIC.analyse(problem(spec))
+        said = f"{spec.workload}\n{spec.mapping}"
+        assert not differences(found, EXACT.analyse(problem(spec))), said
+        if found.compute[0].operations <= 500:
+            assert not differences(found, REFEREE.analyse(problem(spec))), said
+        compared += 1
+    return compared
+
+
+def test_closed_forms_equal_exact_and_the_walk() -> None:
+    assert agree(SEED, 16) >= 10
+
+
+@pytest.mark.slow
+def test_closed_forms_equal_exact_and_the_walk_at_length() -> None:
+    assert agree(SEED + 1, 2000) >= 1200
+
+
+SPECS = {
+    "mask": (scores("n <= m"), {"M": 12, "N": 12, "E": 2}, [{"m": "TM", "n": "TN"}, {"m": 1, "n": "TU"}]),
+    "band": (
+        outputs("n <= m and m - n <= 3"),
+        {"M": 10, "N": 10, "E": 2},
+        [{"m": "TM"}, {"n": "TN", "e": 1}, {"n": "TU"}],
+    ),
+    "padding": (
+        padded(2, 1),
+        {"C": 2, "K": 3, "P": 6, "R": 3, "W0": 11},
+        [{"k": 2, "p": "TM"}, {"c": "TU", "r": "TN"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_point_of_a_sweep_is_what_evaluate_finds(name: str) -> None:
+    spec = nest(*SPECS[name], TM=1, TN=1, TU=1)
+    swept = pm.sweep(spec, {"TM": [1, 2, 3, 4, 6], "TN": [1, 2, 3], "TU": [1, 2]}, keep="all")
+    assert not any("one by one" in note for note in swept.notes)
+    for row in swept.frame.sample(4, random_state=1).to_dict("records"):
+        report = pm.evaluate(spec.bind(TM=row["TM"], TN=row["TN"], TU=row["TU"]), engine="exact")
+        assert row["energy"] == pytest.approx(report.total_energy, rel=1e-12)
+        assert row["latency"] == pytest.approx(report.total_latency, rel=1e-12)
+        for peak in report.working_sets.query("measure == 'tile'").to_dict("records"):
+            assert row[f"working_set:{peak['component']}"] == peak["bits"]
+
+
+def test_formulas_are_terms_that_become_numbers() -> None:
+    spec = nest(*SPECS["mask"], TM=3, TN=2, TU=1)
+    forms = pm.closed_forms(spec)
+    fills = forms.accesses.query("component == 'L1' and tensor == 'Q'")["fill_elements"].iloc[0]
+    assert "within_12x12" in str(fills)
+    assert {str(s) for s in fills.free_symbols} == {"TN"}
+    numbers = forms.at(TM=5, TN=4, TU=2).accesses
+    exact = pm.evaluate(spec.bind(TM=5, TN=4, TU=2), engine="exact").accesses
+    assert numbers["fill_elements"].tolist() == exact["fill_elements"].tolist()
+    assert fills.subs(dict.fromkeys(fills.free_symbols, 4)) == exact["fill_elements"].tolist()[3]
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (
+            spread("m", 2),
+            "is no box, and m, which a bound ties to another rank variable, is spread over PE.X",
+        ),
+        (storage("L1", "K", reuse="slide"), "what L1 keeps of K over the loop over m, which a bound ties"),
+    ],
+)
+def test_what_has_no_closed_form_is_named(node: dict[str, Any], reason: str) -> None:
+    nodes = [storage("L0", "Q", "K", "S"), loop("m", 2), node, leaf("S")]
+    spec = pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [memory("L0", 1e-12), memory("L1", 1e-12), fanout(), unit()]},
+            "workload": {
+                "rank_sizes": {"M": 4, "N": 4, "E": 2},
+                "bits_per_value": {"All": 8},
+                "einsums": [scores("n <= m")],
+            },
+            "mapping": {"nodes": nodes},
+        }
+    )
+    with pytest.raises(pm.NotSeparable, match=reason):
+        pm.evaluate(spec, engine="symbolic")
+
+
+def tile_of(extent: int, tiles: Tiles, value: int) -> tuple[int, ...]:
+    begin, found = 0, []
+    for first, tile in tiles:
+        inside = value - begin
+        number = 0 if inside < first else 1 + (inside - first) // tile
+        begin += first + (number - 1) * tile if number else 0
+        found.append(number)
+    return tuple(found)
+
+
+def drawn_tiles(random: Random, extent: int) -> Tiles:
+    found, room = [], extent
+    for _ in range(random.randint(0, 3)):
+        tile = random.randint(1, room)
+        first = tile if random.random() < 0.8 else random.randint(1, room)
+        found.append((first, tile))
+        room = max(tile, first)
+    return tuple(found)
+
+
+def test_regions_hold_what_their_points_are() -> None:
+    """Totals and peaks of drawn regions, also with slopes above 1 and holes between rows."""
+    random = Random(SEED)
+    for _ in range(120):
+        extents = random.randint(1, 8), random.randint(1, 8)
+        slopes = [-2, -1, 1, 2]
+        bounds = tuple(
+            (random.choice(slopes), random.choice(slopes), random.randint(-4, 7))
+            for _ in range(random.randint(1, 2))
+        )
+        region, rank = Region(extents, bounds), random.choice([(1, 1), (2, 1), (1, 3)])
+        inside = [
+            (u, v) for u, v in np.ndindex(*extents) if all(a * u + b * v + c >= 0 for a, b, c in bounds)
+        ]
+        if inside:
+            _compare(random, region, rank, inside)
+
+
+def _compare(random: Random, region: Region, rank: tuple[int, int], inside: list[tuple[int, int]]) -> None:
+    u, v = (drawn_tiles(random, extent) for extent in region.extents)
+    elements: dict[Any, Any] = {
+        "none": lambda p: (), "u": lambda p: p[0], "v": lambda p: p[1], "both": lambda p: p,
+        "rank": lambda p: rank[0] * p[0] + rank[1] * p[1],
+    }  # fmt: skip
+    tiles = {p: (tile_of(region.extents[0], u, p[0]), tile_of(region.extents[1], v, p[1])) for p in inside}
+    for what, element in elements.items():
+        seen = {
+            (
+                tiles[p][0] if what not in ("u", "both") else 0,
+                tiles[p][1] if what not in ("v", "both") else 0,
+                element(p),
+            )
+            for p in inside
+        }
+        assert total(region, u, v, what, rank) == len(seen)
+    asked = tuple(
+        Asked(random.randint(0, len(u)), random.randint(0, len(v)), what, rank)
+        for what in random.sample(["u", "v", "both", "rank"], 2)
+    )
+
+    def size(a: Asked, p: tuple[int, int]) -> int:
+        return len(
+            {
+                elements[a.what](q)
+                for q in inside
+                if tiles[q][0][: a.u] == tiles[p][0][: a.u] and tiles[q][1][: a.v] == tiles[p][1][: a.v]
+            }
+        )
+
+    rows = {tuple(size(a, p) for a in asked) for p in inside}
+    best = {
+        r for r in rows if not any(r != o and all(x <= y for x, y in zip(r, o, strict=True)) for o in rows)
+    }
+    assert set(front(region, u, v, asked)) == best
