@@ -21,6 +21,13 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="+", metavar="SPEC", help="YAML file or library name; several are joined"
     )
+    parser.add_argument(
+        "--einsum",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this Einsum of the workload, without the mapping; repeat it for several",
+    )
     add_values(parser)
 
 

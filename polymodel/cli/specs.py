@@ -19,7 +19,9 @@ def load_spec(options: argparse.Namespace, sources: Sequence[str] | None = None)
     from polymodel.loading import load
 
     names = options.sources if sources is None else sources
-    return with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
+    found = with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
+    einsums: Sequence[str] = getattr(options, "einsum", ())
+    return found.only(*einsums) if einsums else found
 
 
 def with_files(spec: Spec) -> Spec:

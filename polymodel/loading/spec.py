@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -238,6 +238,32 @@ class Spec:
         called = str(mapping)
         return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
 
+    def only(self, *einsums: str) -> Spec:
+        """The spec with some of its Einsums, in their order, and without its mapping: `spec.only("QK",
+        "AV")`.
+
+        What the others made comes from outside then. Raises SpecError for unknown names.
+        """
+        workload = self.raw_workload
+        known = [e.name for e in workload.einsums] if workload is not None else []
+        unknown = [e for e in einsums if e not in known]
+        if workload is None or unknown or not einsums:
+            near = {e: suggestion(str(e), known, "Einsums") for e in unknown}
+            faults = [Diagnostic(f"there is no Einsum {e!r}", remedy) for e, remedy in near.items()]
+            raise SpecError(faults or [Diagnostic("no Einsum is named", 'write spec.only("QK", "AV")')])
+        renames = self.raw_renames
+        if renames is not None:
+            named = tuple(r for r in renames.einsums if r.name in (*einsums, "default"))
+            renames = renames.model_copy(update={"einsums": named})
+        return replace(
+            self,
+            raw_workload=_narrowed(workload, einsums),
+            raw_renames=renames,
+            raw_mapping=None,
+            locator=Without(self.locator, "mapping"),
+            chosen="",
+        )._checked()
+
     def check(self) -> tuple[Diagnostic, ...]:
         """Every fault that stands between this spec and an evaluation or exploration, broken dependences of
         its mapping among them; empty if none does. Raises Refused where these cannot be decided."""
@@ -293,6 +319,30 @@ class Spec:
             document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
             return None
         return existing(text, document)
+
+
+def _narrowed(workload: Workload, einsums: Sequence[str]) -> Workload:
+    """Some Einsums of a workload, with what is said of their ranks and tensors alone."""
+    kept = tuple(e for e in workload.einsums if e.name in einsums)
+    accesses = [a for e in kept for a in e.tensor_accesses]
+    tensors = {a.name for a in accesses}
+    gone = {a.name for e in workload.einsums for a in e.tensor_accesses} - tensors
+    shapes = [a.projection for a in accesses]
+    # A list has rank variables, whose ranks are their names in capitals.
+    ranks = {str(r) if isinstance(s, Mapping) else str(r).upper() for s in shapes for r in s}
+    words = naming.words_of(shapes)
+    return workload.model_copy(
+        update={
+            "einsums": kept,
+            "rank_sizes": {r: n for r, n in workload.rank_sizes.items() if r in ranks},
+            "iteration_space_shape": {v: t for v, t in workload.iteration_space_shape.items() if v in words},
+            "bits_per_value": {s: b for s, b in workload.bits_per_value.items() if s not in gone},
+            "persistent_tensors": tuple(t for t in workload.persistent_tensors if t not in gone),
+            "densities": {t: d for t, d in workload.densities.items() if t in tensors},
+            "generational": tuple(r for r in workload.generational if r in ranks),
+            "init": {t: v for t, v in workload.init.items() if t in tensors},
+        }
+    )
 
 
 def named_files(spec: Spec) -> dict[str, Path]:

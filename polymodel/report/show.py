@@ -14,6 +14,7 @@ from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
 from polymodel.view.blocks import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade, cascade_text, values_text
+from polymodel.workload.totals import totals
 
 PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
 
@@ -32,7 +33,7 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
 
 def _workload(workload: Cascade) -> str:
     told = "".join(f"note: {remark}\n" for remark in likely_typos(workload))
-    return cascade_text(workload) + values_text(workload) + told
+    return cascade_text(workload) + values_text(workload) + totals(workload).text() + told
 
 
 def _architecture(arch: Hierarchy) -> str:

@@ -1,0 +1,53 @@
+"""Some Einsums of a workload, and what a workload amounts to."""
+
+from __future__ import annotations
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli.app import main
+from polymodel.workload.totals import totals
+
+
+def test_only_some_einsums_and_what_is_said_of_them_alone() -> None:
+    whole = pm.load("gpt3_6.7B", "tpu_v4i")
+    part = whole.only("AV", "QK", "QK_softmax")
+    assert [e.name for e in part.workload] == ["QK", "QK_softmax", "AV"]
+    assert part.mapping is None
+    assert dict(part.workload.rank_sizes).keys() < dict(whole.workload.rank_sizes).keys()
+    assert part.workload["AV"] == whole.workload["AV"]
+
+
+def test_einsums_that_are_none_are_named() -> None:
+    with pytest.raises(pm.SpecError, match="there is no Einsum 'QX'"):
+        pm.load("attention").only("QX", "AV")
+    with pytest.raises(pm.SpecError, match="no Einsum is named"):
+        pm.load("attention").only()
+
+
+def test_totals_of_a_product_are_those_of_its_formula() -> None:
+    found = totals(pm.load("matmul", M=10, N=6, K=4).workload)
+    assert (found.operations, found.products) == (240, 240)
+    values = {t: n for part in (found.weights, found.inputs, found.results) for t, (n, _) in part.items()}
+    assert values == {"A": 40, "B": 24, "C": 60}
+    assert found.intensity == 240 / (40 + 24 + 60)
+    assert not found.intermediates
+
+
+def test_totals_count_each_element_once_and_every_execution() -> None:
+    found = totals(pm.load("llama3_8b", TOKENS=16, LAYERS=2).workload)
+    assert found.weights["WQ"][0] == 2 * 4096 * 4096
+    conv = totals(pm.load("conv1d", STRIDE=3).workload)
+    whole = pm.load("conv1d", STRIDE=3).workload["Conv"]
+    assert conv.inputs["I"][0] == 4 * len({3 * p + r for p in range(32) for r in range(3)})
+    assert conv.operations == 8 * 4 * 32 * 3
+    assert whole.name == "Conv"
+
+
+def test_show_tells_totals_and_takes_some_einsums(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "attention", "--einsum", "QK", "--einsum", "AV"]) == 0
+    told = capsys.readouterr().out
+    assert "Softmax" not in told
+    assert "in all: 524.3 k operations" in told
+    assert "operations per byte" in told
+    assert main(["show", "attention", "--einsum", "QX"]) == 2
