@@ -1,6 +1,6 @@
 """`explore` beside AccelForge's mapper in the same run: same workload, architecture and constraints.
 
-The problems are mapper cases of `tests/reference`. Either tool runs in one process, and ratios are of CPU
+The problems stand in `benchmarks/problems`. Either tool runs in one process, and ratios are of CPU
 seconds, which other work on the machine disturbs least. Ours include the evaluation of what is returned, the
 peer's are its search alone. Nothing that the peer finds may beat what we find.
 """
@@ -27,7 +27,7 @@ from tests.reference.mapper_search import limits_of
 from tests.reference.mapper_spec import spec_of, understood
 
 HERE = Path(__file__).resolve().parent
-CASES = HERE.parent / "tests" / "reference" / "cases" / "mapper" / "accelforge"
+CASES = HERE / "problems"
 Case = dict[str, Any]
 GPT3 = "gpt3_6.7b_2048_glb16MiB_mfl1"
 LARGE = "gpt3_6.7b_2048_glb128MiB_mfl1"

@@ -25,11 +25,12 @@ def gallery(*names: str) -> Gallery:
 
     `gallery().figures` is a DataFrame. SpecError for an unknown name.
     """
-    unknown = [n for n in names if n not in EXHIBITS]
-    if unknown:
-        faults = [
-            Diagnostic(f"there is no exhibit {n!r}", suggestion(n, EXHIBITS, "exhibits")) for n in unknown
-        ]
+    faults = [
+        Diagnostic(f"there is no exhibit {n!r}", suggestion(n, EXHIBITS, "exhibits"), f"names[{i}]")
+        for i, n in enumerate(names)
+        if n not in EXHIBITS
+    ]
+    if faults:
         raise SpecError(faults)
     chosen = tuple(map(_exhibit, names or EXHIBITS))
     return Gallery(chosen, tuple(_figures(chosen)))

@@ -59,6 +59,8 @@ _SEEDS = (
     "tensaurus spmm A=a.mtx B=dense --size N=4",
     "explore s.yaml --objective energy --objective buffer:GLB --eps 0.1 --time-limit 1 --format json",
     "explore s.yaml --sizes all --max-fused-loops 1 --fuse Nothing --unfused All --time-limit 1 --out e",
+    "codesign e.yaml --hardware S=1,2 --objective area --limit 'area <= 1' --where 'S <= 2'",
+    "gallery timeloop_page --format json",
     "schema arch",
     "new n.yaml",
 )

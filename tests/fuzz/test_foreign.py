@@ -23,13 +23,13 @@ OTHERS = (
     "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",
 )  # fmt: skip
 KINDS = {"--html": "*.html", "--plot": "*.svg"}
-SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore")
+SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore", "codesign")
 # Arguments without an option that are read. Any other is taken to name a place to write to.
 READ = frozenset(
     [f"{name} sources" for name in SOURCES]
     + [f"{name} {given}" for name in ("execute", "traffic") for given in ("spec", "tensors")]
     + ["compare a", "compare b", "sparse files", "tile files", "tensaurus kernel", "tensaurus file"]
-    + ["import timeloop files", "import onnx model", "schema kind"]
+    + ["import timeloop files", "import onnx model", "import accelforge files", "schema kind", "gallery exhibits"]
 )
 
 

@@ -30,6 +30,17 @@ FIRST = (
     "tile a.mtx --capacity 3 --export saved",
     "import timeloop t.yaml --out saved/new.yaml",
 )
+ACCELFORGE = """\
+workload:
+  rank_sizes: {M: 8, N: 4, K: 4}
+  bits_per_value: {All: 8}
+  einsums:
+  - name: Z
+    tensor_accesses:
+    - {name: A, projection: [m, k]}
+    - {name: B, projection: [k, n]}
+    - {name: Z, projection: [m, n], output: True}
+"""
 EVERY = (
     "evaluate s.yaml --set TM=4 --out saved --parquet",
     "evaluate s.yaml --set TM=4 --html saved/report.html",
@@ -39,6 +50,10 @@ EVERY = (
     "sweep s.yaml --symbol TM=divisors(m) --out saved",
     "explore e.yaml --objective energy --out saved",
     "explore e.yaml --objective energy --store saved",
+    "codesign h.yaml --hardware S=400,4000 --objective energy --out saved",
+    "codesign h.yaml --hardware S=400,4000 --objective energy --store saved",
+    "codesign h.yaml --hardware S=400,4000 --objective energy --html saved/page.html",
+    "gallery timeloop_page --html saved/page.html",
     "tile a.mtx --capacity 3 --out saved",
     "tile a.mtx --capacity 3 --export saved",
     "sparse a.mtx --tiles 2 --out saved",
@@ -56,6 +71,7 @@ EVERY = (
     "new saved/new.yaml --schema",
     "import timeloop t.yaml --out saved/new.yaml",
     "import onnx a.onnx --out saved/new.yaml",
+    "import accelforge f.yaml --out saved/new.yaml",
 )
 SOME = seeds(6, sorted(EVERY, key=lambda line: line not in FIRST))
 
@@ -67,8 +83,11 @@ def made(tmp_path: Path, name: str, *, folder: bool = True) -> Path:
     (here / "s.yaml").write_text(SPEC, encoding="utf-8")
     unmapped = SPEC.partition("mapping:")[0].replace("symbols: {TM: null}\n", "")
     (here / "e.yaml").write_text(unmapped, encoding="utf-8")
+    sized = unmapped.replace("size: 4000", "size: S, area: 1.0e-12 * S")
+    (here / "h.yaml").write_text(f"symbols: {{S: 4000}}\n{sized}", encoding="utf-8")
     (here / "a.mtx").write_text(MATRIX, encoding="utf-8")
     shutil.copy(TIMELOOP, here / "t.yaml")
+    (here / "f.yaml").write_text(ACCELFORGE, encoding="utf-8")
     save_model(model([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"]), here / "a.onnx")
     return here
 
@@ -90,7 +109,7 @@ def test_a_folder_that_may_not_be_written_to(line: str, parent: Parent, tmp_path
         assert not list((here / "saved").iterdir())
 
 
-ROOM = {"traffic": 250, "timeloop": 1000, "onnx": 300}  # bytes, where files are short
+ROOM = {"traffic": 250, "timeloop": 1000, "onnx": 300, "accelforge": 150}  # bytes, where files are short
 
 
 @pytest.mark.parametrize("line", SOME)

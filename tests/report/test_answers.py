@@ -20,6 +20,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.report.closed import SymbolicReport
 from polymodel.view.answer import Answer
 from polymodel.view.table import Table
+from tests.hardware.small import small
 from tests.report.test_report_page import checked
 
 
@@ -45,6 +46,10 @@ def _moved() -> object:
     return pm.traffic(pm.load("teaal/gamma_traffic"), {"A": a, "B": b})
 
 
+def _designed() -> object:
+    return pm.codesign(small(), {"S": [128, 256]}, objectives=("energy", "area"))
+
+
 SIZES = ("TM1", "TN1", "TK1", "TM0", "TN0", "TK0")
 ONES = dict.fromkeys(SIZES[3:], 1)
 MADE: dict[str, Callable[[], object]] = {
@@ -66,6 +71,8 @@ MADE: dict[str, Callable[[], object]] = {
     "TilerSwift": lambda: pm.tiler_swift_comparison([_matrix()]),
     "Sweep": lambda: pm.sweep(pruning.matmul(4), {n: [1, 2] for n in SIZES[:3]} | ONES, keep="all"),
     "Front": lambda: pm.explore(_matmul(), objectives=("energy", "buffer")),
+    "Codesign": _designed,
+    "Gallery": lambda: pm.gallery("timeloop_page"),
     "SkiSlope": lambda: pm.ski_slope(_matmul()),
     "ChainSlope": lambda: pm.chain_slope(_chain()),
     "GraphSlope": lambda: pm.graph_slope(_chain()),

@@ -25,6 +25,7 @@ from polymodel.slopes.graph_slope import GraphSlope
 from polymodel.slopes.ski_slope import SkiSlope
 from polymodel.view import figures
 from polymodel.view.figures import new_axes, whole_figure
+from tests.hardware.small import small
 from tests.seeds import seeds
 
 SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}
@@ -166,6 +167,8 @@ def draws() -> dict[str, Callable[..., object]]:
         "Report.plot_timeline": partial(report.plot_timeline, "GLB"),
         "Sweep.plot": partial(swept.plot, "energy"),
         "Front.plot": pm.explore(one, objectives=("energy", "buffer")).plot,
+        "Codesign.plot": pm.codesign(small(), {"S": [128, 256]}, objectives=("energy", "area")).plot,
+        "Gallery.plot": pm.gallery("timeloop_page").plot,
         "SkiSlope.plot": pm.ski_slope(one).plot,
         "ChainSlope.plot": pm.chain_slope(spec).plot,
         "GraphSlope.plot": pm.graph_slope(spec).plot,

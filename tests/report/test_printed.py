@@ -9,7 +9,7 @@ import pytest
 import polymodel as pm
 from polymodel.spec import library
 
-WIDE = 110
+WIDE = 120
 LINES = 60
 
 
