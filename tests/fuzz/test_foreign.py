@@ -29,7 +29,8 @@ READ = frozenset(
     [f"{name} sources" for name in SOURCES]
     + [f"{name} {given}" for name in ("execute", "traffic") for given in ("spec", "tensors")]
     + ["compare a", "compare b", "sparse files", "tile files", "tensaurus kernel", "tensaurus file"]
-    + ["import timeloop files", "import onnx model", "import accelforge files", "schema kind", "gallery exhibits"]
+    + ["import timeloop files", "import onnx model", "import accelforge files"]
+    + ["schema kind", "gallery exhibits"]
 )
 
 
