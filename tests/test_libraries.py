@@ -20,6 +20,7 @@ VARIABLES: dict[str, dict[str, int]] = {
     "gpt3_6.7B/tpu_v4i/long_context": {"N_TOKENS": 8192},
     "gpt3_6.7B/tpu_v4i/untiled_fused": {"N_TOKENS": 1024},
     "conv2d/eyeriss_like/row_stationary": {"BITS": 16},
+    "deepseek_v3/h100_like/layer_by_layer": {"LAYERS": 8},
 }
 
 
@@ -52,12 +53,14 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
     spec = pm.load(*pair)
     if pair == ("matmul", "simple_two_level"):  # two mappings, neither more fused than the other
         assert spec.mapping is None
+    elif pair[0] == "deepseek_v3":  # no machine here has room for all of its layers
+        assert spec.mapping is not None
     else:
         assert evaluated(pair[1], spec.chosen.partition(" ")[0], ()).feasible
 
 
 # Whole models: tests/library compares the engines at small sizes.
-MODELS = {"convnet", "cp_als", "transformer"}
+MODELS = {"convnet", "cp_als", "deepseek_v3", "transformer"}
 # Why a mapping has no closed form: padded and other Einsums share a loop, a buffer frees element by element,
 # or stages overlap.
 NO_CLOSED_FORM = {

@@ -47,7 +47,7 @@ def machines() -> Iterator[tuple[str, ...]]:
 def templates() -> Iterator[tuple[str, ...]]:
     yield "workload", "is", "template variables", "mappings"
     for name in workloads():
-        if name in models():
+        if name in models() and models()[name].workload != name:
             continue
         known = [f"`{v}`" for v in pm.load(name).template_variables]
         folders = sorted(p.name for p in (ROOT / "workloads" / name).iterdir())
@@ -63,9 +63,9 @@ def published() -> Iterator[tuple[str, ...]]:
     for name, model in sorted(models().items()):
         figures = PUBLISHED[name]
         cascade = pm.load(name, **figures.variables).workload
-        whole = sum(parameters(cascade).values()) + sum(figures.beside.values())
+        whole = sum(parameters(pm.load(name).workload).values()) + sum(figures.beside.values())
         run = ", ".join(f"`{k}={v}`" for k, v in figures.variables.items())
-        told = [f"{figures.parameters} ({figures.parameters_in})"]
+        told = [f"{figures.parameters} ({figures.parameters_in})" if figures.parameters else ""]
         told.append(f"{figures.macs} ({figures.macs_in})" if figures.macs else "")
         work = f"{macs(cascade):,}" + (f" with {run}" if run else "")
         shown = f"`{name}`", model.about, f"`{model.workload}`"

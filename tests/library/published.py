@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Published:
-    """`parameters` and `macs` as they are printed, and where; `variables` is the run that `macs` belong to.
+    """`parameters` and `macs` as they are printed, and where; empty where they were not published.
+
+    `variables` is the run that `macs` belong to.
 
     `beside` are parameters that are no weight of the workload, by what they are.
     """
@@ -57,6 +59,7 @@ PUBLISHED: dict[str, Published] = {
     "resnet_18": torchvision("resnet18", "11,689,512", "1.81 G", {NORMS: 2 * 4800 + 1000}),
     "resnet_50": torchvision("resnet50", "25,557,032", "4.09 G", {NORMS: 2 * 26560 + 1000}),
     "resnet_50_v1": Published("25.5 M", SZE, {}, "3.9 G", SZE),
+    "unet": Published("", "", {"biases": 6850}),
     "vgg_16": torchvision("vgg16", "138,357,544", "15.47 G", {"biases": 13416}),
     "bert_base": Published(
         "110 M",
@@ -65,6 +68,14 @@ PUBLISHED: dict[str, Published] = {
             "embeddings of words, positions and segments, normalised": (30522 + 512 + 2 + 2) * 768,
             "biases": biases(12, 768) + 768,
         },
+    ),
+    "deepseek_v3": Published(
+        "671 G",
+        "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, abstract",
+        {"embedding": 129280 * 7168, "bias of the routers": 58 * 256},
+        "37 G",
+        "ibid.: parameters activated for each token",
+        {"PHASE": "decode", "CONTEXT": 1},
     ),
     "gpt3_175b": Published(
         "174,600 M",

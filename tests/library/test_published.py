@@ -18,10 +18,11 @@ def test_every_model_has_published_figures() -> None:
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_figures_are_those_published(model: str) -> None:
     figures = PUBLISHED[model]
-    cascade = pm.load(model, **figures.variables).workload
-    whole = sum(parameters(cascade).values()) + sum(figures.beside.values())
-    assert as_printed(whole, figures.parameters) == figures.parameters
+    whole = sum(parameters(pm.load(model).workload).values()) + sum(figures.beside.values())
+    if figures.parameters:
+        assert as_printed(whole, figures.parameters) == figures.parameters
     if figures.macs:
+        cascade = pm.load(model, **figures.variables).workload
         assert as_printed(macs(cascade), figures.macs) == figures.macs
 
 

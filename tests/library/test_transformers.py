@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 import polymodel as pm
@@ -28,7 +30,7 @@ ACTIVE = {
 }
 
 
-def products(model: str, experts: int) -> int:
+def products_of(model: str, experts: int) -> int:
     """Weights of the products, with so many experts in each layer."""
     layers, width, heads, groups, head, hidden, vocabulary, every, _ = SHAPES[model]
     attention = 2 * width * heads * head + 2 * width * groups * head
@@ -41,12 +43,12 @@ def test_parameters_and_operations_by_hand(model: str) -> None:
     layers, width, heads, _, head, _, _, every, active = SHAPES[model]
     prefill = pm.load(model, TOKENS=512, BATCH=2).workload
     norms = layers * (2 * width + NORMS.get(model, 0)) + width
-    assert sum(parameters(prefill).values()) == products(model, every) + norms
+    assert sum(parameters(prefill).values()) == products_of(model, every) + norms
     tokens = 2 * 512
     attention = 2 * layers * heads * head
-    assert macs(prefill) == tokens * products(model, active) + 2 * 512**2 * attention
+    assert macs(prefill) == tokens * products_of(model, active) + 2 * 512**2 * attention
     decode = pm.load(model, PHASE="decode", CONTEXT=3000, BATCH=4).workload
-    assert macs(decode) == 4 * (products(model, active) + 3000 * attention)
+    assert macs(decode) == 4 * (products_of(model, active) + 3000 * attention)
 
 
 @pytest.mark.parametrize("model", ACTIVE)
@@ -101,10 +103,11 @@ RUNS: dict[str, dict[str, int | str]] = {
     "post_norm": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "POST_NORM": 1, "BATCH": 2, **PLAIN},
 }
 MACHINES = ("tpu_v4i", "h100_like")
-CASES = [(machine, name) for machine in MACHINES for name in RUNS]
+FIRST = [("tpu_v4i", "dense"), ("tpu_v4i", "experts_decode"), ("h100_like", "post_norm")]
+CASES = FIRST + [case for case in product(MACHINES, RUNS) if case not in FIRST]
 
 
-@pytest.mark.parametrize(("machine", "name"), seeds(len(RUNS), CASES))
+@pytest.mark.parametrize(("machine", "name"), seeds(len(FIRST), CASES))
 def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> None:
     """On the H100 the tile of queries is no variable."""
     run = {k: v for k, v in RUNS[name].items() if k != "QUERIES" or machine == "tpu_v4i"}
@@ -131,3 +134,43 @@ def test_every_model_fits_with_as_many_layers_as_memory_holds(model: str, machin
     if layers is not None:
         whole = pm.evaluate(pm.load(model, machine))
         assert {v.component for v in whole.violations} == {"HBM" if machine == "h100_like" else "DRAM"}
+
+
+SMALL_V3 = {
+    "LAYERS": 3, "DENSE_LAYERS": 1, "WIDTH": 8, "HEADS": 3, "HEAD_WIDTH": 4, "ROTARY_WIDTH": 2,
+    "LATENT": 5, "QUERY_LATENT": 6, "HIDDEN": 4, "DENSE_HIDDEN": 6, "EXPERTS": 4, "ACTIVE": 2,
+    "VOCABULARY": 10,
+}  # fmt: skip
+
+
+def test_deepseek_v3_by_hand() -> None:
+    """Prefill makes keys and values of each token; decode meets the latent vectors of the cache instead."""
+    layers, width, heads = 61, 7168, 128
+    queries, latent = width * 1536 + 1536 * heads * (128 + 64), width * (512 + 64)
+    expanded, out = 512 * heads * 2 * 128, heads * 128 * width
+    sparse = 58 * (width * 256 + (8 + 1) * 3 * width * 2048)
+    rest = 3 * 3 * width * 18432 + sparse + width * 129280
+    each = layers * (queries + latent + expanded + out) + rest
+    scores = layers * heads * (128 + 64 + 128)
+    assert macs(pm.load("deepseek_v3", TOKENS=512).workload) == 512 * each + 512**2 * scores
+    cached = layers * heads * (512 + 64 + 512)
+    decode = pm.load("deepseek_v3", PHASE="decode", CONTEXT=3000, BATCH=2).workload
+    assert macs(decode) == 2 * (each + 3000 * cached)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "run", [{"TOKENS": 5, "ROWS": 4, "BATCH": 2}, {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3}], ids=str
+)
+def test_the_engines_agree_on_a_small_deepseek_v3(run: dict[str, int | str]) -> None:
+    spec = pm.load("deepseek_v3", "h100_like", **{**SMALL_V3, **run})
+    referee = pm.evaluate(spec, engine="enumerate")
+    assert not differences(pm.evaluate(spec).analysis, referee.analysis)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_an_h100_holds_eight_layers_of_deepseek_v3(phase: str) -> None:
+    assert pm.evaluate(pm.load("deepseek_v3", "h100_like", LAYERS=8, PHASE=phase)).feasible
+    whole = pm.evaluate(pm.load("deepseek_v3", "h100_like", PHASE=phase))
+    assert {v.component for v in whole.violations} == {"HBM"}
