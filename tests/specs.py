@@ -82,7 +82,8 @@ def products(pick: Random, count: int) -> Workload:
 
 
 def windows(pick: Random, count: int) -> Workload:
-    """A chain of one-dimensional convolutions, each reading a halo, perhaps with channels."""
+    """A chain of one-dimensional convolutions, each reading a halo, perhaps with channels or a factor per
+    element of its window."""
     deep = pick.random() < 0.4
     sizes = {f"P{count}": pick.randint(2, 4)}
     strides = [0] + [pick.choice([1, 1, 1, 2]) for _ in range(count)]
@@ -97,7 +98,9 @@ def windows(pick: Random, count: int) -> Workload:
         tail = ", c" if deep else ""
         text = f"T{i}[{own}{tail}] = T{i - 1}[{window}{tail}] * W{i}[r{i}]"
         names = (own, f"r{i}", *(("c",) if deep else ()))
-        tensors = (f"T{i - 1}", f"W{i}", f"T{i}")
+        tensors: tuple[str, ...] = (f"T{i - 1}", f"W{i}", f"T{i}")
+        if pick.random() < 0.2:
+            text, tensors = f"{text} * B{i}[{own}]", (*tensors, f"B{i}")
         output = (own, *(("c",) if deep else ()))
         stages.append(Stage(f"T{i}", text, {v: sizes[v.upper()] for v in names}, tensors, output))
     return Workload(tuple(stages), sizes)
@@ -151,7 +154,10 @@ class Above:
 
 
 class Drawing:
-    """One mapping in the making; `needed` is the fanout, `reduced` the outputs that it sums up."""
+    """One mapping in the making; `needed` is the fanout, `reduced` the outputs that it sums up.
+
+    `apart`: instances share little, as what they share in part has no closed form where it stays.
+    """
 
     def __init__(self, pick: Random, workload: Workload) -> None:
         self.pick, self.workload = pick, workload
@@ -159,6 +165,7 @@ class Drawing:
         self.most: dict[str, int] = {}
         self.needed = 1
         self.reduced: dict[str, None] = {}
+        self.apart = False
 
     def chance(self, share: float) -> bool:
         return self.pick.random() < share
@@ -168,6 +175,39 @@ class Drawing:
         outside = [t for t in self.workload.tensors if t not in self.workload.inner or self.chance(0.35)]
         nodes = self.store(above, "DRAM", outside)
         return [*nodes, *self.below(self.workload.stages, above)]
+
+    def spread_windows(self) -> list[Doc]:
+        """A loop over the last window that infers all other Einsums, most of them spread over instances with
+        operands in RF: windows come and go, and are larger at first."""
+        stages, inner = self.workload.stages, self.workload.inner
+        self.apart = self.chance(0.8)
+        above = Above({(s.name, v): n for s in stages for v, n in s.extents.items()})
+        outside = [t for t in self.workload.tensors if t not in inner or self.chance(0.2)]
+        nodes = self.store(above, "DRAM", outside)
+        nodes += self.store(above, "GLB", [t for t in inner if t not in above.stored and self.chance(0.75)])
+        for _ in range(self.pick.choice([1, 1, 1, 2])):
+            nodes.append(self.small_tiles(stages[-1], above))
+        nodes += self.store(above, "GLB", [t for t in inner if t not in above.stored])
+        branches = [{"type": "Nested", "nodes": self.instances(s, above.copy())} for s in stages]
+        return [*nodes, {"type": "Sequential", "nodes": branches}]
+
+    def instances(self, stage: Stage, above: Above) -> list[Doc]:
+        """A branch that is spread over PE, three times in four, with some operands in RF below."""
+        spatial = self.chance(0.75)
+        memory = "RF" if spatial else "GLB"
+        nodes = [self.small_tiles(stage, above, spatial=True)] if spatial else []
+        nodes += self.loop((stage,), above) if self.chance(0.2) else []
+        kept = [t for t in stage.tensors if self.chance(0.1 if t == stage.name else 0.6)]
+        nodes += self.store(above, memory, [t for t in kept if spatial or above.stored[t] == "DRAM"])
+        nodes += self.loop((stage,), above) if self.chance(0.2) else []
+        return [*nodes, {"type": "Compute", "einsum": stage.name, "component": "MAC"}]
+
+    def small_tiles(self, stage: Stage, above: Above, spatial: bool = False) -> Doc:
+        """A loop of many trips over the stage's window."""
+        name = stage.output[0]
+        extent = above.extents[stage.name, name]
+        tile = min(self.pick.choice([1, 1, 1, 2, 3]), extent)
+        return self.tiled({stage.name: name}, name, (extent, tile), above, spatial)
 
     def store(self, above: Above, memory: str, tensors: list[str]) -> list[Doc]:
         if not tensors:
@@ -234,6 +274,18 @@ class Drawing:
         if len(set(extents)) > 1:
             tile = self.pick.randint(1, min(extents))
         spatial = not above.inside and self.chance(0.25 if len(group) == 1 else 0.12)
+        node = self.tiled(names, written, (extent, tile), above, spatial)
+        if spatial:
+            for s in group:
+                if names.get(s.name) not in (None, *s.output):
+                    self.reduced[s.name] = None
+        return [node]
+
+    def tiled(
+        self, names: dict[str, str], written: Any, sizes: tuple[int, int], above: Above, spatial: bool
+    ) -> Doc:
+        """A loop over variables of Einsums, as the mapping writes them; `sizes`: extent and tile."""
+        extent, tile = sizes
         symbol = f"X{len(self.values)}"
         self.values[symbol], self.most[symbol] = tile, extent
         above.extents.update(dict.fromkeys(names.items(), tile))
@@ -243,18 +295,16 @@ class Drawing:
             above.trips *= -(-extent // tile)
             self.needed = max(self.needed, above.trips)
             node |= {"type": "Spatial", "component": "PE", "name": "X"}
-            for s in group:
-                if names.get(s.name) not in (None, *s.output):
-                    self.reduced[s.name] = None
-        return [node]
+        return node
 
 
 def machine(pick: Random, drawing: Drawing, workload: Workload) -> Doc:
     """Components for a mapping; the fanout holds it, and may reduce what it has to, if `drawing` is legal."""
     needed = list(drawing.reduced)
-    others = [t for t in workload.tensors if t not in needed and pick.random() < 0.5]
+    share = 0.1 if drawing.apart else 0.5
+    others = [t for t in workload.tensors if t not in needed and pick.random() < share]
     names = " | ".join([*needed, *others]) or "Nothing"
-    reuse: Doc = {"may_reuse": pick.choice(["All", names, names])}
+    reuse: Doc = {"may_reuse": names if drawing.apart else pick.choice(["All", names, names])}
     if pick.random() < 0.2:
         reuse = {}
 
@@ -373,7 +423,8 @@ def drawn(pick: Random) -> Drawn:
     make = pick.choice([products, products, windows, windows, attention, shared_ranks])
     workload = make(pick, min(count, 3) if make in (attention, shared_ranks) else count)
     drawing = Drawing(pick, workload)
-    nodes = drawing.mapping()
+    spread = make is windows and count > 1 and pick.random() < 0.4
+    nodes = drawing.spread_windows() if spread else drawing.mapping()
     document: Doc = {
         "arch": machine(pick, drawing, workload),
         "workload": {
