@@ -6,6 +6,7 @@ from .api.evaluation import evaluate as evaluate
 from .api.evaluation import evaluate_problem as evaluate_problem
 from .api.on_data import execute as execute
 from .api.on_data import traffic as traffic
+from .api.on_data import values as values
 from .errors import Diagnostic as Diagnostic
 from .errors import LimitReached as LimitReached
 from .errors import MemoryUp as MemoryUp

@@ -6,7 +6,7 @@ are thrown away by the enumerating referee (`legal`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import assume
@@ -325,13 +325,15 @@ def lawless(
     simple: bool = False,
     apart: bool = False,
     given: Mapping[str, tuple[Sketch, ...]] | None = None,
+    change: Callable[[st.DrawFn, Cascade], Cascade] | None = None,
 ) -> Problem:
     """A small problem as drawn, its dependences kept or not.
 
     `apart`: how dimensions multicast is drawn last, so that nothing else that is drawn depends on it.
-    `given`: the forms that cascades are drawn from.
+    `given`: the forms that cascades are drawn from. `change`: what becomes of one before it is mapped.
     """
     cascade = draw(cascades(simple=simple, given=given))
+    cascade = change(draw, cascade) if change is not None else cascade
     drawing = Drawing(draw, cascade, simple)
     drawing.apart = apart
     tree = LoopTree(drawing.whole())

@@ -1,4 +1,4 @@
-"""TeAAL specs on data: what executing them gives and moves."""
+"""Specs on data: what a workload computes, and what executing TeAAL specs gives and moves."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
     from polymodel.sparse.traffic.records import Traffic
+    from polymodel.workload.values import Until, Values
 
 ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
@@ -79,6 +80,33 @@ def traffic(
     return moved(teaal, known, symbols=whole, replacement=replacement)
 
 
+def values(
+    spec: Spec,
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    until: Until | Literal["fixed_point"] | None = None,
+) -> Values:
+    """What a workload computes on dense data, whatever its mapping: every tensor as a NumPy array.
+
+    `tensors`: the workload's inputs, and what `+=` adds to. Recurrences are computed generation by
+    generation. `until` ends that early: `fixed_point` where the newest generations equal those before, or a
+    function of these (tensor -> array) that says so. The result has arrays by name (`found["Z"]`) and the
+    number of `generations`. Raises SpecError for tensors that do not fit, Refused for operators that are not
+    known.
+    """
+    from polymodel.loading import Spec as Loaded
+    from polymodel.workload.values import FIXED_POINT
+    from polymodel.workload.values import values as computed
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("values", spec)
+    by_name("tensors", tensors, '{"A": array}')
+    if until is not None and until != FIXED_POINT and not callable(until):
+        remedy = f"until={FIXED_POINT!r}, or a function of the newest generations"
+        raise SpecError([Diagnostic(f"until={shown(until)} says nothing", remedy, "until")])
+    return computed(spec.workload, tensors, until)
+
+
 def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:
     if tensor not in teaal.declaration:
         known = ", ".join(teaal.inputs)
@@ -103,5 +131,8 @@ def _teaal(
         raise not_a_spec(asked, spec)
     if spec.teaal is None:
         what = f"{asked} runs a TeAAL spec on data, and this spec is not one"
-        raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
+        remedy = (
+            "load a file with `einsum:` and `mapping:`, or ask for values alone: pm.values(spec, tensors)"
+        )
+        raise SpecError([Diagnostic(what, remedy)])
     return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **numbers}

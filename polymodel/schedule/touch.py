@@ -190,6 +190,9 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
             names = constraint.expr.variables
             for variable in names[1:]:
                 parent[find((name, variable))] = find((name, names[0]))
+        for guard in view.access.guard:
+            for variable in guard.expr.variables[1:]:
+                parent[find((name, variable))] = find((name, guard.expr.variables[0]))
         for rank, expr in enumerate(view.access.projection):
             find(rank)
             for variable in expr.variables:

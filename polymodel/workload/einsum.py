@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.affine import Affine, Constraint
+from polymodel.operators import SIGNS
 from polymodel.polyhedra.build import map_from_affine, set_from_constraints
 from polymodel.polyhedra.counting import missing_points
 from polymodel.quantities import drawn
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 ENDS = 8  # Einsums shown of a longer workload at either end
 NAMES = 4  # the same where only names are shown
-# Names of `map` that are written between operands; all others are written as functions of them.
-SIGNS = {
-    "mul": "*", "multiply": "*", "times": "*", "*": "*", "add": "+", "plus": "+", "+": "+",
-    "sub": "-", "subtract": "-", "minus": "-", "-": "-", "div": "/", "divide": "/", "/": "/",
-}  # fmt: skip
 _OPERATORS = ("=", "+=", *SIGNS.values())
 _HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 
@@ -38,7 +34,8 @@ class TensorAccess:
     """How one Einsum touches one tensor: one affine expression per rank, in rank order.
 
     `accumulates`: an output whose elements have values before, to which results are added. `guard`: only in
-    iterations that keep these constraints anything is touched.
+    iterations that keep these constraints anything is touched. `stands_for`: the tensor that is read in all
+    other iterations, of which this one holds what is before its first generation.
     """
 
     tensor: str
@@ -51,6 +48,7 @@ class TensorAccess:
     density: Any = None
     accumulates: bool = False
     guard: tuple[Constraint, ...] = ()
+    stands_for: str = ""
 
     def __hash__(self) -> int:
         return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
@@ -97,6 +95,11 @@ class Einsum:
     @property
     def inputs(self) -> tuple[TensorAccess, ...]:
         return tuple(a for a in self.accesses if not a.output)
+
+    @property
+    def operands(self) -> tuple[TensorAccess, ...]:
+        """What an operation has as operands: inputs, without those that stand for others at times."""
+        return tuple(a for a in self.inputs if not a.stands_for)
 
     @property
     def outputs(self) -> tuple[TensorAccess, ...]:
@@ -298,7 +301,7 @@ def _access(a: TensorAccess) -> str:
 
 def _mapped(e: Einsum) -> str:
     """The operands, joined by the Einsum's `map`."""
-    operands = [_access(a) for a in e.inputs]
+    operands = [_access(a) for a in e.operands]
     operation = dict(e.operations).get("map") or "mul"
     sign = SIGNS.get(operation)
     if sign is not None:

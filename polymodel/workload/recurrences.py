@@ -154,7 +154,7 @@ def with_last_generations(
 def initial_values(
     workload: Workload, generational: Mapping[str, tuple[str, ...]], symbols: Symbols, faults: Faults
 ) -> tuple[tuple[str, float | str], ...]:
-    """`init` by tensor: a number, or `identity` (of the operator that reduces or joins)."""
+    """`init` by tensor: a number, `identity` (of the operator that reduces or joins) or an input tensor."""
     found: list[tuple[str, float | str]] = []
     for tensor, text in workload.init.items():
         path: Path = ("workload", "init", tensor)
@@ -165,8 +165,8 @@ def initial_values(
                 path, f"{tensor} is not carried forward, so that nothing is before it", remedy, key=True
             )
             continue
-        if text == IDENTITY:
-            found.append((tensor, IDENTITY))
+        if text == IDENTITY or is_tensor(text, symbols):
+            found.append((tensor, str(text)))
             continue
         try:
             found.append((tensor, float(evaluate_number(text, symbols))))
@@ -175,11 +175,47 @@ def initial_values(
     return tuple(found)
 
 
+def is_tensor(text: object, symbols: Symbols) -> bool:
+    """Whether a text of `init` names a tensor."""
+    return isinstance(text, str) and text.isidentifier() and text not in {*symbols, IDENTITY, "inf", "nan"}
+
+
+def with_initial_tensors(
+    workload: Workload,
+    projections: Sequence[Projections],
+    generational: Mapping[str, tuple[str, ...]],
+    extended: Extended,
+    symbols: Symbols,
+) -> tuple[Workload, list[Projections], Extended]:
+    """Beside each read of a tensor whose `init` is a tensor, one of that; it has no generational rank if one
+    generation is before the first."""
+    given = {
+        t: str(text) for t, text in workload.init.items() if t in generational and is_tensor(text, symbols)
+    }
+    einsums, found, reach = [], [], dict(extended)
+    for e, here in zip(workload.einsums, projections, strict=True):
+        more, added = [], []
+        for access, projection in zip(e.tensor_accesses, here, strict=True):
+            if access.output or access.name not in given:
+                continue
+            ranks = generational[access.name]
+            single = [r for r in ranks if sum(extended[access.name, r]) == 1]
+            for r in ranks:
+                reach[given[access.name], r] = extended[access.name, r]
+            added.append(access.model_copy(update={"name": given[access.name], "density": None}))
+            more.append({r: x for r, x in projection.items() if r not in single})
+        einsums.append(e.model_copy(update={"tensor_accesses": (*e.tensor_accesses, *added)}))
+        found.append([*here, *more])
+    return workload.model_copy(update={"einsums": tuple(einsums)}), found, reach
+
+
 def without_boundaries(
     einsums: Sequence[Einsum], init: Sequence[tuple[str, float | str]], faults: Faults
 ) -> tuple[Einsum, ...]:
-    """The Einsums with `init` values that are numbers left out: such a read touches no element."""
+    """The Einsums with reads of what nobody writes left out: of numbers such a read touches no element, of an
+    initial tensor its own access does."""
     given = {t for t, _ in init}
+    initial = {t: v for t, v in init if isinstance(v, str) and v != IDENTITY}
     written = {}
     for i, e in enumerate(einsums):
         for access in e.outputs:
@@ -198,12 +234,29 @@ def without_boundaries(
             _within(e, a, written[a.tensor]) if not a.output and a.tensor in written else a
             for a in e.accesses
         )
-        found.append(replace(e, accesses=guarded))
+        found.append(replace(e, accesses=_initial(i, guarded, initial, faults)))
         for j, access in enumerate(guarded):
             if access.guard and e.relation(access).is_empty():
                 message = f"{e.name} reads only what comes before all that is made of {access.tensor}"
                 remedy = "give the rank along which it is carried more values, or leave this access out"
                 faults.add(("workload", "einsums", i, "tensor_accesses", j), message, remedy)
+    return tuple(found)
+
+
+def _initial(
+    position: int, accesses: tuple[TensorAccess, ...], initial: Mapping[str, str], faults: Faults
+) -> tuple[TensorAccess, ...]:
+    """Accesses of initial tensors only where the reads that they stand for touch nothing."""
+    reads = [a for a in accesses if not a.output and a.tensor in initial]
+    mine = len(accesses) - len(reads)  # they stand behind all others, in the order of the reads
+    found = list(accesses[:mine])
+    for read, first in zip(reads, accesses[mine:], strict=True):
+        if len(read.guard) > 1:
+            message = f"{read.tensor} is not made along several of its edges: {first.tensor} holds one"
+            faults.add(("workload", "einsums", position), message, "give init as a number")
+        for side in read.guard[:1]:
+            edge = Constraint(side.expr.scaled(-1) - Affine((), 1))
+            found.append(replace(first, guard=(edge,), stands_for=read.tensor))
     return tuple(found)
 
 

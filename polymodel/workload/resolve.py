@@ -24,6 +24,7 @@ from polymodel.workload.recurrences import (
     extended_ranks,
     generational_ranks,
     initial_values,
+    with_initial_tensors,
     with_last_generations,
     without_boundaries,
 )
@@ -69,12 +70,14 @@ def resolve_workload(
     generational = generational_ranks(workload, carried, faults)
     sized = rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, Faults())
     projections = with_last_generations(workload, projections, generational, dict(sized))
+    extended = extended_ranks(workload, projections, carried, generational)
+    made = with_initial_tensors(workload, projections, generational, extended, symbols)
+    workload, projections, extended = made
     variables = {e.name: _indexing(e, found) for e, found in zip(workload.einsums, projections, strict=True)}
     if len(faults) > before:
         return None
     resolvers = _resolvers(workload, renames, variables, faults)
     scopes = tuple(r.scope for r in resolvers)
-    extended = extended_ranks(workload, projections, carried, generational)
     einsums = _einsums(workload, projections, extended, resolvers, symbols, faults)
     init = initial_values(workload, generational, symbols, faults)
     if len(faults) > before or einsums is None:

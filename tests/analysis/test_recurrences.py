@@ -17,6 +17,7 @@ from polymodel.errors import Refused
 from polymodel.reuse import Reuse
 from polymodel.schedule.gate import faults_of
 from polymodel.spec.faults import Faults
+from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.recurrences import without_boundaries
 from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusals, compare, drawing
 from tests.analysis.test_several_accesses import evaluated, moved
@@ -79,6 +80,18 @@ def test_a_cycle_of_two_einsums_below_the_loop_that_carries_it(engine: str) -> N
     ]
     report = evaluated(CYCLE, *nodes, engine=engine)
     assert moved(report, "X") == {"DRAM": (0, 0, 0, 18), "GLB": (15, 18, 0, 18)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_instances_read_what_is_before_from_its_own_tensor(engine: str) -> None:
+    """Only the first of 4 generations is read from R0, at whatever loops over p there are."""
+    sizes = {"rank_sizes": {"P": 4, "M": 3}, "bits_per_value": {"All": 8}, "init": {"R": "R0"}}
+    two = {**sizes, "einsums": ["R[P=p+1, m] = R[p, m] * A[p, m]", "D[p, m] = R[p, m] * R[P=p+1, m]"]}
+    spreads = [spread("p", 2), spread("p", 2), loop("p", 1), spread("p", 1), leaf("D")]
+    nodes = [storage("DRAM", "R", "A", "R0", "D"), split([loop("p", 1), leaf("R")], spreads)]
+    report = evaluated(two, *nodes, engine=engine, fanout=2)
+    assert moved(report, "R0") == {"DRAM": (3 + 3, 0, 0, 0)}
+    assert moved(report, "R") == {"DRAM": (9 + 9 + 12, 0, 0, 12)}
 
 
 def test_what_is_read_too_early_is_named() -> None:
@@ -147,15 +160,34 @@ def test_stages_of_a_pipeline_hand_nothing_back() -> None:
         pm.evaluate(spec)
 
 
-@st.composite
-def recurring(draw: st.DrawFn) -> Problem:
-    """A drawn problem whose tensors are carried forward; what comes before them is a number."""
-    problem = draw(lawless(given=recurrence_forms()))
-    faults = Faults()
-    init = [(t, 0.0) for t in problem.cascade.recurrent]
-    einsums = without_boundaries(problem.cascade.einsums, init, faults)
-    assume(not len(faults))
-    return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
+def begun(draw: st.DrawFn, cascade: Cascade) -> Cascade:
+    """The cascade with something before each tensor that is carried forward: a number, or a tensor."""
+    init: list[tuple[str, float | str]] = []
+    einsums = cascade.einsums
+    for tensor in cascade.recurrent:
+        named = draw(st.booleans())
+        init.append((tensor, f"{tensor}0" if named else 0.0))
+        if named:
+            whole = draw(st.booleans())
+            einsums = tuple(_with_initial(e, tensor, whole) for e in einsums)
+    found = Faults()
+    einsums = without_boundaries(einsums, init, found)
+    assume(not len(found))
+    return replace(cascade, einsums=einsums)
+
+
+def _with_initial(e: Einsum, tensor: str, whole: bool) -> Einsum:
+    """An Einsum with a read of the initial tensor for each of the tensor, with or without its first rank."""
+    first = 0 if whole else 1
+    added = tuple(
+        replace(a, tensor=f"{tensor}0", ranks=a.ranks[first:], projection=a.projection[first:])
+        for a in e.inputs
+        if a.tensor == tensor
+    )
+    return replace(e, accesses=(*e.accesses, *added))
+
+
+recurring = lawless(given=recurrence_forms(), change=begun)
 
 
 def run_many(count: int) -> Counter[str]:
@@ -163,7 +195,7 @@ def run_many(count: int) -> Counter[str]:
     tally: Counter[str] = Counter()
 
     @settings(max_examples=count, **SETTINGS)
-    @given(recurring(), POLICIES)
+    @given(recurring, POLICIES)
     def agree(problem: Problem, reuse: Reuse | None) -> None:
         try:
             broken = legal(problem)

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from polymodel.errors import Refused
+from polymodel.operators import keeping_zero, names_of
 from polymodel.workload.einsum import Einsum
 
-MULTIPLY = (None, "mul", "multiply", "times", "*")
-UNION = ("add", "+", "sub", "-", "max", "min")
-# f(0) = 0, of one operand.
-KEEPS = (
-    "copy", "identity", "abs", "neg", "negate", "relu", "relu6", "leaky_relu", "prelu", "elu", "selu",
-    "gelu", "silu", "swish", "mish", "softsign", "hardswish", "tanh", "sin", "tan", "asin", "atan", "sinh",
-    "sqrt", "square", "cbrt", "sign", "floor", "ceil", "round", "expm1", "log1p", "erf",
-)  # fmt: skip
+MULTIPLY = (None, *names_of("mul"))
+UNION = names_of("add", "sub", "max", "min")
+KEEPS = keeping_zero()  # f(0) = 0, of one operand
 
 
 class Zeros(Protocol):

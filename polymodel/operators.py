@@ -1,0 +1,138 @@
+"""Operators by name: what they make of zeros and of nothing, what they cost as, and how NumPy computes them.
+
+One table for all who ask: sparse counts (which zeros stop an operation), runs on data, texts and energies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Form = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator. `arity` 2 joins any number of operands from the left.
+
+    `identity`: x op identity = x; `annihilator`: x op annihilator = annihilator; `at_zero`: f(0) of one
+    operand. None where there is no such number. `cost`: the class that it costs as.
+    """
+
+    name: str
+    arity: int
+    form: Form
+    identity: float | None = None
+    annihilator: float | None = None
+    at_zero: float | None = None
+    commutes: bool = False
+    cost: str = "special"
+    sign: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def joined(self, operands: list[Array]) -> Array:
+        """The operator of its operands, from the left."""
+        if self.arity == 1:
+            return np.asarray(self.form(operands[0]))
+        found = operands[0]
+        for other in operands[1:]:
+            found = self.form(found, other)
+        return found
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-np.asarray(x, dtype=np.float64))))
+
+
+def _compare(x: Array, y: Array) -> Array:
+    return np.asarray(np.greater(x, y), dtype=np.float64)
+
+
+def _take(x: Array, y: Array) -> Array:
+    """The second operand where the first is not zero."""
+    return np.asarray(np.where(np.asarray(x) != 0, y, 0))
+
+
+_JOINS = (
+    Operator("mul", 2, np.multiply, 1, 0, None, True, "multiply", "*", ("multiply", "times")),
+    Operator("add", 2, np.add, 0, None, None, True, "add", "+", ("plus", "sum")),
+    Operator("sub", 2, np.subtract, 0, None, None, False, "add", "-", ("subtract", "minus")),
+    Operator("div", 2, np.divide, 1, None, None, False, "divide", "/", ("divide",)),
+    Operator("max", 2, np.maximum, -math.inf, math.inf, None, True, "compare", "", ("maximum",)),
+    Operator("min", 2, np.minimum, math.inf, -math.inf, None, True, "compare", "", ("minimum",)),
+    Operator("compare", 2, _compare, None, None, None, False, "compare", "", ("greater",)),
+    Operator("select", 2, _take, None, 0, None, False, "move", "", ("take",)),
+)
+
+
+def _unary(name: str, form: Form, at_zero: float | None, cost: str = "special", *aliases: str) -> Operator:
+    return Operator(name, 1, form, at_zero=at_zero, cost=cost, aliases=aliases)
+
+
+_FUNCTIONS = (
+    _unary("identity", np.positive, 0, "move", "copy"),
+    _unary("abs", np.abs, 0, "compare"),
+    _unary("neg", np.negative, 0, "add", "negate"),
+    _unary("relu", lambda x: np.maximum(x, 0), 0, "compare"),
+    _unary("relu6", lambda x: np.clip(x, 0, 6), 0, "compare"),
+    _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x), 0, "compare", "prelu"),
+    _unary("elu", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), 0),
+    _unary("selu", lambda x: 1.0507009873554805 * np.where(
+        x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))), 0),
+    _unary("gelu", lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), 0),
+    _unary("silu", lambda x: x * _sigmoid(x), 0, "special", "swish"),
+    _unary("mish", lambda x: x * np.tanh(np.logaddexp(0, x)), 0),
+    _unary("softsign", lambda x: x / (1 + np.abs(x)), 0, "divide"),
+    _unary("hardswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 0, "multiply"),
+    _unary("tanh", np.tanh, 0),
+    _unary("sin", np.sin, 0),
+    _unary("tan", np.tan, 0),
+    _unary("asin", np.arcsin, 0),
+    _unary("atan", np.arctan, 0),
+    _unary("sinh", np.sinh, 0),
+    _unary("sqrt", np.sqrt, 0),
+    _unary("square", np.square, 0, "multiply"),
+    _unary("cbrt", np.cbrt, 0),
+    _unary("sign", np.sign, 0, "compare"),
+    _unary("floor", np.floor, 0, "add"),
+    _unary("ceil", np.ceil, 0, "add"),
+    _unary("round", np.round, 0, "add"),
+    _unary("expm1", np.expm1, 0),
+    _unary("log1p", np.log1p, 0),
+    _unary("erf", _erf, 0),
+    _unary("exp", np.exp, 1),
+    _unary("log", np.log, -math.inf),
+    _unary("cos", np.cos, 1),
+    _unary("sigmoid", _sigmoid, 0.5),
+    _unary("softplus", lambda x: np.logaddexp(0, x), math.log(2)),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(x), math.inf),
+    _unary("reciprocal", lambda x: 1 / x, math.inf, "divide"),
+)  # fmt: skip
+
+OPERATORS: dict[str, Operator] = {
+    name: one
+    for one in (*_JOINS, *_FUNCTIONS)
+    for name in (one.name, *one.aliases, *((one.sign,) if one.sign else ()))
+}
+# Operators that are written between their operands, by name.
+SIGNS: dict[str, str] = {name: one.sign for name, one in OPERATORS.items() if one.sign}
+
+
+def names_of(*wanted: str) -> tuple[str, ...]:
+    """Every name of some operators."""
+    return tuple(name for name, one in OPERATORS.items() if one.name in wanted)
+
+
+def keeping_zero() -> tuple[str, ...]:
+    """Names of the functions of one operand with f(0) = 0."""
+    return tuple(name for name, one in OPERATORS.items() if one.arity == 1 and one.at_zero == 0)

@@ -1,0 +1,423 @@
+"""Values of a cascade on dense data: Einsum by Einsum, recurrences generation by generation.
+
+Each Einsum is computed over whole arrays; only ranks along which tensors are carried forward are walked one
+value at a time, in groups of the Einsums that a cycle holds together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.operators import OPERATORS, Operator
+from polymodel.spec.faults import suggestion
+from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from polymodel.workload.recurrences import IDENTITY
+
+Array = NDArray[Any]
+Point = dict[str, int]
+Until = Callable[[Mapping[str, Array]], bool]
+FIXED_POINT = "fixed_point"
+MOST = 400_000_000  # elements of one intermediate array
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Einsums that run together, and the rank variables that are walked value by value, outermost first."""
+
+    einsums: tuple[Einsum, ...]
+    walked: tuple[str, ...] = ()
+
+
+def groups_of(cascade: Cascade) -> Iterator[Group]:
+    """The cascade in order; Einsums from a reader of earlier generations to their writer are one group."""
+    place = {e.name: i for i, e in enumerate(cascade.einsums)}
+    spans = []
+    for tensor in cascade.recurrent:
+        maker = cascade.producer(tensor)
+        assert maker is not None
+        spans.append((min(place[e.name] for e in cascade.earlier_readers(tensor)), place[maker.name]))
+    at = 0
+    while at < len(cascade.einsums):
+        end, grown = at, True
+        while grown:
+            inside = [last for first, last in spans if at <= first <= end or at <= last <= end]
+            grown = max(inside, default=end) > end
+            end = max([end, *inside])
+        recurs = any(at <= first <= end for first, _ in spans)
+        members = cascade.einsums[at : end + 1]
+        yield from _parted(cascade, members) if recurs else (Group((e,)) for e in members)
+        at = end + 1
+
+
+def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[Group]:
+    """A group with the Einsums that no walked variable binds before or behind it."""
+    walked = tuple(dict.fromkeys(v for e in members for v in _carrying(cascade, e)))
+    inside = [e for e in members if set(walked) & set(e.rank_variables)]
+    made = {a.tensor for e in inside for a in e.outputs}
+    rest = [e for e in members if e not in inside]
+    after: list[Einsum] = []
+    for e in rest:
+        if any(a.tensor in made for a in e.inputs):
+            made |= {a.tensor for a in e.outputs}
+            after.append(e)
+    for e in after:
+        if any(a.tensor in {o.tensor for o in e.outputs} for one in inside for a in one.inputs):
+            raise Refused(
+                f"{e.name} stands in a cycle along {', '.join(walked)} and has no such rank variable",
+                "index what it makes by the generation",
+            )
+    yield from (Group((e,)) for e in rest if e not in after)
+    yield Group(tuple(inside), walked)
+    yield from (Group((e,)) for e in after)
+
+
+def _carrying(cascade: Cascade, e: Einsum) -> Iterator[str]:
+    """Variables along which an Einsum's results are carried forward."""
+    ranks = dict(cascade.generational)
+    for access in e.outputs:
+        for rank, expr in zip(access.ranks, access.projection, strict=True):
+            if rank in ranks.get(access.tensor, ()):
+                yield from expr.variables
+
+
+@dataclass
+class Store:
+    """All tensors as arrays; coordinate 0 of a rank lies at position `origin` of its axis."""
+
+    arrays: dict[str, Array] = field(default_factory=dict)
+    origins: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def index(self, access: TensorAccess, columns: Mapping[str, Any]) -> tuple[Any, ...]:
+        found = []
+        for expr, origin in zip(access.projection, self.origins[access.tensor], strict=True):
+            place: Any = expr.constant + origin
+            for v, c in expr.terms:
+                place = place + c * columns[v]
+            found.append(place)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Tensors by name, and how many generations each walked rank variable took.
+
+    `origins`: the position of coordinate 0 along each axis (1 for ranks that begin at -1).
+    """
+
+    tensors: Mapping[str, Array]
+    origins: Mapping[str, tuple[int, ...]]
+    generations: Mapping[str, int]
+
+    def __getitem__(self, tensor: str) -> Array:
+        if tensor not in self.tensors:
+            raise KeyError(f"no tensor {tensor}; there are {', '.join(self.tensors)}")
+        return self.tensors[tensor]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{t} {'x'.join(map(str, a.shape)) or 'scalar'}" for t, a in self.tensors.items())
+        ran = "".join(f"; {v}: {n} generations" for v, n in self.generations.items())
+        return f"Values({shapes}{ran})"
+
+
+def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | None = None) -> Values:
+    """Every tensor of a cascade on dense data.
+
+    `tensors`: the workload inputs, and what `+=` adds to; zeros are values as others. `until`: a walk over
+    generations ends where this is so of the newest ones (tensor -> array without the generational rank);
+    `fixed_point`: where they equal those before. Those left are equal to the last. Raises SpecError for
+    tensors that do not fit, Refused for operators that are not known.
+    """
+    store = _given(cascade, tensors)
+    ran: dict[str, int] = {}
+    for group in groups_of(cascade):
+        if not group.walked:
+            compute(store, group.einsums[0], {})
+            continue
+        ran[group.walked[0]] = _walk(cascade, store, group, until)
+    return Values(store.arrays, store.origins, ran)
+
+
+def _walk(cascade: Cascade, store: Store, group: Group, until: str | Until | None) -> int:
+    """One group, generation by generation; how many of the outermost walked variable there were."""
+    bounds = {v: [e.bound(v) for e in group.einsums if v in e.rank_variables] for v in group.walked}
+    spans = [range(min(b[0] for b in bounds[v]), max(b[1] for b in bounds[v]) + 1) for v in group.walked]
+    outer = group.walked[0]
+    for count, p in enumerate(spans[0], 1):
+        for rest in product(*spans[1:]):
+            point = dict(zip(group.walked, (p, *rest), strict=True))
+            for e in group.einsums:
+                here = {v: x for v, x in point.items() if v in e.rank_variables}
+                if all(low <= here[v] <= high for v in here for low, high in (e.bound(v),)):
+                    compute(store, e, here)
+        if until is not None and _ended(cascade, store, group, outer, p, until):
+            for left in spans[0][count:]:
+                _repeat(store, group, outer, p, left)
+            return count
+    return len(spans[0])
+
+
+def _newest(store: Store, group: Group, outer: str, p: int) -> Iterator[tuple[str, int, int]]:
+    """(tensor, axis, position) of what the group made of each tensor at value `p` of a walked variable."""
+    for e in group.einsums:
+        for access in e.outputs:
+            for axis, (expr, origin) in enumerate(
+                zip(access.projection, store.origins[access.tensor], strict=True)
+            ):
+                if expr.variables == (outer,):
+                    yield access.tensor, axis, expr.coefficient(outer) * p + expr.constant + origin
+
+
+def _ended(cascade: Cascade, store: Store, group: Group, outer: str, p: int, until: str | Until) -> bool:
+    newest = {
+        tensor: (np.take(store.arrays[tensor], at, axis), np.take(store.arrays[tensor], at - 1, axis))
+        for tensor, axis, at in _newest(store, group, outer, p)
+        if tensor in cascade.recurrent and at > 0
+    }
+    if callable(until):
+        return bool(until({tensor: now for tensor, (now, _) in newest.items()}))
+    return all(np.array_equal(now, before, equal_nan=True) for now, before in newest.values())
+
+
+def _repeat(store: Store, group: Group, outer: str, p: int, left: int) -> None:
+    """Generation `left` holds what generation `p` does."""
+    pairs = zip(_newest(store, group, outer, p), _newest(store, group, outer, left), strict=True)
+    for (tensor, axis, at), (_, _, to) in pairs:
+        whole: list[Any] = [slice(None)] * store.arrays[tensor].ndim
+        source, target = list(whole), list(whole)
+        source[axis], target[axis] = at, to
+        store.arrays[tensor][tuple(target)] = store.arrays[tensor][tuple(source)]
+
+
+def _given(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
+    """Inputs as they are given, room for all that is made, and what is before the first generations."""
+    faults: list[Diagnostic] = []
+    store = Store()
+    init = dict(cascade.init)
+    for tensor in cascade.tensors:
+        maker = cascade.producer(tensor)
+        low, shape = _room(cascade, tensor)
+        store.origins[tensor] = tuple(-x for x in low)
+        if maker is None or maker.access_of(tensor).accumulates:
+            array = np.array(tensors.get(tensor, ()), dtype=np.float64)
+            if tensor not in tensors:
+                faults.append(Diagnostic(f"{tensor} has no values", f"give it: tensors={{{tensor!r}: ...}}"))
+            elif array.ndim != len(shape) or any(a < b for a, b in zip(array.shape, shape, strict=True)):
+                what = f"{tensor} is {'x'.join(map(str, array.shape))}, the workload touches "
+                faults.append(Diagnostic(what + "x".join(map(str, shape)), "give an array of that size"))
+            store.arrays[tensor] = array
+            continue
+        before = init.get(tensor, math.nan)
+        if before == IDENTITY:
+            before = _identity(maker)
+        named = isinstance(before, str)
+        store.arrays[tensor] = np.full(shape, math.nan if named else before, dtype=np.float64)
+        if isinstance(before, str) and before in tensors:
+            _begin(cascade, store, tensor, np.asarray(tensors[before], dtype=np.float64))
+    for name in tensors:
+        if name not in store.arrays or (cascade.producer(name) and not _adds(cascade, name)):
+            near = suggestion(name, [t for t in cascade.tensors if not cascade.producer(t)], "inputs")
+            faults.append(Diagnostic(f"{name} is no input of the workload", near))
+    if faults:
+        raise SpecError(faults)
+    return store
+
+
+def _begin(cascade: Cascade, store: Store, tensor: str, before: Array) -> None:
+    """An initial tensor as the first generations, which nobody writes."""
+    maker = cascade.producer(tensor)
+    assert maker is not None
+    access = maker.access_of(tensor)
+    for rank in dict(cascade.generational)[tensor][:1]:
+        axis = access.ranks.index(rank)
+        expr = access.projection[axis]
+        first = expr.constant + sum(c * maker.bound(v)[0] for v, c in expr.terms)
+        whole: list[Any] = [slice(None)] * len(access.ranks)
+        whole[axis] = slice(0, first + store.origins[tensor][axis])
+        target = store.arrays[tensor]
+        if before.ndim < target.ndim:
+            before = np.expand_dims(before, axis)
+        try:
+            target[tuple(whole)] = before
+        except ValueError:
+            what = f"what is before {tensor} is {'x'.join(map(str, before.shape))}, it is "
+            room = "x".join(map(str, target[tuple(whole)].shape))
+            raise SpecError([Diagnostic(what + room, "give an array of that size")]) from None
+
+
+def _adds(cascade: Cascade, tensor: str) -> bool:
+    maker = cascade.producer(tensor)
+    return maker is not None and maker.access_of(tensor).accumulates
+
+
+def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
+    """Lowest coordinate per rank (at most 0), and sizes, over all accesses."""
+    access = cascade.accesses_of(tensor)[0]
+    low, high = [0] * len(access.ranks), [0] * len(access.ranks)
+    for e in cascade:
+        for a in e.accesses_of(tensor):
+            for k, expr in enumerate(a.projection):
+                ends = [sorted(c * x for x in e.bound(v)) for v, c in expr.terms]
+                low[k] = min(low[k], expr.constant + sum(x[0] for x in ends))
+                high[k] = max(high[k], expr.constant + sum(x[1] for x in ends))
+    return low, [h - b + 1 for b, h in zip(low, high, strict=True)]
+
+
+def _operator(name: str) -> Operator:
+    found = OPERATORS.get(name)
+    if found is None:
+        raise Refused(f"{name} is no known operator", suggestion(name, OPERATORS, "operators"))
+    return found
+
+
+def _reducer(e: Einsum) -> Operator:
+    """What the Einsum sums up with."""
+    found = _operator(dict(e.operations).get("reduce") or "add")
+    if not isinstance(found.form, np.ufunc) or found.identity is None:
+        raise Refused(f"{found.name} of {e.name} reduces nothing", "use add, mul, max or min")
+    return found
+
+
+def _identity_of(e: Einsum) -> float:
+    """What leaves a result as it is."""
+    identity = _reducer(e).identity
+    assert identity is not None
+    return identity
+
+
+def _identity(e: Einsum) -> float:
+    """That of the operator that reduces; where nothing is summed over, of the one that joins."""
+    operations = dict(e.operations)
+    name = operations.get("reduce") or operations.get("map") or "add"
+    identity = _operator(name).identity
+    if identity is None:
+        raise Refused(f"{name} of {e.name} has no identity", "write init as a number")
+    return identity
+
+
+def compute(store: Store, e: Einsum, fixed: Point) -> None:
+    """One Einsum, at given values of some of its rank variables."""
+    output = e.outputs[0]
+    free = tuple(v for v in e.rank_variables if v not in fixed)
+    mapped = _product(store, e, free, fixed)
+    reduced = tuple(v for v in free if v not in output.variables)
+    if mapped is None:
+        mapped = _mapped(store, e, free, fixed)
+        axes = tuple(free.index(v) for v in reduced)
+        if axes:
+            mapped = _reducer(e).form.reduce(mapped, axis=axes)  # type: ignore[attr-defined]  # a ufunc
+    kept = tuple(v for v in free if v in output.variables)
+    populate = dict(e.operations).get("populate")
+    if populate:
+        mapped = _evaluated(parse_arithmetic(populate), {"_": mapped, "_0": mapped}, e)
+    columns = {**fixed, **_grid(e, kept)}
+    index = store.index(output, columns)
+    target = store.arrays[output.tensor]
+    shape = tuple(e.bound(v)[1] - e.bound(v)[0] + 1 for v in kept)
+    mapped = np.broadcast_to(mapped, shape)
+    reducer = _reducer(e)
+    if _plain(output):
+        target[index] = reducer.form(target[index], mapped) if output.accumulates else mapped
+        return
+    if not output.accumulates:
+        target[index] = _identity_of(e)
+    reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)  # type: ignore[attr-defined]  # a ufunc
+
+
+def _plain(access: TensorAccess) -> bool:
+    """Every rank is a variable of its own, so that no two iterations meet in an element."""
+    names = [v for expr in access.projection for v in expr.variables]
+    return len(names) == len(set(names)) and all(len(x.variables) <= 1 for x in access.projection)
+
+
+def _grid(e: Einsum, variables: Sequence[str]) -> dict[str, Array]:
+    """Open grid: per variable its values along its own axis."""
+    found = {}
+    for k, v in enumerate(variables):
+        low, high = e.bound(v)
+        shape = [1] * len(variables)
+        shape[k] = high - low + 1
+        found[v] = np.arange(low, high + 1).reshape(shape)
+    return found
+
+
+def _product(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array | None:
+    """A sum of products over a box, which NumPy contracts; None for others."""
+    operations = dict(e.operations)
+    joined, summed = operations.get("map") or "mul", operations.get("reduce") or "add"
+    known = OPERATORS.get(joined), OPERATORS.get(summed)
+    boxed = all(len(c.expr.terms) == 1 and c.kind == "ge" for c in e.constraints)
+    if known != (OPERATORS["mul"], OPERATORS["add"]) or not boxed or len(free) > len(_LETTERS):
+        return None
+    letters = dict(zip(free, _LETTERS, strict=False))
+    operands, marks = [], []
+    for access in e.operands:
+        mine = tuple(v for v in free if v in access.variables)
+        operands.append(store.arrays[access.tensor][store.index(access, {**fixed, **_grid(e, mine)})])
+        marks.append("".join(letters[v] for v in mine))
+    kept = [v for v in free if v in e.outputs[0].variables]
+    if not set(kept) <= {v for a in e.operands for v in a.variables}:
+        return None
+    missing = [v for v in free if v not in kept and not any(v in a.variables for a in e.operands)]
+    times = math.prod(e.bound(v)[1] - e.bound(v)[0] + 1 for v in missing)
+    text = f"{','.join(marks)}->{''.join(letters[v] for v in kept)}"
+    return np.asarray(np.einsum(text, *operands, optimize=len(operands) > 2) * times)
+
+
+def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array:
+    """The operands joined in every iteration; iterations that do not exist hold the reducer's identity."""
+    shape = tuple(e.bound(v)[1] - e.bound(v)[0] + 1 for v in free)
+    if math.prod(shape) > MOST:
+        raise Refused(f"{e.name} has {math.prod(shape):,} iterations, more than are computed at once")
+    columns: dict[str, Any] = {**fixed, **_grid(e, free)}
+    operands = [store.arrays[a.tensor][store.index(a, columns)] for a in e.operands]
+    operation = dict(e.operations).get("map") or "mul"
+    if operation in OPERATORS:
+        found = OPERATORS[operation].joined(operands)
+    else:
+        named = {f"_{i}": x for i, x in enumerate(operands)}
+        named |= {a.tensor: x for a, x in zip(e.operands, operands, strict=True)}
+        found = _evaluated(parse_arithmetic(operation), named, e)
+    found = np.broadcast_to(found, shape)
+    for c in e.constraints:
+        if len(c.expr.terms) > 1 or c.kind != "ge":
+            value: Any = c.expr.constant
+            for v, k in c.expr.terms:
+                value = value + k * columns[v]
+            holds = (
+                value >= 0 if c.kind == "ge" else (value == 0 if c.kind == "eq" else value % c.modulus == 0)
+            )
+            found = np.where(holds, found, _identity_of(e))
+    return np.asarray(found)
+
+
+def _evaluated(tree: Tree, named: Mapping[str, Any], e: Einsum) -> Any:
+    """A formula of operands: `_0`, `_1`, ... or the names of tensors."""
+    if isinstance(tree, Number):
+        return tree.value
+    if isinstance(tree, Name):
+        if tree.name not in named:
+            raise Refused(
+                f"{tree.name} in the operation of {e.name} is none of its operands",
+                suggestion(tree.name, list(named), "operands"),
+            )
+        return named[tree.name]
+    if isinstance(tree, Unary):
+        found = _evaluated(tree.operand, named, e)
+        return -found if tree.op == "-" else found
+    if isinstance(tree, Call):
+        return _operator(tree.name).joined([np.asarray(_evaluated(a, named, e)) for a in tree.arguments])
+    assert isinstance(tree, Binary)
+    sides = [np.asarray(_evaluated(side, named, e)) for side in (tree.left, tree.right)]
+    if tree.op == "**":
+        return np.power(sides[0].astype(np.float64), sides[1])
+    return _operator(tree.op).joined(sides)

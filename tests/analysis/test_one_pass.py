@@ -1,0 +1,144 @@
+"""Attention in one pass: values, traffic, and the room that it needs, whatever the number of chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from tests.support.features import memory, unit
+
+MAPPING = "attention_one_pass/one_pass"
+FILE = Path(__file__).parents[2] / "workloads" / "attention_one_pass" / "simple_two_level" / "one_pass.yaml"
+
+
+def softmax(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    scores = np.einsum("hpe,hme->hpm", q, k)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(np.einsum("hpm,hmf->hpf", weights / weights.sum(-1, keepdims=True), v))
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 7])
+def test_values_are_those_of_attention(chunks: int) -> None:
+    rng = np.random.default_rng(chunks)
+    if chunks == 1:
+        with pytest.raises(pm.SpecError, match="reads only what comes before"):
+            pm.load("attention_one_pass", C=chunks)
+        return
+    spec = pm.load("attention_one_pass", H=2, C=chunks, M=5, P=9, E=6)
+    q, k, v = (rng.normal(0, 3, (2, *shape)) for shape in ((9, 6), (chunks, 5, 6), (chunks, 5, 6)))
+    found = pm.values(spec, {"Q": q, "K": k, "V": v})
+    want = softmax(q, k.reshape(2, -1, 6), v.reshape(2, -1, 6))
+    assert np.abs(found["AV"] - want).max() < 1e-12
+    assert found.generations == {"c": chunks}
+
+
+@pytest.mark.parametrize(("p", "tiles"), [(16, 2), (20, 3)])
+def test_keys_and_values_pass_once_for_each_tile_of_queries(p: int, tiles: int) -> None:
+    """FlashAttention's traffic: Q and the result once, K and V once for every tile of 8 queries."""
+    spec = pm.load("simple_two_level", MAPPING, H=2, C=3, M=4, P=p, E=6)
+    found = pm.evaluate(spec)
+    moved = {
+        t.tensor: t.reads_fill + t.writes_drain
+        for t in found.analysis.traffic
+        if t.component == "DRAM" and t.reads_fill + t.writes_drain
+    }
+    keys = 2 * 3 * 4 * 6
+    assert moved == {"Q": 2 * p * 6, "K": tiles * keys, "V": tiles * keys, "AV": 2 * p * 6}
+
+
+def test_the_room_that_is_alive_does_not_depend_on_the_number_of_chunks() -> None:
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, allocation="live"), unit()]}
+    rooms = set()
+    for chunks in (3, 4, 7):  # with a chunk that is neither the first nor the last
+        found = pm.evaluate(pm.load({"arch": arch}, "attention_one_pass", FILE, H=1, C=chunks, M=2, P=8, E=2))
+        held = [w.bits for w in found.analysis.working_sets if (w.component, w.measure) == ("GLB", "live")]
+        rooms.add(max(held))
+    assert len(rooms) == 1
+
+
+def test_scans_and_iterations_compute_what_loops_do() -> None:
+    rng = np.random.default_rng(3)
+    a, b, x = rng.random((6, 4)), rng.random((6, 4)), rng.random(6)
+    accesses = [
+        {"name": "H", "projection": ["t", "n"]},
+        {"name": "A", "projection": ["t", "n"]},
+        {"name": "B", "projection": ["t", "n"]},
+        {"name": "X", "projection": ["t"]},
+        {"name": "H", "projection": {"T": "t + 1", "N": "n"}, "output": True},
+    ]
+    scan = {"name": "H", "tensor_accesses": accesses, "operations": {"map": "_0 * _1 + _2 * _3"}}
+    sizes = {"rank_sizes": {"T": 6, "N": 4}, "bits_per_value": {"All": 16}}
+    spec = pm.load({"workload": {**sizes, "init": {"H": 0}, "einsums": [scan]}})
+    state = np.zeros(4)
+    for t in range(6):
+        state = a[t] * state + b[t] * x[t]
+    assert np.abs(pm.values(spec, {"A": a, "B": b, "X": x})["H"][-1] - state).max() < 1e-14
+
+
+GRAPH = {
+    "rank_sizes": {"P": 200, "U": 1000, "V": 1000},
+    "bits_per_value": {"All": 32},
+    "init": {"D": "D0"},
+    "einsums": [
+        {
+            "name": "D",
+            "operations": {"map": "add", "reduce": "min"},
+            "tensor_accesses": [
+                {"name": "D", "projection": ["p", "u"]},
+                {"name": "W", "projection": ["u", "v"]},
+                {"name": "D", "projection": {"P": "p + 1", "U": "v"}, "output": True},
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_shortest_paths_end_at_a_fixed_point(weighted: bool) -> None:
+    """Dijkstra's distances, without weights those of a breadth-first search, in a graph of 100,000 edges."""
+    csgraph = pytest.importorskip("scipy.sparse.csgraph")
+    rng = np.random.default_rng(5)
+    edges = rng.random((1000, 1000)) < 0.1
+    lengths = rng.integers(1, 50, (1000, 1000)) if weighted else np.ones((1000, 1000))
+    roads = np.where(edges, lengths, np.inf)
+    np.fill_diagonal(roads, 0)
+    start = np.full(1000, np.inf)
+    start[0] = 0
+    found = pm.values(pm.load({"workload": GRAPH}), {"W": roads, "D0": start}, until="fixed_point")
+    want = csgraph.dijkstra(np.where(np.isinf(roads), 0, roads), indices=0)
+    assert np.array_equal(found["D"][-1], want)
+    assert found.generations["p"] < 20
+
+
+def test_page_ranks_are_those_of_the_eigenvector() -> None:
+    rng = np.random.default_rng(7)
+    links = (rng.random((200, 200)) < 0.1) + np.eye(200)
+    step = 0.85 * (links / links.sum(0)) + 0.15 / 200
+    sizes = {"rank_sizes": {"P": 100, "U": 200, "V": 200}, "bits_per_value": {"All": 32}}
+    rank = "R[P=p+1, U=v] = G[v, u] * R[p, u]"
+    spec = pm.load({"workload": {**sizes, "init": {"R": 0.005}, "einsums": [rank]}})
+
+    def settled(newest: dict[str, np.ndarray]) -> bool:
+        return bool(np.abs(step @ newest["R"] - newest["R"]).max() < 1e-14)
+
+    found = pm.values(spec, {"G": step}, until=settled)
+    weights, vectors = np.linalg.eig(step)
+    want = np.real(vectors[:, np.argmax(np.real(weights))])
+    assert np.abs(found["R"][-1] - want / want.sum()).max() < 1e-12
+    assert found.generations["p"] < 100
+
+
+def test_what_does_not_fit_is_named() -> None:
+    spec = pm.load("attention_one_pass", H=1, C=2, M=2, P=3, E=2)
+    with pytest.raises(pm.SpecError, match="Q has no values") as caught:
+        pm.values(spec, {"K": np.zeros((1, 2, 2)), "V": np.zeros((1, 2, 2, 2)), "AV": np.zeros(3)})
+    assert "K is 1x2x2, the workload touches 1x2x2x2" in str(caught.value)
+    assert "AV is no input of the workload" in str(caught.value)
+    odd = {"rank_sizes": {"M": 2}, "bits_per_value": {"All": 8}}
+    access = [{"name": "A", "projection": ["m"]}, {"name": "Z", "projection": ["m"], "output": True}]
+    einsum = {"name": "Z", "tensor_accesses": access, "operations": {"map": "frobnicate"}}
+    with pytest.raises(pm.Refused, match="frobnicate"):
+        pm.values(pm.load({"workload": {**odd, "einsums": [einsum]}}), {"A": np.zeros(2)})
