@@ -298,6 +298,8 @@ class _Reader:
         here = found.get(entry.key)
         if here is None:
             found[entry.key] = entry
+        elif here.value.tag == "nomerge":
+            return
         elif here.value.entries is not None and entry.value.entries is not None:
             inside = {e.key: e for e in here.value.entries}
             for inner in entry.value.entries:

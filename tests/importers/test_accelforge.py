@@ -344,3 +344,28 @@ def test_expressions_have_values_or_none() -> None:
 def test_variables_that_name_each_other_many_times_are_worked_out_once() -> None:
     variables = {f"v{i}": f"v{i + 1} + v{i + 1} + v{i + 2}" for i in range(38)} | {"v38": 1, "v39": 1}
     assert Scope(variables).number("v0") > 2**38
+
+
+def test_keys_of_older_files_stand_below_others(tmp_path: Path) -> None:
+    text = arch(
+        tagged("Memory", "{name: B, attributes: {size: 64, tech: 65}, constraints: {tensors: {keep: weight}},"
+               " actions: [{name: read, arguments: {energy: 3, bits_per_action: 16}}]}")
+    )  # fmt: skip
+    found = imported(tmp_path, text)
+    part = component(found.spec, "B")
+    assert part.size_bits == 64
+    assert part.keep.text == "weight"
+    assert (part.action("read").energy, part.action("read").bits_per_action) == (3, 16)
+    assert [d.key for d in found.left_out] == ["attributes"]
+
+
+def test_what_says_so_is_not_merged(tmp_path: Path) -> None:
+    text = """\
+old: &old {rank_sizes: {M: 2, K: 3}, bits_per_value: {All: 4}, einsums: ["Z[m] = A[m]"]}
+workload:
+  <<<: *old
+  rank_sizes: !nomerge {M: 5}
+"""
+    found = imported(tmp_path, text)
+    assert "rank_sizes: {M: 5}" in found.text
+    assert "bits_per_value: {All: 4}" in found.text

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
 from polymodel.importers.accelforge.einsums import Einsums
-from polymodel.importers.accelforge.reading import Reading, Table
+from polymodel.importers.accelforge.reading import Reading, Table, lifted
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.spec.source import Entry, Node
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")
+# Older files have keys of a component below these.
+_WRAPPERS = ("attributes", "constraints")
+_LIFTED = ("size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale")
 _GROUPS = ("Hierarchical", "Fork")
 _REFUSED = {
     "Array": (
@@ -69,7 +72,7 @@ def raw(node: Node) -> object:
 def _flat(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[Table]:
     """The components in order; groups give what they hold."""
     for i, node in enumerate(nodes):
-        table = Table(reading, node, f"{path}[{i}]")
+        table = Table(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
         table.owner = _text(table, "name")
         if node.tag in _GROUPS:
             table.take("name")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from polymodel.importers.accelforge.einsums import Einsums
-from polymodel.importers.accelforge.reading import Reading, Table
+from polymodel.importers.accelforge.reading import Reading, Table, lifted
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.spec.faults import TextFault
@@ -28,6 +28,7 @@ _PER_ACTION = re.compile(
     r"(?P<rest>(\s*/\s*[\w.]+)*)\s*\Z"
 )
 LARGEST = 10**30
+_ACTION = ("energy", "latency", "throughput", "bits_per_action")
 
 
 @dataclass(frozen=True)
@@ -382,6 +383,7 @@ def _actions(
     found: dict[str, dict[str, object]] = {}
     free = model == "Dummy"
     for node in part.table.items("actions"):
+        node = lifted(node, ("arguments", "attributes"), _ACTION)
         table = Table(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
         prices = Prices.of(reading, table, part.scope)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.imported import LeftOut
 from polymodel.spec.faults import Faults
 from polymodel.spec.source import Entry, Node
+
+NO_MERGE = "nomerge"  # the tag of a mapping that `<<<` leaves as it is
 
 
 @dataclass
@@ -104,6 +106,23 @@ class Table:
         return tuple(e for e in self.node.entries or () if e.key not in self.seen)
 
 
+def lifted(node: Node, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> Node:
+    """A mapping of an older file as it is written now: `keys` out of the mappings that used to hold them."""
+    own = {e.key for e in node.entries or ()}
+    inner: list[Entry] = []
+    outer: list[Entry] = []
+    for entry in node.entries or ():
+        if entry.key not in wrappers or entry.value.entries is None:
+            outer.append(entry)
+            continue
+        moved = [e for e in entry.value.entries if e.key in keys and e.key not in own]
+        rest = tuple(e for e in entry.value.entries if e not in moved)
+        inner += moved
+        if rest:
+            outer.append(replace(entry, value=replace(entry.value, entries=rest)))
+    return node if not inner else replace(node, entries=(*outer, *inner))
+
+
 def flat(node: Node) -> Iterable[Node]:
     """The elements of a list; those that are lists give theirs, as an included list does."""
     if node.elements is None:
@@ -121,7 +140,7 @@ def plain(node: Node) -> object:
     """The value as plain data, tags as they are written elsewhere: (tag, fields)."""
     if node.entries is not None:
         fields = {e.key: plain(e.value) for e in node.entries}
-        return (node.tag, fields) if node.tag else fields
+        return (node.tag, fields) if node.tag and node.tag != NO_MERGE else fields
     if node.elements is not None:
         return [plain(e) for e in node.elements]
     return node.scalar

@@ -11,7 +11,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.accelforge.arch import arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
-from polymodel.importers.accelforge.reading import Reading
+from polymodel.importers.accelforge.reading import NO_MERGE, Reading
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
@@ -25,6 +25,7 @@ from polymodel.spec.source import Node, Source, node_of
 TAGS = (
     "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline", "Reservation",
     "ProcessingStage", "Memory", "Toll", "Container", "Fanout", "Array", "Network", "Hierarchical", "Fork",
+    NO_MERGE,
 )  # fmt: skip
 WIDTH = 110
 File = str | Path | Mapping[str, object]
