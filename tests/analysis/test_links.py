@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
@@ -49,7 +50,12 @@ def linked_problems(draw: st.DrawFn) -> Problem:
     components = []
     for c in problem.hierarchy.components:
         dims = tuple(
-            replace(d, link=draw(LINKS), fanout=d.fanout + draw(st.sampled_from([0, 0, 1, 3])))
+            replace(
+                d,
+                link=draw(LINKS),
+                fanout=d.fanout + draw(st.sampled_from([0, 0, 1, 3])),
+                multicast=draw(st.sampled_from(["overlapping", "overlapping", "identical"])),
+            )
             for d in c.spatial
         )
         components.append(replace(c, spatial=dims, buffering=draw(st.sampled_from(["single", "double"]))))
@@ -115,3 +121,43 @@ def test_hops_and_refills_agree(count: int) -> None:
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"], tally
     assert min(tally["hops"], tally["refills"]) > tally["examples"] // 10, tally
     assert tally["spatial"] > tally["examples"] // 10, tally
+
+
+@pytest.mark.parametrize("order", ["pm", "mp"])
+@pytest.mark.parametrize("topology", ["bus", "mesh", "tree"])
+def test_windows_that_are_sent_one_by_one_share_a_dimension_with_a_loop_that_multicasts(
+    topology: str, order: str
+) -> None:
+    """Two windows of 3 with 2 elements in common are 6 transfers, each to the instances of both columns."""
+    link = {"energy_per_bit_hop": 1, "topology": topology, "throughput": 1}
+    dims = [{"name": "X", "fanout": 4, "multicast": "identical", "link": link}]
+    nodes = [
+        {"type": "Memory", "name": "DRAM", "size": "inf"},
+        {"type": "Container", "name": "PE", "spatial": dims},
+        {"type": "Compute", "name": "MAC"},
+    ]
+    shape = {"p": "0 <= p < 2", "r": "0 <= r < 3", "m": "0 <= m < 2"}
+    along = {"type": "Spatial", "tile_shape": 1, "component": "PE", "name": "X"}
+    spread = [{**along, "rank_variable": v} for v in order]
+    stored = {"type": "Storage", "component": "DRAM", "tensors": ["I", "F", "O"]}
+    spec = pm.load(
+        {
+            "schema_version": 1,
+            "workload": {
+                "iteration_space_shape": shape,
+                "bits_per_value": {"All": 1},
+                "einsums": ["O[p,m] = I[W=p+r] * F[r,m]"],
+            },
+            "arch": {"nodes": nodes},
+            "mapping": {"nodes": [stored, *spread, {"type": "Compute", "einsum": "O", "component": "MAC"}]},
+        }
+    )
+    found = [e.analyse(Problem(spec.workload, spec.arch, spec.mapping)).links for e in (EXACT, REFEREE)]
+    assert found[0] == found[1]
+    hops = dict(found[0][0].hops)
+    assert hops["I"] == {"bus": 6, "mesh": {"pm": 18, "mp": 21}[order], "tree": {"pm": 18, "mp": 24}[order]}[
+        topology
+    ]
+    if topology == "bus":
+        closed = pm.evaluate(spec, engine="symbolic").analysis
+        assert [(x.hops, x.loads) for x in closed.links] == [(x.hops, x.loads) for x in found[0]]

@@ -33,12 +33,14 @@ ROOT = 10**6
 
 @dataclass(frozen=True)
 class Roles:
-    """What each spatial axis means to one dimension: names its row, is its coordinate, or comes after."""
+    """What each spatial axis means to one dimension: names its row, is its coordinate, or comes after.
+
+    `drop`: axes over which one transfer reaches several instances, those that are its coordinate included.
+    """
 
     labels: frozenset[int]
     coordinate: tuple[tuple[int, int], ...]
     drop: frozenset[int]
-    unicast: bool
 
     def crossing(
         self, factor: Factor, shift: int | None, links: bool, by_link: bool, labelled: bool
@@ -47,7 +49,7 @@ class Roles:
         own = dict(self.coordinate)
         spatial = {a: k for k, a in enumerate(factor.spatial)}
         labels = tuple(k for a, k in spatial.items() if labelled and a in self.labels)
-        drop = [k for a, k in spatial.items() if a in self.drop or (a in own and not self.unicast)]
+        drop = [k for a, k in spatial.items() if a in self.drop]
         where = tuple((k, own[a]) for a, k in spatial.items() if links and a in own)
         return Crossing(labels, tuple(drop), where, shift, by_link and bool(where))
 
@@ -62,8 +64,7 @@ def roles(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim]
     return Roles(
         labels=frozenset(a for a, position in axes.items() if position < here),
         coordinate=tuple((a, math.prod(trips[b] for b in coordinate if b > a)) for a in coordinate),
-        drop=frozenset(a for a, position in axes.items() if position > here and a in flow.shared),
-        unicast=not any(a in flow.shared for a in coordinate),
+        drop=frozenset(a for a, position in axes.items() if position >= here and a in flow.shared),
     )
 
 
@@ -198,8 +199,7 @@ def listed_products(flow: Listed, ways: Ways) -> list[Product]:
     time, element, places = flow.rows
     order, own = flow.now.spatial, dict(ways.roles.coordinate)
     labels = [k for k, a in enumerate(order) if ways.labelled and a in ways.roles.labels]
-    gone = ways.roles.drop if ways.roles.unicast else ways.roles.drop | set(own)
-    rest = [k for k, a in enumerate(order) if k not in labels and a not in gone]
+    rest = [k for k, a in enumerate(order) if k not in labels and a not in ways.roles.drop]
     where = sum((places[:, k] * own[a] for k, a in enumerate(order) if a in own), start=np.zeros_like(time))
     link, rows = np.zeros_like(time), np.arange(len(time))
     if ways.links and own and ways.shift is None:  # all links of the chain up to the coordinate

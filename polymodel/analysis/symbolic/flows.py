@@ -259,7 +259,7 @@ def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Callable[
         yield (
             ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry()),
             _held(link, partial(_within, link, link.order((component, dim)))),
-            _on_bus(link, (component, dim)),
+            _shared(link),
         )
 
 
@@ -271,17 +271,6 @@ def _below(link: Link, level: int, position: int) -> bool:
 def _within(link: Link, order: int, position: int) -> bool:
     """Whether data cross the dimension of a spatial loop not before another one."""
     return link.order(link.coordinate(position)) >= order
-
-
-def _on_bus(link: Link, dim: tuple[str, str]) -> Callable[[int], Use]:
-    """One transfer reaches all instances along the dimension, unless none of its loops shares."""
-    own = [i for i, a in enumerate(link.space.axes) if a.spatial and link.coordinate(i) == dim]
-    several = any(link.shares(i) for i in own)
-
-    def use(i: int) -> Use:
-        return "merge" if (several if i in own else link.shares(i)) else "keep"
-
-    return use
 
 
 def _tolls(link: Link) -> Iterator[tuple[str, int]]:
