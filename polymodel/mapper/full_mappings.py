@@ -151,11 +151,12 @@ def _block(
             nodes.append(Loop(name, goal[v] * wide))
             size[v] = goal[v] * wide
     for f in fanouts:
-        for v, name in enumerate(space.variables):
+        for v in (v for members in space.bundles for v in members):  # the order in which hops are counted
             if c.spread[v][f] > 1:
                 size[v] //= int(c.spread[v][f])
                 fan = space.fanouts[f]
-                nodes.append(Loop(name, size[v], spatial=True, component=fan.component, dim=fan.name))
+                name, component = space.variables[v], fan.component
+                nodes.append(Loop(name, size[v], spatial=True, component=component, dim=fan.name))
 
 
 @dataclass(frozen=True)

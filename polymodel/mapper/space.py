@@ -123,7 +123,7 @@ class Toll:
 class Fanout:
     """A fanout dimension of the component at `index`. `below`: how many memories stand above it; `reuses`:
     tensors that its instances share; `overlapping`: so far as their windows overlap, else only what is the
-    same for all of them; `costly`: what crosses it costs."""
+    same for all of them; `costly`: what crosses it costs, on a `mesh` every hop."""
 
     component: str
     name: str
@@ -135,6 +135,7 @@ class Fanout:
     overlapping: bool = True
     index: int = 0
     costly: bool = False
+    mesh: bool = False
 
     def shares_windows(self, tensor: str) -> bool:
         """Whether instances share the elements that their windows of a tensor have in common."""
@@ -228,11 +229,12 @@ class EinsumSpace:
     def admits(self, fanout: int, variable: int) -> bool:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
-        What instances read together where their windows overlap is counted for tiles that are all equal.
+        What instances read together where their windows overlap is counted for tiles that are all equal, and
+        not on the way to each of them.
         """
         fan = self.fanouts[fanout]
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
-        return self.bundled or not shared
+        return not shared or (self.bundled and not fan.mesh)
 
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
@@ -250,7 +252,7 @@ class EinsumSpace:
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
             tuple(
-                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly)
+                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly, f.mesh)
                 for f in self.fanouts
             ),
             tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)),
@@ -293,10 +295,9 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
 def _covered(hierarchy: Hierarchy) -> None:
     for name, d in hierarchy.costly_links:
         assert d.link is not None
-        hops = d.link.topology == "mesh" and bool(d.link.energy_per_bit_hop)
-        if hops or d.link.topology == "tree":
+        if d.link.topology == "tree":
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
-            what = f"the link of {name}.{d.name} is a {d.link.topology}: the search counts hops on buses only"
+            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
             raise Refused(what, remedy)
     if not any(c.kind == "memory" for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")
@@ -325,6 +326,8 @@ def _whole_actions(one: Einsum, components: Iterable[Component]) -> None:
 
 def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
     _box(one)
+    if one.is_copy and hierarchy.costly_links:
+        raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
     _whole_actions(one, hierarchy.components)
     variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
     memories = [c for c in hierarchy.components if c.kind == "memory"]
@@ -461,6 +464,7 @@ def _fanouts(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,
+                    d.link is not None and d.link.topology == "mesh" and d.link.energy_per_bit_hop > 0,
                 )
             )  # fmt: skip
     return result

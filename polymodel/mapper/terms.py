@@ -47,6 +47,7 @@ class Term:
 
     `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
     largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
+    `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
     """
 
     operand: int
@@ -57,6 +58,12 @@ class Term:
     spread: Fans = NONE
     tile: bool = False
     into: int | None = None
+    reaching: tuple[int, int] | None = None
+
+    def repeated(self, bundle: int) -> Fans:
+        """The fanout whose instances by a bundle count, if any."""
+        counts = self.reaching is not None and bundle >= self.reaching[1]
+        return frozenset([self.reaching[0]]) if self.reaching is not None and counts else NONE
 
 
 Form = LinearForm
@@ -152,8 +159,26 @@ class Moved:
                 outside = frozenset(j for j, _ in self.fanouts if j < number)
                 down, up = way.passing(outside)
                 bits = float(operand.bits)
-                row = way.operand, plus(down[0], up[0]), plus({}, down[1], bits), plus({}, up[1], bits)
+                hops = plus(self._hops(down[0], number, way, True), self._hops(up[0], number, way, False))
+                row = way.operand, hops, plus({}, down[1], bits), plus({}, up[1], bits)
                 self.links.setdefault(number, []).append(row)
+
+    def _hops(self, form: Form, fanout: int, way: Crossing, down: bool) -> Form:
+        """Hops of transfers that enter rows of a fanout. On a mesh it is the way to the farthest instance:
+        1 + the sum over its loops, outermost first, of (trips - 1) x instances of the loops inside, all of
+        it where the loop shares the transfer, half of it on average where it tells transfers apart."""
+        fan, operand = self.space.fanouts[fanout], self.space.operands[way.operand]
+        if not fan.mesh:
+            return form
+        shares = operand.tensor in fan.reuses
+        alone = fan.broadcast or not (down and operand.output)  # else the first of those that share gets it
+        indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
+        weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
+        result = plus({}, form, 1 - weights[-1])
+        for b, (before, here) in enumerate(pairwise(weights)):
+            more = {replace(term, reaching=(fanout, b)): c for term, c in form.items()}
+            result = plus(result, more, here - before)
+        return result
 
     def analysis(self) -> Analysis:
         """The counts as an engine returns them."""
@@ -419,7 +444,7 @@ class Factors:
             result = result / prod(c.spread[f] for f in sorted(divided))
         if term.spread and not alone:
             result = result * prod(c.spread[f] for f in sorted(term.spread))
-        return result
+        return result * self._instances(v, term.repeated(v))
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]
@@ -462,6 +487,7 @@ class Factors:
             fans = () if term.tile else sorted(term.split | term.own)
             if fans:
                 result = result / _along(self._instances(v, fans), axis, len(group))
+            result = result * _along(self._instances(v, term.repeated(v)), axis, len(group))
         return result
 
     def _even_window(

@@ -10,6 +10,7 @@ from random import Random
 
 from polymodel.analysis.engine import Problem
 from polymodel.api.evaluation import evaluate_problem
+from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
@@ -79,9 +80,18 @@ class Listed:
         for spread in product(*(divisors(self.extents[v]) for _ in self.dims)):
             used = [d for (_, _, d), s in zip(self.dims, spread, strict=True) if s > 1]
             adds = all(d.reuses(self.einsum.name, out.tensor) for d in used)
+            if any(self._apart_on_a_mesh(v, d) for d in used):
+                continue
             if self.extents[v] % prod(spread) == 0 and (adds or not sums):
                 for tiles in chains(self.extents[v] // prod(spread), nodes):
                     yield tiles, spread
+
+    def _apart_on_a_mesh(self, v: str, dim: FanoutDim) -> bool:
+        """Whether instances along a mesh would share parts of windows, which is outside the space."""
+        ranks = ((a.tensor, e) for a in self.einsum.accesses for e in a.projection)
+        windows = [t for t, e in ranks if v in e.variables and len(e.terms) > 1]
+        shared = any(dim.shares(self.einsum.name, t, indexed=True) for t in windows)
+        return shared and dim.link is not None and dim.link.topology == "mesh"
 
     def _tree(self, nodes: tuple[Placed, ...], sizes: Sizes) -> LoopTree:
         found: list[Node] = [StorageNode(self.memories[0].name, tuple(self.einsum.tensors))]

@@ -38,8 +38,8 @@ def machine(pick: random.Random) -> dict[str, Any]:
             {"name": "write", "energy": write, "throughput": throughput / 2},
         ]
 
-    costly = pick.random() < 0.3
-    link = {"energy_per_bit_hop": 0.5, "topology": "bus", "throughput": 20} if costly else None
+    topology = pick.choice(["bus", "mesh"])
+    link = {"energy_per_bit_hop": 0.5, "topology": topology, "throughput": 20} if pick.random() < 0.3 else {}
     toll = {
         "type": "Toll",
         "name": "Wire",

@@ -28,6 +28,7 @@ def memory(name: str, energy: float, size: float | str, rate: int, **more: Any) 
 
 
 def fanouts(pick: Random, many: int) -> list[dict[str, Any]]:
+    link = {"energy_per_bit_hop": 2, "throughput": 8}
     return [
         {
             "name": name,
@@ -35,7 +36,7 @@ def fanouts(pick: Random, many: int) -> list[dict[str, Any]]:
             "broadcast_partials": pick.random() < 0.5,
             "multicast": pick.choice(("overlapping", "identical")),
             "may_reuse": pick.choice(("All", "All", "Inputs", "Outputs")),
-            **pick.choice(({}, {"link": {"energy_per_bit_hop": 2, "throughput": 8}})),
+            **pick.choice(({}, {"link": {**link, "topology": pick.choice(("bus", "mesh"))}})),
         }
         for name in "XY"[:many]
     ]
