@@ -29,6 +29,7 @@ from polymodel.schedule.legality import check
 from polymodel.spec.coerce import check_classes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Table
+from polymodel.workload.passes import Passes, passes
 
 if TYPE_CHECKING:
     import pandas
@@ -121,6 +122,11 @@ class Evaluated(Answer):
     def pipelines(self) -> Table:
         """Stages that overlap: slots and phases of every pipeline."""
         return costed.pipelines(self.costs)
+
+    @property
+    def passes(self) -> tuple[Passes, ...]:
+        """How often the workload has to walk each rank of each input, whatever the mapping."""
+        return passes(self.problem.cascade)
 
     def __post_init__(self) -> None:
         remedy = "pm.evaluate(spec) makes reports"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.workload.passes import passes
 from tests.support.features import memory, unit
 
 MAPPING = "attention_one_pass/one_pass"
@@ -57,6 +58,33 @@ def test_the_room_that_is_alive_does_not_depend_on_the_number_of_chunks() -> Non
         held = [w.bits for w in found.analysis.working_sets if (w.component, w.measure) == ("GLB", "live")]
         rooms.add(max(held))
     assert len(rooms) == 1
+
+
+def walks(workload: pm.Spec, tensor: str, rank: str) -> int:
+    return next(p.passes for p in passes(workload.workload) if (p.tensor, p.rank) == (tensor, rank))
+
+
+def test_passes_over_keys_are_those_that_dependences_ask_for() -> None:
+    """Three for a softmax with its maximum first, two with maxima of chunks that are corrected, one with
+    running ones; within a chunk its own maximum asks for a second."""
+    assert walks(pm.load("attention_cascade"), "K", "P") == 3
+    assert [walks(pm.load("attention_one_pass"), "K", rank) for rank in ("C", "M", "E")] == [1, 2, 1]
+    assert walks(pm.load("matmul"), "A", "K") == 1
+    sizes = {"C": 3, "M": 4, "F": 2}
+    chunks = [
+        "LM[c] = QK[c, m]",
+        "SL[c, m] = QK[c, m] * LM[c]",
+        "GM[F=f] = LM[c] * O[f]",
+        "PM[c, f] = LM[c] * GM[f]",
+        "SN[c, m, f] = SL[c, m] * PM[c, f]",
+        "SD[f] = SN[c, m, f]",
+        "SV[f] = SN[c, m, f] * V[c, m]",
+        "AV[f] = SV[f] * SD[f]",
+    ]
+    two = pm.load({"workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": chunks}})
+    assert walks(two, "QK", "C") == 2
+    report = pm.evaluate(pm.load("simple_two_level", MAPPING, H=1, C=2, M=2, P=8, E=2))
+    assert report.passes == passes(report.problem.cascade)
 
 
 def test_scans_and_iterations_compute_what_loops_do() -> None:
