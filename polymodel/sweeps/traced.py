@@ -78,6 +78,11 @@ class Program:
             a, b = b, a
         return self.place(operation, a, b)
 
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Operand:
+        """The result of a function of several values, as it is for numbers and for arrays."""
+        given = (self.constant(a) if isinstance(a, int) else a.at for a in arguments)
+        return self.place("call", function, *given)
+
     def function(
         self, results: Sequence[Operand], names: Mapping[str, Any]
     ) -> Callable[..., tuple[Any, ...]]:
@@ -89,6 +94,7 @@ class Program:
             for part in self._parts(at):
                 last[part] = at
         kept, free, texts, lines = set(results), [], {}, []
+        scope: dict[str, Any] = dict(names)
         variables = 0
         for at in needed:
             step = self.steps[at]
@@ -98,7 +104,12 @@ class Program:
             if step[0] == "constant":
                 texts[at] = f"({step[1]})"
                 continue
-            text = _TEXT[step[0]].format(*(texts[p] for p in self._parts(at)))
+            parts = [texts[p] for p in self._parts(at)]
+            if step[0] == "call":
+                scope[f"call{at}"] = step[1]
+                text = f"call{at}({', '.join(parts)})"
+            else:
+                text = _TEXT[step[0]].format(*parts)
             free += [
                 texts[p]
                 for p in dict.fromkeys(self._parts(at))
@@ -111,7 +122,6 @@ class Program:
             lines.append(f"    {texts[at]} = {text}")
         head = f"def traced({', '.join(inputs)}):"
         end = f"    return ({''.join(texts[r] + ', ' for r in results)})"
-        scope: dict[str, Any] = dict(names)
         exec(compile("\n".join([head, *lines, end]), "<traced forms>", "exec"), scope)
         found: Callable[..., tuple[Any, ...]] = scope["traced"]
         return found
@@ -122,7 +132,7 @@ class Program:
 
     def _parts(self, at: Operand) -> tuple[Operand, ...]:
         step = self.steps[at]
-        return () if step[0] in ("input", "constant") else step[1:]
+        return () if step[0] in ("input", "constant") else step[2 if step[0] == "call" else 1 :]
 
     def _needed(self, results: Sequence[Operand]) -> list[Operand]:
         found, waiting = set(results), list(results)
@@ -200,6 +210,11 @@ class TracedOps:
 
     def positive(self, a: Any) -> Any:
         return self._both("le", 1, a)
+
+    def counted(self, table: Any, sizes: Sequence[Any]) -> Any:
+        if all(isinstance(s, int) for s in sizes):
+            return table.at(*sizes)
+        return Traced(self.program, self.program.call(table.of, sizes))
 
 
 class TracedForms:

@@ -162,6 +162,18 @@ def test_every_point_of_a_sweep_is_what_evaluate_finds(name: str) -> None:
             assert row[f"working_set:{peak['component']}"] == peak["bits"]
 
 
+def test_compiled_forms_give_what_the_sweep_finds() -> None:
+    spec = nest(*SPECS["mask"], TM=1, TN=1, TU=1)
+    rows = pm.sweep(spec, {"TM": [1, 2, 5], "TN": [2, 3], "TU": [1, 2]}, keep="all").frame
+    compiled = pm.compile(spec)
+    found = compiled(rows[["TM", "TN", "TU"]])
+    assert found["working_set:L1"].tolist() == rows["working_set:L1"].tolist()
+    for column in ("energy", "latency"):  # sums of the same counts, in another order
+        assert found[column].tolist() == pytest.approx(rows[column].tolist(), rel=1e-14)
+    with pytest.raises(pm.NotSeparable, match="within_12x12 is a count at whole tile sizes"):
+        compiled.gradient({"TM": 2.0, "TN": 2.0, "TU": 1.0})
+
+
 def test_formulas_are_terms_that_become_numbers() -> None:
     spec = nest(*SPECS["mask"], TM=3, TN=2, TU=1)
     forms = pm.closed_forms(spec)

@@ -7,7 +7,7 @@ it asks `Ops` for everything that is more than `+ - *`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -28,10 +28,17 @@ Way = Literal[
 Role = Way | Literal["pair", "wrap", "to second", "to third", "to fourth", "to last"]
 
 
+class Table(Protocol):
+    """A number for each choice of some sizes that no formula gives: `at` numbers, or `of` arrays of them."""
+
+    def at(self, *sizes: int) -> int: ...
+    def of(self, *sizes: Value) -> Value: ...
+
+
 class Ops(Protocol):
     """Integer arithmetic of one kind of value; `le` and `positive` are 1 where true, else 0.
 
-    `beyond`: by how much a exceeds b, at least 0.
+    `beyond`: by how much a exceeds b, at least 0; `counted`: the number that a table has for some sizes.
     """
 
     def floordiv(self, a: Value, b: Value) -> Value: ...
@@ -42,6 +49,7 @@ class Ops(Protocol):
     def beyond(self, a: Value, b: Value) -> Value: ...
     def le(self, a: Value, b: Value) -> Value: ...
     def positive(self, a: Value) -> Value: ...
+    def counted(self, table: Table, sizes: Sequence[Value]) -> Value: ...
 
 
 @dataclass(frozen=True)

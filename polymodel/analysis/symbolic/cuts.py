@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polymodel.analysis.symbolic.atoms import Level, Ops, Size, Value
-from polymodel.analysis.symbolic.ops import Arrays, Integers
 from polymodel.analysis.symbolic.regions import Asked, Region, Tiles, What, front, total
 from polymodel.errors import Refused
 
@@ -53,16 +52,9 @@ class Cut:
 
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
-        sizes = [values[s] if isinstance(s, str) else s for s in self.sizes[2:]]
-        if isinstance(ops, Arrays):
-            return self._column(sizes)
-        if isinstance(ops, Integers):
-            return self.at(tuple(int(s) for s in sizes))
-        from polymodel.analysis.symbolic.region_terms import term
+        return ops.counted(self, [values[s] if isinstance(s, str) else s for s in self.sizes[2:]])
 
-        return term(self, sizes)
-
-    def at(self, sizes: tuple[int, ...]) -> int:
+    def at(self, *sizes: int) -> int:
         """The number for the sizes of all tiles: first and others of each loop of u, then of v."""
         pairs: Tiles = tuple(zip(sizes[::2], sizes[1::2], strict=True))
         u, v = pairs[: len(self.u)], pairs[len(self.u) :]
@@ -76,15 +68,15 @@ class Cut:
             )
         return rows[min(self.place, len(rows) - 1)][self.item]
 
-    def _column(self, sizes: list[Value]) -> Value:
-        """The same for arrays of sizes, once for each different row of them."""
+    def of(self, *sizes: Value) -> Value:
+        """The same for numbers or arrays of them, once for each different row of sizes."""
         import numpy as np
 
         arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
         if not sizes or not arrays[0].ndim:
-            return self.at(tuple(int(s) for s in sizes))
+            return self.at(*(int(s) for s in sizes))
         rows, which = np.unique(
             np.stack(arrays, axis=-1).reshape(-1, len(sizes)), axis=0, return_inverse=True
         )
-        found = [self.at(tuple(row)) for row in rows.tolist()]
+        found = [self.at(*row) for row in rows.tolist()]
         return np.array(found, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from polymodel.analysis.symbolic.atoms import Value
+from collections.abc import Sequence
+
+from polymodel.analysis.symbolic.atoms import Table, Value
 
 
 class Integers:
@@ -31,6 +33,9 @@ class Integers:
 
     def positive(self, a: int) -> int:
         return int(a > 0)
+
+    def counted(self, table: Table, sizes: Sequence[int]) -> int:
+        return table.at(*map(int, sizes))
 
 
 class Arrays:
@@ -64,6 +69,9 @@ class Arrays:
 
     def positive(self, a: Value) -> Value:
         return self._np.greater(a, 0).astype(self._np.int64)
+
+    def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
+        return table.of(*sizes)
 
 
 INTEGERS = Integers()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy
 
 from polymodel.analysis.symbolic.regions import Asked, Region
+from polymodel.errors import NotSeparable
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.cuts import Cut
@@ -26,8 +28,15 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     def eval(cls, fixed: Any, *sizes: Any) -> Any:
         """The number, if the sizes are numbers."""
         if all(s.is_Integer for s in sizes):
-            return sympy.Integer(_cut(fixed).at(tuple(int(s) for s in sizes)))
+            return sympy.Integer(_cut(fixed).at(*(int(s) for s in sizes)))
         return None
+
+    def _eval_derivative(self, s: Any) -> Any:
+        """No derivative is given for a number that no formula gives."""
+        raise NotSeparable(
+            f"{self._label} is a count at whole tile sizes, and has no derivative by them",
+            "leave gradients out where the iteration space is no box",
+        )
 
     def _eval_is_integer(self) -> bool:
         return True
@@ -54,7 +63,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return list(self.args[2::2])
 
 
-def term(cut: Cut, sizes: list[Any]) -> Any:
+def term(cut: Cut, sizes: Sequence[Any]) -> Any:
     """A cut as a SymPy term of its tile sizes."""
     region = (*cut.region.extents, *(x for bound in cut.region.bounds for x in bound))
     kinds = ("none", "u", "v", "both", "rank")

@@ -5,12 +5,12 @@ Tiles are legal, 1 <= tile <= enclosing tile, so `min(X, t)` is written `t` wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.symbolic.atoms import Value
+from polymodel.analysis.symbolic.atoms import Table, Value
 from polymodel.analysis.symbolic.forms import Factor, Form, Held, Peak
 from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.records import Chain, names_in, size_in
@@ -108,6 +108,13 @@ class Expressions:
         if a.is_Symbol or a in self.one_or_more:
             return 1
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
+
+    def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
+        from polymodel.analysis.symbolic.cuts import Cut
+        from polymodel.analysis.symbolic.region_terms import term
+
+        assert isinstance(table, Cut)
+        return term(table, sizes)
 
 
 class Renderer:
