@@ -208,6 +208,27 @@ def test_values_of_other_widths_are_priced_by_the_value(tmp_path: Path) -> None:
     assert cell.action("read").energy == 1 * 2 / 8
 
 
+def test_widths_are_those_of_the_role_in_each_einsum(tmp_path: Path) -> None:
+    """What one Einsum makes the next one reads: two roles, two widths, and a toll for outputs alone."""
+    text = """\
+workload:
+  rank_sizes: {M: 4, K: 4}
+  bits_per_value: {All: 8}
+  einsums: ["Y[m] = A[m, k]", "Z[k] = Y[m] * B[m, k]"]
+renames:
+  einsums:
+  - name: default
+    tensor_accesses: [{name: output, source: Outputs}, {name: input, source: Inputs}]
+"""
+    workload = files(tmp_path, w=text)
+    text = arch(
+        tagged("Toll", "{name: T, tensors: {keep: output}, bits_per_value: {input: 2, output: 4},"
+               " actions: [{name: read, energy: 1}]}")
+    )  # fmt: skip
+    toll = component(pm.import_accelforge([files(tmp_path, a=text), workload]).spec, "T")
+    assert toll.action("write").energy == 0.5
+
+
 def test_a_toll_with_a_direction_for_each_set(tmp_path: Path) -> None:
     text = arch(
         tagged("Toll", "{name: T, tensors: {keep: All}, direction: {Outputs: up, ~Outputs: down},"

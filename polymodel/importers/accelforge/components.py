@@ -117,15 +117,15 @@ class Component:
             text = re.sub(rf"(?<![\w.]){re.escape(name)}\b(?!\s*\.)", f"{name}.tensors", text)
         return text
 
-    def tensors(self, text: str) -> dict[str, int]:
-        """Every tensor that a set has in some Einsum, with the bits of its values."""
-        found: dict[str, int] = {}
+    def tensors(self, text: str) -> dict[tuple[str, str], int]:
+        """(Einsum, tensor) of a set -> bits of its values: an output of one may be an input of the next."""
+        found: dict[tuple[str, str], int] = {}
         for einsum in self.einsums.each():
             try:
                 members = self.einsums.members(einsum, text, lambda name: self.kept.get(name, ""))
             except TextFault:
                 continue
-            found.update((t, einsum.access_of(t).bits_per_value) for t in members)
+            found.update(((einsum.name, t), einsum.access_of(t).bits_per_value) for t in members)
         return found
 
 
@@ -284,12 +284,12 @@ def _factor(reading: Reading, part: Component, keep: str) -> Factor:
 
 
 def _ratios(
-    reading: Reading, part: Component, widths: Mapping[str, int]
+    reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]
 ) -> tuple[set[Fraction], Node | None]:
     """Bits of a value here over those in the workload, of every tensor of the component."""
     given = part.table.take("bits_per_value")
     scaled = part.table.take("bits_per_value_scale")
-    found: dict[str, Fraction] = {}
+    found: dict[tuple[str, str], Fraction] = {}
     for node, absolute in ((given, True), (scaled, False)):
         for entry in (node.entries if node is not None else None) or ():
             members = part.tensors(entry.key)
@@ -303,7 +303,8 @@ def _ratios(
     return {found.get(t, Fraction(1)) for t in widths}, given or scaled
 
 
-def _values(reading: Reading, part: Component, widths: Mapping[str, int]) -> Fraction | None:
+def _values(reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]) -> Fraction | None:
+    """Values of one action, the same for all tensors; None where actions are counted by the bit."""
     node = part.table.take("values_per_action")
     if node is None:
         return None
@@ -313,6 +314,9 @@ def _values(reading: Reading, part: Component, widths: Mapping[str, int]) -> Fra
             found.add(Fraction(str(part.number(reading, entry.value, "values_per_action", 1) or 1)))
     if node.entries is None:
         found.add(Fraction(str(part.number(reading, node, "values_per_action", 1) or 1)))
+    if len(found) > 1:
+        why, remedy = "it differs among the tensors", "write one component per tensor"
+        part.leave(reading, node, "values_per_action", why, remedy, "counts of actions", True)
     return max(found) if found else None
 
 
