@@ -58,26 +58,46 @@ class Totals:
         )
 
 
+def operations(einsum: Einsum) -> int:
+    """Iterations over all executions; a copy has none."""
+    return 0 if einsum.is_copy else size(einsum.iteration_space) * einsum.n_instances
+
+
+def products(cascade: Cascade) -> int:
+    """Operations of Einsums that multiply and add up."""
+    return sum(operations(e) for e in cascade if dict(e.operations).get("map") is None)
+
+
+def weights(cascade: Cascade) -> dict[str, tuple[int, int]]:
+    """Weight -> elements and bits."""
+    return {t: _size(cascade, t) for t in _weights(cascade)}
+
+
+def _weights(cascade: Cascade) -> list[str]:
+    made = {a.tensor for e in cascade for a in e.outputs}
+    called = {t for e in cascade for t in dict(e.renames).get("weight", ())}
+    return list(
+        dict.fromkeys(
+            a.tensor for e in cascade for a in e.inputs if a.tensor in called and a.tensor not in made
+        )
+    )
+
+
 def totals(cascade: Cascade) -> Totals:
     """The totals of a workload, counted from its iteration spaces."""
     made = {a.tensor for e in cascade for a in e.outputs}
     read = {a.tensor for e in cascade for a in e.inputs}
-    called = {t for e in cascade for t in dict(e.renames).get("weight", ())}
-    weights = {t for t in called - made if t in read}
+    named = {*_weights(cascade)}
     tensors = {t: _size(cascade, t) for t in dict.fromkeys(a.tensor for e in cascade for a in e.accesses)}
-    counted = {e.name: size(e.iteration_space) * e.n_instances for e in cascade if not e.is_copy}
-    products = sum(
-        counted[e.name] for e in cascade if not e.is_copy and dict(e.operations).get("map") is None
-    )
 
     def only(names: set[str]) -> dict[str, tuple[int, int]]:
         return {t: s for t, s in tensors.items() if t in names}
 
     return Totals(
-        sum(counted.values()),
-        products,
-        only(weights),
-        only(read - made - weights),
+        sum(operations(e) for e in cascade),
+        products(cascade),
+        only(named),
+        only(read - made - named),
         only(made & read),
         only(made - read),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polymodel as pm
-from polymodel.spec.library import models
+from polymodel.spec.library import models, names
 from tests.library import page
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED, as_printed
@@ -39,5 +39,11 @@ def test_a_value_given_by_hand_goes_before_the_models() -> None:
         pm.load("llama3_8b", LAYER=1)
 
 
+def test_the_page_has_every_name() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert [n for n in names() if f"| `{n}` |" not in text] == []
+
+
+@pytest.mark.slow
 def test_the_page_lists_what_is_there() -> None:
     assert page.main(["--check"]) == 0, "python -m tests.library.page writes it anew"
