@@ -339,6 +339,7 @@ def run_many(count: int, fused: bool) -> Counter[str]:
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["shared loops", "inferred"])
+@pytest.mark.thin(2)
 def test_pipelines_agree(fused: bool) -> None:
     tally = run_many(40, fused)
     assert tally["overlapping"] > 3, tally

@@ -50,6 +50,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
+@pytest.mark.thin(2)
 def test_curves_are_those_of_every_mapping(name: str) -> None:
     """Fused loops, sizes, orders, uneven tensors, groups and lives, all of them counted by walking."""
     slope = pm.graph_slope(GRAPHS[name], equal_outer_sizes=False)

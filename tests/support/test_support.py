@@ -9,6 +9,7 @@ from tests.support.table import DOORS, answer, stored, stored_cells
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda f: f.name.replace(" ", "_"))
+@pytest.mark.thin(2)
 def test_every_door_answers_as_the_table_says(feature: Feature) -> None:
     told = stored_cells()[feature.name]
     assert {door: answer(feature, door) for door in DOORS} == told
