@@ -264,6 +264,9 @@ class Combination:
 
     def add(self, group: tuple[int, ...]) -> None:
         """Combine with the candidates of another group of rank variables. Raises Late once time is over."""
+        if not all(c.count for c in self.chains):  # rules leave some variable nothing
+            self.points = self.points.only(np.zeros(0, np.int64))
+            return
         before, mine = self.points, self._candidates(group)
         self.left.remove(group)
         every = 1.0

@@ -61,10 +61,10 @@ def _instances(space: EinsumSpace, unit: int) -> float:
         extent = prod(space.extents[v] for v in members)
         choices = spread_choices(space, unit, 0, members[0], extent)[:reach]
         for f, several in enumerate(choices):
-            if several == (1,):
+            if several in ((1,), ()):
                 continue
             more = {(*u[:f], u[f] * s, *u[f + 1 :]) for u in used for s in several}
-            used = {u for u in more if u[f] <= space.fanouts[f].width}
+            used = {u for u in more if u[f] <= space.fanouts[f].width} or used
             if len(used) > MOST_WIDTHS:
                 return float(prod(f.width for f in space.fanouts[:reach]))
     return float(max(map(prod, used)))
@@ -144,7 +144,7 @@ def _shared(space: EinsumSpace, unit: int, o: Operand, outer: int, inner: int) -
             widest = 1.0
             for members in others:
                 extent = prod(space.extents[v] for v in members)
-                widest *= max(spread_choices(space, unit, 0, members[0], extent)[f])
+                widest *= max(spread_choices(space, unit, 0, members[0], extent)[f], default=1)
             most *= min(widest, fanout.width)
     return min(most, apart)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.mapper.records import Change, Limits, Relaxation, Request, SearchResult
+from polymodel.mapping.loop_rules import LOOP_RULES
 from polymodel.mapping.mapspace_constraints import narrowing_text
 from polymodel.workload.einsum import Cascade
 
@@ -33,6 +34,11 @@ class SearchConstraint:
     tensors: tuple[str, ...] = ()
     have: float | None = None
     written: str = ""
+
+    @property
+    def of_blocks(self) -> bool:
+        """Whether it is a rule on temporal loops."""
+        return self.kind == "no_refetch" or (self.kind == "factors" and "." not in self.level)
 
     def concerns(self, einsum: str, tensors: Sequence[str]) -> bool:
         """Whether an Einsum of these tensors feels it."""
@@ -71,6 +77,10 @@ class SearchConstraint:
             limits = replace(limits, force_memory_order=False)
         elif kind == "loop_order":
             limits = replace(limits, loop_order=tuple(x for x in limits.loop_order if x[0] != self.einsum))
+        elif kind in LOOP_RULES:
+            mine = kind, self.level, self.written
+            rest_of = tuple(r for r in limits.rules if (r.kind, r.place, r.written) != mine)
+            limits = replace(limits, rules=rest_of)
         elif kind == "compute":
             limits = replace(limits, compute=tuple(x for x in limits.compute if x[0] != self.einsum))
         return replace(p, limits=limits)
@@ -109,6 +119,8 @@ def _of_limits(p: RelaxedProblem) -> Iterator[SearchConstraint]:
         yield SearchConstraint("compute", unit, e)
     for e, _ in limits.loop_order:
         yield SearchConstraint("loop_order", "", e)
+    for rule in limits.rules:
+        yield SearchConstraint(rule.kind, rule.place, written=rule.written)
     memories = [c.name for c in p.hierarchy.components if c.kind == "memory"]
     handed = frozenset(memories) if limits.exchange is None else limits.exchange
     for name in memories[2:]:

@@ -22,7 +22,7 @@ from polymodel.mapper.budget import CUT
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import Costs, Factors, Form, Term, costs
-from polymodel.mapper.tilechains import TileChains, spread_after, spread_choices
+from polymodel.mapper.tilechains import TileChains, broken_rules, spread_after, spread_choices
 
 Array = Any
 Group = tuple[int, ...]
@@ -104,7 +104,7 @@ class Places:
     def usable(self, bundle: int) -> list[int]:
         """Slots that may hold factors of a bundle."""
         wide = self.widths[bundle]
-        return [*range(self.depth, self.levels), *(self.levels + f for f, w in enumerate(wide) if len(w) > 1)]
+        return [*range(self.depth, self.levels), *(self.levels + f for f, w in enumerate(wide) if w != (1,))]
 
     def chains(self, bundle: int, placed: Array) -> TileChains:
         """The chains of exponents [primes, slots, n]."""
@@ -284,7 +284,7 @@ class Descent:
             if len(mine) == 2 and axes[mine[0]] > axes[mine[1]]:
                 factor = factor.T
             if len(mine) == 1:
-                factor = factor[:, None] if axes[mine[0]] == 0 else factor[None, :]
+                factor = _along(factor, axes[mine[0]])
             result = result * factor
         return result
 
@@ -303,12 +303,20 @@ class Descent:
         for f, fanout in enumerate(self.space.fanouts):
             used = np.ones(shape)
             for b, c in enumerate(chains):
-                row = c.spread[f].astype(float)
-                used = used * (row[:, None] if axes.get(b, 0) == 0 else row[None, :])
+                used = used * _along(c.spread[f].astype(float), axes.get(b, 0))
             result = result + np.maximum(used / fanout.width - 1, 0)
             if fanout.least and f < reach:
                 result = result + np.maximum(fanout.least * fanout.width / used - 1, 0)
+        for b, c in enumerate(chains):
+            broken = broken_rules(self.space, self.template, self.space.bundles[b][0], c)
+            for row, admitted in zip(c.spread, self.places.widths[b], strict=True):
+                broken = broken + ~np.isin(row, admitted)
+            result = result + _along(broken.astype(float), axes.get(b, 0))
         return result
+
+
+def _along(row: Array, axis: int) -> Array:
+    return row[:, None] if axis == 0 else row[None, :]
 
 
 class Stopped(Exception):

@@ -55,7 +55,7 @@ class _Diagnosis:
     ) -> None:
         self.cascade, self.problem, self.found = cascade, problem, found
         self.search, self.watch, self.going_on = search, watch, watch.going_on
-        self.space = mapspace_of(cascade, problem.hierarchy, problem.limits)
+        self.space = self._mapspace(problem)
         self.relaxer = Relaxer(cascade, search, watch.going_on)
         self.untried: list[str] = []
         self.failing = self._failing()
@@ -89,7 +89,12 @@ class _Diagnosis:
         p = self.problem
         for c in some:
             p = c.dropped(p)
-        return mapspace_of(self.cascade, p.hierarchy, p.limits)
+        return self._mapspace(p)
+
+    def _mapspace(self, p: RelaxedProblem) -> Mapspace:
+        """What there is, rules on temporal loops aside."""
+        rules = tuple(r for r in p.limits.rules if r.spatial)
+        return mapspace_of(self.cascade, p.hierarchy, replace(p.limits, rules=rules))
 
     def _rules(self, e: Einsum) -> Iterator[Obstacle]:
         """Rules that leave an Einsum nothing even if memories had any size."""
@@ -126,7 +131,12 @@ class _Diagnosis:
         return Obstacle(c.kind, c.level, e.name, tensors, before, left, written=c.written)
 
     def _capacities(self, e: Einsum, mappings: int) -> Iterator[Obstacle]:
-        """Memories that are too small for an Einsum by itself."""
+        """Rules on temporal loops, or memories that are too small, for an Einsum by itself."""
+        some = [c for c in self.all if c.of_blocks and c.concerns(e.name, e.tensors)]
+        held = [c for c in some if self._admits_alone(c, e)]
+        if held:
+            yield from (self._obstacle(c, e, mappings, None) for c in held)
+            return
         small = [c for c in self.all if c.kind == "capacity"]
         result: list[Obstacle] = []
         for c in small:
@@ -153,6 +163,12 @@ class _Diagnosis:
         best = result.candidates[0]
         nodes = [n for n in best.tree.nodes if isinstance(n, StorageNode) and n.component == c.level]
         return best.values[0], tuple(dict.fromkeys(t for n in nodes for t in n.tensors))
+
+    def _admits_alone(self, c: SearchConstraint, e: Einsum) -> bool:
+        """Whether an Einsum by itself has a mapping without a constraint."""
+        p, request = c.dropped(self.problem), Request(("latency",), stop=self._stop)
+        cascade = replace(self.cascade, einsums=(e,))
+        return bool(self.search(cascade, p.hierarchy, replace(request, limits=p.limits)).candidates)
 
     def _stop(self) -> bool:
         return not self.going_on()

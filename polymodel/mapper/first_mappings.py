@@ -25,8 +25,9 @@ from polymodel.mapper.templates import Node, Shape, Template, in_order
 from polymodel.objectives import uses
 
 Array = Any
-MANY = 10**6  # points of an Einsum beyond which these mappings are looked for
-FAIR, IMPROVED = 150, 400  # steps of descents at most, some milliseconds each
+MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
+FAIR = 150  # steps of descents at most, some milliseconds each
+IMPROVED, LEAST_IMPROVED = 3000, 400  # of better ones: of all Einsums and goals together, and of each
 BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
 
 
@@ -81,7 +82,8 @@ class _OfPlan:
             self.work.watch.look(self.work.spaces[i].name)
             key = looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i], self.rooms[i]
             if key not in self.known:
-                searches = (_Search(self.work, i, self.plan[i], self.rooms[i], goal) for goal in goals)
+                steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
+                searches = (_Search(self.work, i, self.plan[i], self.rooms[i], g, steps) for g in goals)
                 self.known[key] = [f for search in searches for f in looked_for(search)]
             found[i] = self.known[key]
             if not found[i]:
@@ -121,7 +123,17 @@ def _goal(minimised: set[str], peak: int | None) -> Goal:
 class _Search:
     """The templates of one Einsum, one after another."""
 
-    def __init__(self, work: Deepening, number: int, part: Part, room: tuple[float, ...], goal: Goal) -> None:
+    def __init__(
+        self,
+        work: Deepening,
+        number: int,
+        part: Part,
+        room: tuple[float, ...],
+        goal: Goal,
+        steps: int,
+    ) -> None:
+        """`steps`: of better mappings at most."""
+        self.steps = steps
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
         self.limits, self.memories = work.request.limits, work.rules.which
         self.room, self.tally = room, work.watch.tally()
@@ -142,7 +154,7 @@ class _Search:
 
     def improved(self) -> list[Found]:
         """The best of what is found beside those as well."""
-        return self._within(IMPROVED, self._look_at_all)
+        return self._within(self.steps, self._look_at_all)
 
     def _ask(self) -> None:
         """Raises Late once the steps or the time are over."""

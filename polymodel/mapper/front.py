@@ -523,4 +523,6 @@ def _asked(front: Front) -> Iterator[tuple[str, str]]:
         value = getattr(request.limits, f.name)
         if value != getattr(usual, f.name):
             shown = ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+            if f.name == "rules":
+                shown = "; ".join(f"{rule.place} {rule.written}" for rule in request.limits.rules)
             yield f.name, shown

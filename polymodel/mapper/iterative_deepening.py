@@ -92,6 +92,8 @@ class Deepening:
 
     def floor(self, depth: int) -> None:
         """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
+        if any(s.rules.of_blocks for s in self.spaces):
+            return  # rules on loops below a memory are other ones without the fused loops
         tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
 

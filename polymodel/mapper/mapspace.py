@@ -17,6 +17,7 @@ from math import factorial, prod
 from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.errors import Refused
 from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequences, arrangements
 from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
@@ -49,6 +50,11 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     if not isinstance(spec, Spec):
         raise not_a_spec("mapspace", spec)
     asked = asked_for(spec, None, constraints, None, None, 1, None)
+    if of_loops := [r.written for r in asked.request.limits.rules if not r.spatial]:
+        raise Refused(
+            f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",
+            "leave these rules out of what is counted, or explore with them",
+        )
     return mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
 
 

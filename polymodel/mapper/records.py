@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.mapper.checkpoints import Finished
+from polymodel.mapping.loop_rules import LOOP_RULES, LoopRule
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import canonical
 
@@ -34,6 +35,7 @@ class Limits:
     `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
     (None: all).
     `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
+    `rules`: what `memories` and `fanouts` of an exploration say of loops.
     """
 
     max_fused_loops: int | None = None
@@ -46,6 +48,7 @@ class Limits:
     exchange: frozenset[str] | None = None
     fuse: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
+    rules: tuple[LoopRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,12 @@ class Obstacle:
     """A constraint that takes mappings away, and where.
 
     `constraint`: capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute, loop_order,
-    max_fused_loops, max_fused_loops_per_rank_variable or force_memory_order. `level`: the memory, fanout
-    (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it meets those before
-    it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not relaxed with it
-    (capacities aside); `left`: those that satisfy it as well; None: some, but none that satisfies
-    every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops. `written`:
-    what the exploration says of a memory's `keep` or `may_keep`, if it narrows it.
+    max_fused_loops, max_fused_loops_per_rank_variable, force_memory_order or one of LOOP_RULES. `level`: the
+    memory, fanout (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it
+    meets those before it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not
+    relaxed with it (capacities aside); `left`: those that satisfy it as well; None: some, but none that
+    satisfies every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops.
+    `written`: what the exploration says of a memory's `keep` or `may_keep`, if it narrows it.
     """
 
     constraint: str
@@ -151,6 +154,7 @@ class Change:
             "compute": f"Einsum {self.einsum} may be on any compute unit, not only {self.level}",
             "loop_order": f"Einsum {self.einsum} has no loop_order",
             "force_memory_order": "force_memory_order is false",
+            **dict.fromkeys(LOOP_RULES, f"{self.level} has no `{self.written}`"),
         }.get(self.constraint, loops)
 
 

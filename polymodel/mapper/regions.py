@@ -175,7 +175,7 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     inner = space.memories[cuts(space, limits)[-1]].index
     if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
         return False
-    if any(m.live for m in space.memories):
+    if any(m.live for m in space.memories) or space.rules.of_blocks:
         return False
     ordered = limits.force_memory_order or _bound_by_fanouts(space, limits)
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)

@@ -9,6 +9,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits, Progress, Request
+from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.mapspace_constraints import MapspaceConstraints
 from polymodel.spec.coerce import plainly, shown
 from polymodel.spec.document import Document, read_mapping
@@ -50,7 +51,7 @@ def _read(
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:
     """The fields as a dictionary; each may be in the form that the dictionary has as well."""
-    data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits)}
+    data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits) if f.name != "rules"}
     faults: list[Diagnostic] = []
     for name in ("loop_order", "compute"):
         if _rows(data[name], 2):
@@ -109,6 +110,7 @@ def asked_for(
     section, early = given_section(constraints)
     reader = _Reader(spec, section)
     reader.given_faults.extend(early)
+    reader.taken = constraints.rules if isinstance(constraints, Limits) else ()
     if objectives is not None:
         several = isinstance(objectives, Sequence) and not isinstance(objectives, str)
         reader.give("objectives", tuple(objectives) if several else (objectives,))
@@ -151,6 +153,7 @@ class _Reader(MapspaceConstraints):
         super().__init__(section, spec.symbols, workload, spec.raw_arch, Faults(spec.locator))
         self.given = {name: getattr(given, name) for name in given.model_fields_set}
         self.argument: set[str] = set()
+        self.taken: tuple[LoopRule, ...] = ()  # of a record, which were checked when it was made
         self.given_faults = Faults()
 
     def give(self, name: str, value: object) -> None:
@@ -187,4 +190,5 @@ class _Reader(MapspaceConstraints):
             exchange=self.exchange(hierarchy),
             fuse=fuse,
             unfused=unfused,
+            rules=self.loop_rules(hierarchy) or self.taken,
         )

@@ -268,7 +268,12 @@ def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, rea
     inside = [d for _, m, d in shape.shared if m > memory]
 
     def lowered(k: int) -> bool:
-        free = k < closed and all(d > k for d in inside) and (k + 1 < depth or not inside)
+        free = (
+            not any(space.rules.blocks)
+            and k < closed
+            and all(d > k for d in inside)
+            and (k + 1 < depth or not inside)
+        )
         return shape.prefix[k] in alone and free
 
     return tuple(k for k in slots_above(space, shape, operand, memory) if not lowered(k))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -43,6 +43,12 @@ class TileChains:
     def count(self) -> int:
         return int(self.tiles.shape[1])
 
+    def only(self, kept: Array) -> TileChains:
+        """Those where it is True."""
+        if kept.all():
+            return self
+        return replace(self, tiles=self.tiles[:, kept], spread=self.spread[:, kept], keys=self.keys[:, kept])
+
 
 def all_chains(space: EinsumSpace, template: Template, sizes: str) -> tuple[TileChains, ...]:
     """The chains of every bundle of variables that can be best. Raises Refused where there are too many."""
@@ -57,6 +63,8 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
         raise AssertionError("sizes that do not divide are chosen variable by variable")
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
+    if any(v == members[0] for row in space.rules.blocks for v, _ in row):
+        kinds = ["free"] * len(kinds)  # no size is as good as another one
     pattern, symbols = _pattern(kinds)
     tiles: list[list[int]] = []
     spreads: list[tuple[int, ...]] = []
@@ -82,13 +90,48 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
                     what = f"more than {MOST_CHAINS:,} chains of tile sizes of {names}"
                     raise Refused(f"{space.name}: {what}", "search divisors only (sizes: divisors)")
     n = len(tiles)
-    return TileChains(
+    result = TileChains(
         extent,
-        np.array(tiles, dtype=np.int64).reshape(n, -1).T,
+        np.array(tiles, dtype=np.int64).reshape(n, template.depth + 1 + len(kinds)).T,
         np.array(spreads, dtype=np.int64).reshape(n, len(space.fanouts)).T,
         np.array(keys, dtype=np.int64).reshape(n, template.depth).T,
         sizes != "all",
     )
+    return result.only(broken_rules(space, template, members[0], result) == 0) if n else result
+
+
+def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
+    """How many rules on temporal loops each chain breaks [n]."""
+    result = np.zeros(chains.count, np.int64)
+    if not space.rules.of_blocks or space.copy:
+        return result
+    trips = _trips_below(space, template, chains)
+    nodes = sorted(template.nodes, key=lambda n: (n.level, n.memory))
+    above = [next((n.memory for n in reversed(nodes) if n.level <= level), 0) for level in range(len(trips))]
+    for memory, several in enumerate(space.rules.blocks):
+        mine = [row for row, m in zip(trips, above, strict=True) if m == memory]
+        factor = np.prod(np.array(mine), axis=0) if mine else np.ones(chains.count, np.int64)
+        for v, rule in several:
+            if v == variable:
+                result += ~rule.admits(factor)
+    for memory, i in space.rules.once:
+        o = space.operands[i]
+        held = [n.level for n in template.nodes if n.operand == i and n.memory == memory]
+        if held and variable not in o.alone and variable not in o.windowed:
+            result += np.prod(np.array(trips[: held[0]]), axis=0) > 1
+    return result
+
+
+def _trips_below(space: EinsumSpace, template: Template, chains: TileChains) -> list[Array]:
+    """Iterations of the temporal loops right below each level [n]."""
+    result = []
+    positions = [spread_after(template, f.below) for f in space.fanouts]
+    for level, size in enumerate(chains.tiles):
+        inner = chains.tiles[level + 1] if level + 1 < len(chains.tiles) else np.ones_like(size)
+        for f, position in enumerate(positions):
+            inner = inner * chains.spread[f] if position == level else inner
+        result.append(-(-size // inner))
+    return result
 
 
 def spread_after(template: Template, below: int) -> int:
@@ -139,10 +182,13 @@ def _spreads(
     space: EinsumSpace, template: Template, variable: int, extent: int, sizes: str
 ) -> Iterator[tuple[int, ...]]:
     """How a variable (or several, of that extent together) may be spread over the fanouts."""
-    inside = len(space.memories) if template.bottom else max(template.shape.innermost, template.cut)
+    if template.bottom:  # the region below spreads variables, and keeps the rules on that
+        yield (1,) * len(space.fanouts)
+        return
+    inside = max(template.shape.innermost, template.cut)
     choices = spread_choices(space, template.unit, inside, variable, extent)
     if sizes == "few":
-        choices = [tuple(dict.fromkeys((1, c[-1]))) for c in choices]
+        choices = [tuple(dict.fromkeys((c[0], c[-1]))) if c else () for c in choices]
     for spread in product(*choices):
         if extent % math.prod(spread) == 0:
             yield spread
@@ -162,9 +208,11 @@ def spread_choices(
         reduced = (o for o in space.operands if o.output and variable not in o.alone)
         barred = number >= reach or f.below <= inside or not space.admits(number, variable)
         if barred or any(o.tensor not in f.reuses for o in reduced):
-            choices.append((1,))
+            some: tuple[int, ...] = (1,)
         else:
-            choices.append(tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width))
+            some = tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width)
+        # What a fanout must hold it need not hold for compute units that are not below it.
+        choices.append(some if number >= reach else space.rules.spreads(number, variable, some))
     return choices
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
+from polymodel.mapping.loop_rules import LoopRule, LoopRuleReader
 from polymodel.objectives import BY_WORD, OBJECTIVES, SPARSE, canonical, uses
 from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
@@ -132,6 +133,7 @@ class MapspaceConstraints(NumericConstraints):
         self.compute(hierarchy)
         self.exchange(hierarchy)
         self.narrowed(hierarchy)
+        self.loop_rules(hierarchy)
 
     def objectives(self, hierarchy: Hierarchy) -> tuple[str, ...]:
         """What is minimised, in the words of the vocabulary (`objectives.canonical`), each once.
@@ -278,6 +280,18 @@ class MapspaceConstraints(NumericConstraints):
             what = f"`{text}` is not an intermediate: one Einsum has to write it and another to read it"
             faults.add(path, what, suggestion(text, between, "intermediates"))
         return result
+
+    def loop_rules(self, hierarchy: Hierarchy) -> tuple[LoopRule, ...]:
+        """What `memories` and `fanouts` say of loops."""
+        result: list[LoopRule] = []
+        for name in ("memories", "fanouts"):
+            numbers, path = self.numbers(name)
+            given = self.value(name)
+            assert isinstance(given, dict)
+            sets = Rules(self.raw_arch, self.scopes, numbers.faults)
+            reader = LoopRuleReader(self.cascade, hierarchy, sets, numbers)
+            result += reader.memories(given, path) if name == "memories" else reader.fanouts(given, path)
+        return tuple(result)
 
     def narrowed(self, hierarchy: Hierarchy) -> Hierarchy:
         path, faults = self.where("memories")

@@ -19,13 +19,29 @@ Texts = Annotated[tuple[str, ...], Listed]
 Names = Annotated[tuple[NameText, ...], Listed]
 
 
+Factors = dict[NameText, int | str]
+
+
 class MemoryRule(SchemaObject):
     """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
-    of the architecture and never lift them."""
+    of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
+    loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `no_refetch`: tensors that are
+    fetched into it once: no loop above them goes over a variable that does not index them."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None
     bypass: SetText | None = None
+    factors: Factors = Field(default_factory=dict)
+    no_refetch: SetText | None = None
+
+
+class FanoutRule(SchemaObject):
+    """How one fanout dimension is used. `variables`: those that may be spread over it; `factors`: rank
+    variable -> over how many instances; `must_reuse`: tensors that all of its instances share."""
+
+    variables: Names | None = None
+    factors: Factors = Field(default_factory=dict)
+    must_reuse: SetText | None = None
 
 
 class ExploreSection(SchemaObject):
@@ -37,7 +53,7 @@ class ExploreSection(SchemaObject):
     fused loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
     `compute` (Einsum -> component), `exchange` (memories in which
     intermediates may be handed on), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
-    it keeps and bypasses).
+    it keeps and bypasses, and its loops), `fanouts` (component -> dimension -> how it is used).
     """
 
     objectives: Texts = ("energy", "latency")
@@ -54,6 +70,7 @@ class ExploreSection(SchemaObject):
     fuse: SetText | None = None
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
+    fanouts: dict[NameText, dict[NameText, FanoutRule]] = Field(default_factory=dict)
 
 
 class SweepSection(SchemaObject):

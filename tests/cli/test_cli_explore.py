@@ -80,7 +80,13 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
     assert {"objectives", "eps", "time_limit", "fuse", "memories", "exchange"} <= set(
         found["$defs"]["ExploreSection"]["properties"]
     )
-    assert set(found["$defs"]["MemoryRule"]["properties"]) == {"keep", "may_keep", "bypass"}
+    assert set(found["$defs"]["MemoryRule"]["properties"]) == {
+        "keep",
+        "may_keep",
+        "bypass",
+        "factors",
+        "no_refetch",
+    }
     assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
 
 

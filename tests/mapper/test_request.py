@@ -50,7 +50,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         fuse=frozenset({"T1"}),
     )
     unset = {f.name for f in fields(wanted) if getattr(wanted, f.name) == getattr(pm.Limits(), f.name)}
-    assert unset == {"unfused"}  # so that a new field has to be added here
+    assert unset == {"unfused", "rules"}  # so that a new field has to be added here; rules: test_loop_rules
     pm.explore(spec, constraints=wanted)
     written = {
         "max_fused_loops": 2, "max_fused_loops_per_rank_variable": 3, "sizes": "all",
@@ -197,7 +197,7 @@ def test_what_waits_for_a_symbol_is_told_by_the_exploration() -> None:
 def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
     """Its section reaches the search, and its tables have every objective and key."""
     text = (Path(__file__).parents[2] / "docs" / "explore.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    section, rules = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "wanted.yaml"
     path.write_text(section)
     read = pm.load("attention", "simple_two_level", path)
@@ -206,6 +206,10 @@ def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
     assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
     assert request.limits.fuse == {"QK", "SM"}
     assert set(yaml.safe_load(section)["explore"]) <= set(ExploreSection.model_fields)
+    assert (
+        ExploreSection.model_validate(yaml.safe_load(rules)["explore"]).fanouts["PE"]["Y"].must_reuse
+        == "weight"
+    )
     rows = {n for line in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for n in line.split(", ")}
     others = {"objectives", "eps", "time_limit"}
     assert set(ExploreSection.model_fields) - others <= rows

@@ -219,9 +219,7 @@ WORKLOAD: Texts = {
         "n_instances": said("How many times the whole workload runs.", 1),
         "persistent_tensors": said(f"Tensors of which a copy {_PERSISTENT}: set expressions.", "weight"),
         "densities": said("Tensor -> share of nonzeros from 0 to 1, or a density model.", {"A": 0.05}),
-        "generational": said(
-            "Ranks along which tensors are carried forward; else inferred.", ["P"]
-        ),
+        "generational": said("Ranks along which tensors are carried forward; else inferred.", ["P"]),
         "init": said("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
         "name": said("Name of the workload, as reports show it.", "matmul"),
     },
@@ -335,12 +333,39 @@ SEARCH: Texts = {
         "exchange": said("Memories in which intermediates may be handed on.", ["GLB"]),
         "fuse": said("Intermediates that must be fused, a set expression.", "T1"),
         "unfused": said("Intermediates that must not be fused, a set expression.", "T2"),
-        "memories": said("Memory -> what it keeps and bypasses.", {"GLB": {"keep": "T1"}}),
+        "memories": said("Memory -> what it keeps and bypasses, and its loops.", {"GLB": {"keep": "T1"}}),
+        "fanouts": said(
+            "Component -> dimension -> how it is used.",
+            {"PE": {"X": {"variables": ["m"], "must_reuse": "W"}}},
+        ),
     },
     "MemoryRule": {
         "keep": said("Tensors that this memory must keep, a set expression.", "T1"),
         "may_keep": said("Tensors that it may keep besides, a set expression.", "All"),
         "bypass": said("Tensors that it may not keep, a set expression.", "weight"),
+        "factors": said(
+            "Rank variable -> how many iterations the temporal loops over it have that stand right below "
+            "this memory: a number, or one behind `=`, `<=` or `>=`.",
+            {"m": 4, "n": "<= 8"},
+        ),
+        "no_refetch": said(
+            "Tensors, a set expression, above whose storage here no temporal loop goes over a rank variable "
+            "that does not index them.",
+            "weight",
+        ),
+    },
+    "FanoutRule": {
+        "variables": said(
+            "Rank variables that may be spread over the dimension; others are not.", ["m", "n"]
+        ),
+        "factors": said(
+            "Rank variable -> over how many instances it is spread: a number, or one behind `=`, `<=` or "
+            "`>=`.",
+            {"m": 4, "n": ">= 2"},
+        ),
+        "must_reuse": said(
+            "Tensors, a set expression, that all instances share: what indexes them is not spread.", "weight"
+        ),
     },
 }
 

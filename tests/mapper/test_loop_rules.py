@@ -1,0 +1,143 @@
+"""Rules on loops: the front is that of the mappings that obey them, listed by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.mapping.looptree import ComputeNode, Loop, Node, StorageNode
+from tests.mapper.brute import Machine, figures, front, paths_of_one
+from tests.mapper.brute_trees import nodes_below
+from tests.mapper.test_brute import Case
+from tests.seeds import seeds
+
+Factors = dict[tuple[str, str], int]  # (memory or fanout, rank variable)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a tree of one Einsum says: factors, and per (memory, tensor) the loops above its node."""
+
+    factors: Factors
+    above: dict[tuple[str, str], frozenset[str]]
+
+
+def read(nodes: Sequence[Node], extents: dict[str, int], outermost: str) -> Read:
+    """Loop by loop, from the outside in."""
+    size, owner = dict(extents), outermost
+    factors: Factors = {}
+    above: dict[tuple[str, str], frozenset[str]] = {}
+    seen: set[str] = set()
+    for node in nodes:
+        if isinstance(node, StorageNode):
+            owner = node.component
+            above |= {(owner, t): frozenset(seen) for t in node.tensors}
+        elif isinstance(node, Loop):
+            v, tile = node.rank_variable, int(node.tile_shape)
+            trips = -(-size[v] // tile)
+            place = f"{node.component}.{node.dim}" if node.spatial else owner
+            factors[place, v] = factors.get((place, v), 1) * trips
+            size[v] = tile
+            if not node.spatial and trips > 1:
+                seen.add(v)
+        else:
+            assert isinstance(node, ComputeNode)
+    return Read(factors, above)
+
+
+def obeys(found: Read, asked: dict[str, Any], spec: pm.Spec) -> bool:
+    """A direct reading of the constraints; sets of tensors are single names here."""
+    indexed = {a.tensor: set(a.variables) for a in spec.workload.einsums[0].accesses}
+    places = dict(asked.get("memories", {}))
+    places |= {f"{c}.{d}": rule for c, dims in asked.get("fanouts", {}).items() for d, rule in dims.items()}
+    for place, rule in places.items():
+        for v, text in rule.get("factors", {}).items():
+            relation, number = text.split() if isinstance(text, str) else ("=", text)
+            factor = found.factors.get((place, v), 1)
+            if not {"=": factor == int(number), "<=": factor <= int(number), ">=": factor >= int(number)}[
+                relation
+            ]:
+                return False
+        over = {v for (p, v), n in found.factors.items() if p == place and n > 1}
+        if not over <= set(rule.get("variables", over)) or over & indexed.get(
+            rule.get("must_reuse", ""), set()
+        ):
+            return False
+        tensor = rule.get("no_refetch", "")
+        if found.above.get((place, tensor), frozenset()) - indexed.get(tensor, set()):
+            return False
+    return True
+
+
+def listed(case: Case, spec: pm.Spec, asked: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    """Costs of all mappings that fit and obey."""
+    machine, one = Machine(spec.arch), spec.workload.einsums[0]
+    extents = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
+    for path in paths_of_one(one, machine):
+        found = figures(path, machine, case.every, keep=True)
+        for at, tiles in enumerate(found.tiles):
+            held = [0.0] * len(machine.names)
+            for place, bits in zip(path.places, found.held, strict=True):
+                held[place.memory] += float(bits[at])
+            if any(h > machine.size(m) for m, h in enumerate(held)):
+                continue
+            if obeys(read(nodes_below(path, machine, tiles), extents, machine.names[0]), asked, spec):
+                yield float(found.energy[at]), float(found.latency[at])
+
+
+FLAT = Case((4, 2, 4), (64,), write=1.5, rates=(1, 16))
+WIDE = Case((2, 2, 2), (96, 32), fanouts=(2, 2), write=1.5)
+ASKED = [
+    (FLAT, {"memories": {"DRAM": {"factors": {"m": 2, "n1": "<= 2"}}}}),
+    (WIDE, {"fanouts": {"RF": {"X": {"variables": ["m", "n1"]}, "Y": {"factors": {"n1": 2}}}}}),
+    (WIDE, {"fanouts": {"RF": {"X": {"must_reuse": "W0"}, "Y": {"factors": {"n0": "<= 1"}}}}}),
+    (FLAT, {"memories": {"GLB": {"no_refetch": "T0", "factors": {"n0": ">= 2"}}}}),
+    (FLAT, {"memories": {"GLB": {"factors": {"m": 1, "n0": 1}}}}),
+    (WIDE, {"memories": {"GLB": {"factors": {"n0": 2}}, "RF": {"no_refetch": "W0"}}}),
+    (WIDE, {"memories": {"RF": {"factors": {"m": "<= 1"}}}, "fanouts": {"RF": {"X": {"factors": {"m": 2}}}}}),
+    (Case((5, 3, 2), (48,), every=True), {"memories": {"DRAM": {"factors": {"m": ">= 3"}}}}),
+]
+
+
+@pytest.mark.parametrize(("case", "asked"), seeds(2, ASKED), ids=str)
+def test_the_front_is_that_of_the_mappings_that_obey(case: Case, asked: dict[str, Any]) -> None:
+    spec = case.spec
+    costs = list(listed(case, spec, asked))
+    expected = front(*(np.array(column) for column in zip(*costs, strict=True)))
+    found = pm.explore(spec, constraints={**asked, "sizes": "all" if case.every else "divisors"})
+    assert [(p.energy, p.latency) for p in found] == [pytest.approx(p, rel=1e-12) for p in expected]
+    free = pm.explore(spec, constraints={"sizes": "all" if case.every else "divisors"})
+    assert free.best().energy <= found.best().energy * (1 + 1e-12)
+    one = spec.workload.einsums[0]
+    extents = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
+    for p in found:
+        assert obeys(read(p.mapping.nodes, extents, "DRAM"), asked, spec)
+
+
+def test_rules_that_leave_nothing_are_named_with_what_helps() -> None:
+    spec = FLAT.spec
+    found = pm.explore(spec, constraints={"memories": {"DRAM": {"factors": {"m": 3}}}})
+    assert "factors of DRAM" in found.reason
+    assert "a mapping exists if DRAM has no `factors: {m: 3}`" in found.reason
+    wide = pm.explore(WIDE.spec, constraints={"fanouts": {"RF": {"X": {"factors": {"n1": 3}}}}})
+    assert "a mapping exists if RF.X has no `factors: {n1: 3}`" in wide.reason
+
+
+def test_faults_of_rules_are_told() -> None:
+    asked = {
+        "memories": {"GLB": {"factors": {"z": 2, "m": "<= 0"}, "no_refetch": "Nowhere"}},
+        "fanouts": {"RF": {"Q": {}}, "GLB": {"X": {}}},
+    }
+    with pytest.raises(pm.SpecError) as caught:
+        pm.explore(WIDE.spec, constraints=asked)
+    text = str(caught.value)
+    for wanted in ("no Einsum has a rank variable z", "RF has no dimension Q", "component GLB has no fanout"):
+        assert wanted in text
+    with pytest.raises(pm.Refused, match="are not counted"):
+        pm.mapspace(WIDE.spec, {"memories": {"GLB": {"factors": {"m": 1}}}})
+    assert pm.mapspace(WIDE.spec, {"fanouts": {"RF": {"X": {"factors": {"m": 2}}}}}).size() > 0
