@@ -229,6 +229,12 @@ renames:
     assert toll.action("write").energy == 0.5
 
 
+@pytest.mark.parametrize("latency", ["inf", "-1", "1e-300", "nan"])
+def test_latencies_that_are_none(latency: str, tmp_path: Path) -> None:
+    text = arch(tagged("Memory", f"{{name: B, actions: [{{name: read, energy: 1, latency: {latency}}}]}}"))
+    assert component(imported(tmp_path, text).spec, "B").action("read").throughput == float("inf")
+
+
 def test_a_toll_with_a_direction_for_each_set(tmp_path: Path) -> None:
     text = arch(
         tagged("Toll", "{name: T, tensors: {keep: All}, direction: {Outputs: up, ~Outputs: down},"

@@ -164,7 +164,8 @@ class Prices:
                 return None
             try:
                 value = scope.number(node.scalar)
-                why = "" if is_amount(value, math.inf) else f"{value} is no amount"
+                most = math.inf if key == "throughput" else LARGEST
+                why = "" if is_amount(value, most) else f"{value} is no amount"
             except NoValue as lacking:
                 why = f"{lacking.word} has no value here"
             if not why:
@@ -179,7 +180,7 @@ class Prices:
         if energy is not None and scale is not None:
             energy *= scale
         if throughput is None and latency is not None:
-            throughput = float(1 / Fraction(str(latency))) if latency > 0 else math.inf
+            throughput = float(1 / Fraction(str(latency))) if latency > 1 / LARGEST else math.inf
         elif latency:
             why, remedy = "an action has a throughput besides", "write `fill_drain_latency:` of the component"
             node = action.node
