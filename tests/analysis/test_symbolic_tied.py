@@ -162,6 +162,20 @@ def test_every_point_of_a_sweep_is_what_evaluate_finds(name: str) -> None:
             assert row[f"working_set:{peak['component']}"] == peak["bits"]
 
 
+def test_sparse_counts_go_point_by_point() -> None:
+    """What tiles hold of nonzeros is worked out for whole boxes only."""
+    einsum = {**SPECS["mask"][0], "name": "S"}
+    einsum["tensor_accesses"] = [
+        {**a, "density": 0.5} if a["name"] == "Q" else a for a in einsum["tensor_accesses"]
+    ]
+    spec = nest(einsum, *SPECS["mask"][1:], TM=1, TN=1, TU=1)
+    swept = pm.sweep(spec, {"TM": [2], "TN": [2], "TU": [1, 2]}, objectives=["sparse_energy"], keep="all")
+    assert any("one by one" in note for note in swept.notes)
+    for row in swept.frame.to_dict("records"):
+        report = pm.evaluate(spec.bind(TM=row["TM"], TN=row["TN"], TU=row["TU"])).sparse
+        assert row["sparse_energy"] == pytest.approx(report.total_energy, rel=1e-9)
+
+
 def test_compiled_forms_give_what_the_sweep_finds() -> None:
     spec = nest(*SPECS["mask"], TM=1, TN=1, TU=1)
     rows = pm.sweep(spec, {"TM": [1, 2, 5], "TN": [2, 3], "TU": [1, 2]}, keep="all").frame

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from polymodel.analysis.symbolic.atoms import Level, Ops, Size, Value
 from polymodel.analysis.symbolic.regions import Asked, Region, Tiles, What, front, total
-from polymodel.errors import Refused
+from polymodel.errors import NotSeparable
 
 PEAKS = 3  # tiles of which now one, now another is larger: so many stamps may be the peak
 
@@ -62,7 +62,7 @@ class Cut:
             return total(self.region, u, v, self.what, self.rank)
         rows = front(self.region, u, v, self.asked)
         if len(rows) > PEAKS:
-            raise Refused(
+            raise NotSeparable(
                 f"at tiles {', '.join(map(str, sizes[1::2]))} more than {PEAKS} stamps may be the peak",
                 "use engine exact there",
             )

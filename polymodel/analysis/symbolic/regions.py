@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from polymodel.errors import Refused
+from polymodel.errors import NotSeparable
 
 Ints = Any
 Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the first tile, of the others)
 # What is counted besides the counters of tiles: nothing, values of the one or the other variable, or those of
 # a rank of both.
 What = Literal["none", "u", "v", "both", "rank"]
-MOST_ROWS = 2**22
+MOST_ROWS = 2**18
 MOST_PIECES = 20_000_000
 TRIED = 8  # tiles of one variable at which whole tiles are looked for
 
@@ -84,7 +84,7 @@ def starts(extent: int, tiles: Tiles) -> Ints:
         behind = np.maximum(size - first, 0)
         count = 1 + -(-behind // tile)
         if int(count.sum()) > MOST_ROWS:
-            raise Refused("there are too many tiles to list", "use larger tiles")
+            raise NotSeparable("there are too many tiles to list", "use engine exact, or larger tiles")
         which = np.repeat(np.arange(len(begin)), count)
         number = np.arange(len(which)) - (np.cumsum(count) - count)[which]
         inside = np.where(number > 0, first + (number - 1) * tile, 0)
@@ -165,7 +165,9 @@ def _sizes_by_rows(
     import numpy as np
 
     if _pieces(region, v) > MOST_PIECES:
-        raise Refused("tiles at the edge of the iteration space are too many to list", "use larger tiles")
+        raise NotSeparable(
+            "tiles at the edge of the iteration space are too many to list", "use engine exact, or larger tiles"
+        )
     row, low, high = region.rows
     first = _tile(v, low)
     count = _tile(v, high) - first + 1

@@ -16,6 +16,7 @@ from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
+from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.storage import Formats
 from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Costing, Linear, Rows
@@ -156,6 +157,9 @@ def sparse_plan(
     require_plain(
         problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own"
     )
+    cut = next((e for e in problem.cascade.einsums if not is_box(e)), None)
+    if cut is not None:
+        raise NotSeparable(f"the iteration space of {cut.name} is no box, and its sparse counts go by points")
     data = known_data(problem, folder)
     given = [t for t, d in data.items() if d.actual is not None]
     if given:
