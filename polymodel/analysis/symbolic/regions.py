@@ -166,7 +166,8 @@ def _sizes_by_rows(
 
     if _pieces(region, v) > MOST_PIECES:
         raise NotSeparable(
-            "tiles at the edge of the iteration space are too many to list", "use engine exact, or larger tiles"
+            "tiles at the edge of the iteration space are too many to list",
+            "use engine exact, or larger tiles",
         )
     row, low, high = region.rows
     first = _tile(v, low)
