@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from polymodel.operators import OPERATORS
 from polymodel.quantities import drawn, engineering
 
 # One buffer each for A, B and the output.
@@ -255,6 +256,16 @@ class Component:
             if a.name == name:
                 return a
         return Action(name, provenance="default")
+
+    def operation(self, operator: str) -> Action:
+        """The action that executes an operator: the one named after it, else `compute`."""
+        named = (a for a in self.actions if a.name in OPERATORS and OPERATORS[a.name].name == operator)
+        return next(named, self.action("compute"))
+
+    @property
+    def by_operator(self) -> tuple[str, ...]:
+        """Actions of a compute unit that cost operators apart."""
+        return tuple(a.name for a in self.actions if self.kind == "compute" and a.name in OPERATORS)
 
     def dim(self, name: str) -> FanoutDim:
         for d in self.spatial:

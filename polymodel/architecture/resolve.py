@@ -24,6 +24,7 @@ from polymodel.architecture.hierarchy import (
     TensorRule,
     TileRules,
 )
+from polymodel.operators import OPERATORS
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.arch_schema import DataTiles, ProductTiles, SparseSection
@@ -135,7 +136,8 @@ def _check_names(arch: Arch, faults: Faults) -> None:
         _distinct([a.name for a in actions], (*path, "actions"), "action", faults)
         known = (*ACTIONS[node.type], *SPARSE_ACTIONS.get(node.type, ()))
         for j, action in enumerate(actions):
-            if action.name not in known:
+            operator = isinstance(node, ComputeUnit) and action.name in OPERATORS
+            if action.name not in known and not operator:
                 near = suggestion(action.name, known, "actions")
                 where = (*path, "actions", j, "name")
                 faults.add(where, f"unknown action {action.name} of {node.name}", near)

@@ -58,6 +58,10 @@ class Counts:
     def executions(self, einsum: str) -> int:
         return self.problem.cascade[einsum].n_instances
 
+    def operation(self, einsum: str, component: str) -> Action:
+        """The action that one operation of an Einsum is on a compute unit."""
+        return self.problem.hierarchy[component].operation(self.problem.cascade[einsum].operator)
+
     @cached_property
     def accesses(self) -> dict[str, TensorAccess]:
         """Tensor -> its first access in the cascade, which gives its bits per value."""

@@ -61,7 +61,7 @@ def _tolls(counts: Counts) -> Iterator[EnergyItem]:
 
 def _compute(counts: Counts) -> Iterator[EnergyItem]:
     for c in counts.analysis.compute:
-        action = counts.problem.hierarchy[c.component].action("compute")
+        action = counts.operation(c.einsum, c.component)
         n = c.operations * counts.executions(c.einsum)
         if not nothing(n):
             yield EnergyItem(

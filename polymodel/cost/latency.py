@@ -48,7 +48,8 @@ def _computing(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
             continue
         c, n = hierarchy[work.component], counts.executions(work.einsum)
         busiest: Number = work.busiest
-        seconds = busy_time(c, work.operations, busiest / c.action("compute").throughput, n, do)
+        rate = counts.operation(work.einsum, c.name).throughput
+        seconds = busy_time(c, work.operations, busiest / rate, n, do)
         yield ComponentTime(
             work.einsum, c.name, c.kind, 0, 0, work.busiest * n, seconds, c.fill_drain_latency * n,
             cycles_of(c, seconds), work.instances, hierarchy.instances(c.name),

@@ -48,14 +48,12 @@ def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NU
         leaf = next(c.component for c in counts.analysis.compute if c.einsum == work.einsum)
         unit = counts.problem.hierarchy[leaf]
         if leaf != free:
-            seconds = work.operations / unit.action("compute").throughput
+            seconds = work.operations / counts.operation(work.einsum, leaf).throughput
             times[leaf] = busy_time(unit, work.operations, seconds, 1, do)
     return times
 
 
-def item_span(
-    counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS
-) -> Span:
+def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long an Einsum or an inner pipeline takes in one slot."""
     if isinstance(item, PipelineRun):
         found = Span()

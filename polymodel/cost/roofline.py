@@ -28,7 +28,7 @@ def roofline(
         if t.einsum not in work:
             continue
         unit = hierarchy[work[t.einsum].component]
-        peak = unit.action("compute").throughput * hierarchy.instances(unit.name)
+        peak = counts.operation(t.einsum, unit.name).throughput * hierarchy.instances(unit.name)
         memories = [x for x in times if x.einsum == t.einsum and x.kind == "memory"]
         outer = min(memories, key=lambda x: hierarchy.index(x.component), default=None)
         name = outer.component if outer else ""

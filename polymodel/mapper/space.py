@@ -337,6 +337,10 @@ def _covered(hierarchy: Hierarchy) -> None:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
             what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
             raise Refused(what, remedy)
+    for c in hierarchy.components:
+        if c.by_operator:
+            what = f"{c.name} costs {', '.join(c.by_operator)} apart; the search prices all operations alike"
+            raise Refused(what, f"leave these actions out and explore, or {REMEDY}")
     if not any(c.kind == "memory" for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")
 

@@ -14,10 +14,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.affine import Affine, Constraint
-from polymodel.operators import SIGNS
+from polymodel.operators import OPERATORS, SIGNS
 from polymodel.polyhedra.build import map_from_affine, set_from_constraints
 from polymodel.polyhedra.counting import missing_points
 from polymodel.quantities import drawn
+from polymodel.spec.faults import TextFault
+from polymodel.spec.scan import Binary, Call, parse_arithmetic
 
 if TYPE_CHECKING:
     import islpy
@@ -104,6 +106,21 @@ class Einsum:
     @property
     def outputs(self) -> tuple[TensorAccess, ...]:
         return tuple(a for a in self.accesses if a.output)
+
+    @cached_property
+    def operator(self) -> str:
+        """What an operation costs as: the operator of `map`, of a formula its outermost one; of one operand
+        without `map` the operator that sums up."""
+        operations = dict(self.operations)
+        text = operations.get("map") or ("" if len(self.operands) == 1 else "mul")
+        text = text or operations.get("reduce") or "add"
+        if text not in OPERATORS:
+            try:
+                tree = parse_arithmetic(text)
+            except TextFault:
+                return text
+            text = tree.name if isinstance(tree, Call) else tree.op if isinstance(tree, Binary) else text
+        return OPERATORS[text].name if text in OPERATORS else text
 
     def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
         """All accesses of `tensor`, in order; none if this Einsum does not touch it."""

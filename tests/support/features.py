@@ -497,6 +497,22 @@ FEATURES: tuple[Feature, ...] = (
         ),
         slopes="chain",
     ),
+    Feature(
+        "costs of operators",
+        product(einsums=["Z[m, n] = A[m, n] + B[m, n]"], rank_sizes={"M": 4, "N": 4}),
+        (
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12),
+            {
+                "type": "Compute",
+                "name": "MAC",
+                "actions": [
+                    {"name": "compute", "energy": 1e-12, "throughput": 1e9},
+                    {"name": "add", "energy": 3e-13, "throughput": 5e8},
+                ],
+            },
+        ),
+    ),
     Feature("n_instances", product(n_instances=3), slopes="ski"),
     Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),
     Feature("two bit widths", product(bits_per_value={"Inputs": 8, "Outputs": 32}), slopes="ski"),
