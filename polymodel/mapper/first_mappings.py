@@ -92,7 +92,10 @@ class _OfPlan:
             [_points_of(self.work, i, part.shape, found[self.first[i]])] for i, part in enumerate(self.plan)
         ]
         before = len(self.work.wholes)
-        self.work.join(lambda: self.work.found)
+        if self.work.wholes:
+            self.work.join(lambda: self.work.found)
+        else:  # there has to be an answer
+            self.work.join_at_once()
         figures = [w.figures()[0] for w in self.work.wholes[before:] if len(w)]
         self.least = min((float(f.min()) for f in figures), default=inf)
 

@@ -415,6 +415,11 @@ class Deepening:
             grace = self.watch.grace()
             grace.step(lambda: self._join(found(), interest, grace))
 
+    def join_at_once(self) -> None:
+        """Join what was found, whatever the time: of few mappings, which takes a moment."""
+        request = replace(self.request, stop=None, progress=None, time_limit=None)
+        self._join(self.found, None, Watch(request, self.watch.begun, 1))
+
     def _join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None, watch: Watch) -> None:
         if watch is not self.watch and not all(found):
             return  # an Einsum without anything: time was over before

@@ -31,7 +31,7 @@ from polymodel.stores.folders import folder_of, marked, parts_of
 
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
-BEYOND = 0.5  # seconds beyond a time limit for the evaluation of one mapping at least
+BEYOND = 1.5  # seconds beyond a time limit for the evaluation of one mapping at least
 SHARE = 0.1  # of a time limit, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 

@@ -26,7 +26,7 @@ from polymodel.mapper.full_mappings import FullMappings, candidates_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.least_costs import Least
 from polymodel.mapper.objectives import rules_of
-from polymodel.mapper.records import Candidate, Request, SearchResult
+from polymodel.mapper.records import Candidate, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cuttable
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
@@ -73,8 +73,12 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         if first_mappings.worthwhile(spaces)
         else None
     )
+    known = [w for w in first.wholes if len(w)] if first is not None else []
+    if first is not None and _proven(known, spaces, request, watch):
+        return _answer(first, spaces, request, watch)
     guess = _guess(spaces, request, watch, depths)
-    known = [w for x in (first, guess) if x is not None for w in [_last(x)] if w is not None]
+    guessed = None if guess is None else _last(guess)
+    known += [] if guessed is None else [guessed]
     work = _worked_out(outside or spaces, request, watch, known)
     if outside and not watch.late:
         rules = rules_of(spaces, request)
@@ -87,6 +91,25 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         if not any(len(w) for w in work.wholes) and not stopped:
             rescued = _rescued(spaces, request, watch, guess)
             work.wholes += [rescued] if rescued is not None else []
+    return _answer(work, spaces, request, watch)
+
+
+def _proven(
+    wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request, watch: Watch
+) -> bool:
+    """Whether one of these mappings is within `eps` of what every mapping has at least, in every
+    objective."""
+    if not request.eps or request.shares is not None or watch.late:
+        return False
+    least = [watch.least.of(o) for o in request.objectives]
+    return any(
+        all(gap_of(value, bound) <= request.eps for value, bound in zip(c.values, least, strict=True))
+        for c in candidates_of(wholes, spaces, request)
+    )
+
+
+def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> SearchResult:
+    """What a search has found."""
     candidates = candidates_of(work.wholes, spaces, request)
     return SearchResult(
         request.objectives,

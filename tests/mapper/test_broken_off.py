@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.mapper import budget
+from polymodel.mapper import budget, first_mappings
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.constraint_relaxation import Relaxer
 from polymodel.mapper.pmappings import Explorer
@@ -75,7 +75,9 @@ def test_what_the_guess_has_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Explorer, "pmappings", slow_at_first)
     monkeypatch.setattr(budget, "GRACE", 20.0)
-    found = pm.explore(spec, time_limit=4)
+    for steps in ("FAIR", "IMPROVED", "LEAST_IMPROVED"):
+        monkeypatch.setattr(first_mappings, steps, 1)  # so that there is time for the guess
+    found = pm.explore(spec, time_limit=8)
     first, second = (e.name for e in spec.workload)
     assert looked == [first, second]
     assert len(found) > 0

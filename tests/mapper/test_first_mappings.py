@@ -101,7 +101,7 @@ def test_first_mappings_leave_the_front_as_it_is(case: Case, monkeypatch: pytest
 def test_there_is_an_answer_whatever_the_time() -> None:
     found = pm.explore(pm.load("gpt3_6.7B", "tpu_v4i"), objectives="energy", time_limit=1e-9)
     assert len(found) == 1
-    assert found[0].found.confirmed
+    assert found[0].figures.confirmed
     assert not found.complete
     assert 0 < found.gap < inf
     assert found.bounds["energy"] * (1 + found.gap) == pytest.approx(found[0].energy)
@@ -120,6 +120,18 @@ def test_an_exact_front_has_no_gap() -> None:
     assert isinstance(exact.least, pd.DataFrame)
     near = pm.explore(spec, eps=0.1)
     assert 0 <= near.gap <= 0.1 + 1e-9
+
+
+def test_what_is_near_enough_to_its_bound_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proven by the bound alone, where `eps` allows it; else the search goes on."""
+    monkeypatch.setattr(first_mappings, "MANY", 0)
+    spec = pm.load("matmul_chain_2", "simple_two_level", M=8, N0=4, N1=4, N2=4)
+    exact = pm.explore(spec, objectives="latency")
+    near = pm.explore(spec, objectives="latency", eps=0.01)
+    assert near.complete
+    assert near.gap <= 0.01
+    assert near.best().latency <= 1.01 * exact.best().latency
+    assert all(s.of.startswith("join ") for s in near.found.stages)
 
 
 def test_nothing_found_in_time_is_no_proof() -> None:
