@@ -214,6 +214,7 @@ class EinsumSpace:
     bundled: bool = True
     shares: Shares | None = None
     rules: LoopRules = LoopRules()
+    operator: str = ""
 
     @cached_property
     def operations(self) -> int:
@@ -287,6 +288,7 @@ class EinsumSpace:
 
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
+            self.operator,
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
             tuple(
@@ -337,10 +339,6 @@ def _covered(hierarchy: Hierarchy) -> None:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
             what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
             raise Refused(what, remedy)
-    for c in hierarchy.components:
-        if c.by_operator:
-            what = f"{c.name} costs {', '.join(c.by_operator)} apart; the search prices all operations alike"
-            raise Refused(what, f"leave these actions out and explore, or {REMEDY}")
     if not any(c.kind == "memory" for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")
 
@@ -398,7 +396,13 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         one,
         limits.sizes != "all",
         rules=_loop_rules(one, hierarchy, memories, position, limits),
+        operator=_operator(one, hierarchy),
     )
+
+
+def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
+    """What operations cost as, where some unit tells operators apart: else all Einsums are alike in it."""
+    return one.operator if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ""
 
 
 def _loop_rules(

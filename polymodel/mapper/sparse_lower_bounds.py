@@ -37,8 +37,9 @@ def least_shares(
     """One record per Einsum. Refused for data whose tiles differ, where tile sizes need not divide, and where
     more than memories and compute takes energy or time."""
     paid = any(c.kind == "toll" and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
-    if paid or not hierarchy.assume_overlap:
-        what = "tolls, links with costs and `assume_overlap: false`"
+    several = any(c.by_operator for c in hierarchy.components)
+    if paid or several or not hierarchy.assume_overlap:
+        what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
     return tuple(_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
 

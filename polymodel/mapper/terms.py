@@ -249,7 +249,7 @@ def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[
 def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
     """Joules and seconds of one operation on a compute unit."""
     name = space.units[number].name
-    action = space.hierarchy[name].action("compute")
+    action = space.hierarchy[name].operation(space.operator)
     if space.shares is None:
         return action.energy, 1 / action.throughput
     energy, share = space.shares.executed(name)
