@@ -58,6 +58,13 @@ def _explore(_: argparse.Namespace) -> Iterable[str]:
     return (*tables, "front.parquet", "front.txt", "mapping-[1-9]*.yaml")
 
 
+def _codesign(_: argparse.Namespace) -> Iterable[str]:
+    from polymodel.hardware.answer import Codesign
+
+    tables = (f"{name}{ending}" for name in Codesign.declared for ending in (".csv", ".parquet"))
+    return (*tables, "codesign.txt", "point-[0-9]*-layer-[0-9]*.yaml")
+
+
 def _tile(options: argparse.Namespace) -> Iterable[str]:
     from polymodel.report.tiling import files, matmul, swift
 
@@ -110,6 +117,7 @@ _NAMES: dict[str, dict[str, Callable[[argparse.Namespace], Iterable[str]]]] = {
         "store": _always("state-*.parquet", "front-*.parquet", "rows.parquet", "lock.json"),
     },
     "explore": {"out": _explore, "store": _always("found-*.parquet", "lock.json")},
+    "codesign": {"out": _codesign, "store": _always("[0-9a-f]" * 16)},
     "tile": {"out": _tile, "export": _always("index.json", "tile_[0-9]*_[AB].*")},
     "sparse": {"out": _sparse},
     "execute": {"out": _execute},

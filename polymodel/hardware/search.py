@@ -228,6 +228,8 @@ def _searched(order: _Order, seconds: float) -> _Answer:
         store=order.store,
         resume=order.resume,
     )
+    if front.interrupted:  # it ends in good order, and so do the searches that are not begun
+        raise KeyboardInterrupt
     names = dict.fromkeys([*order.figures, "energy", "latency"])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
     return _Answer(figures, tuple(p.candidate.tree for p in front), front.complete, front.reason)
