@@ -80,6 +80,8 @@ class _OfPlan:
         found: dict[int, list[Found]] = {}
         for i in dict.fromkeys(self.first.values()):
             self.work.watch.look(self.work.spaces[i].name)
+            if not self.work.watch.going_on():
+                looked_for = _Search.first  # what is better of the others counts all the same
             key = looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i], self.rooms[i]
             if key not in self.known:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
@@ -92,10 +94,7 @@ class _OfPlan:
             [_points_of(self.work, i, part.shape, found[self.first[i]])] for i, part in enumerate(self.plan)
         ]
         before = len(self.work.wholes)
-        if self.work.wholes:
-            self.work.join(lambda: self.work.found)
-        else:  # there has to be an answer
-            self.work.join_at_once()
+        self.work.join_at_once()
         figures = [w.figures()[0] for w in self.work.wholes[before:] if len(w)]
         self.least = min((float(f.min()) for f in figures), default=inf)
 
