@@ -22,7 +22,7 @@ from polymodel.workload.recurrences import without_boundaries
 from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusals, compare, drawing
 from tests.analysis.test_several_accesses import evaluated, moved
 from tests.generators import lawless, legal
-from tests.support.features import leaf, loop, memory, split, spread, storage, unit
+from tests.support.features import fanout, leaf, loop, memory, split, spread, storage, unit
 from tests.workloads import recurrence_forms
 
 ENGINES = ("enumerate", "exact", "auto")
@@ -92,6 +92,19 @@ def test_instances_read_what_is_before_from_its_own_tensor(engine: str) -> None:
     report = evaluated(two, *nodes, engine=engine, fanout=2)
     assert moved(report, "R0") == {"DRAM": (3 + 3, 0, 0, 0)}
     assert moved(report, "R") == {"DRAM": (9 + 9 + 12, 0, 0, 12)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_before_is_held_only_while_it_is_read(engine: str) -> None:
+    """R0 is read in the first of two tiles of p: below them it does not stay until the second."""
+    sizes = {"rank_sizes": {"P": 3, "M": 3}, "bits_per_value": {"All": 8}, "init": {"R": "R0"}}
+    two = {**sizes, "einsums": ["R[P=p+1, m] = R[p, m] * A[p, m]", "D[p, m] = R[p, m] * R[P=p+1, m]"]}
+    inner = [spread("p", 1), storage("GLB", "R0", reuse="slide"), leaf("D")]
+    nodes = [storage("DRAM", "R", "A", "R0", "D"), loop("p", 2), split([loop("p", 1), leaf("R")], inner)]
+    arch = {"nodes": [memory("DRAM", 8e-12), fanout(), memory("GLB", 1e-12), unit()]}
+    spec = pm.load({"arch": arch, "workload": two, "mapping": {"nodes": nodes}})
+    found = pm.evaluate(spec, engine=engine).analysis.working_sets
+    assert [(w.einsum, w.bits) for w in found if (w.component, w.measure) == ("GLB", "tile")] == [("D", 24)]
 
 
 def test_what_is_read_too_early_is_named() -> None:

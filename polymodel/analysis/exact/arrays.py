@@ -60,6 +60,9 @@ class Index:
         return np.asarray(np.broadcast_to(found, shape), dtype=np.int64)
 
 
+NOWHERE = 2**62  # a counter beyond all
+
+
 @dataclass(frozen=True)
 class Ends:
     """First and last stamps of one factor under given counters of its outer loops (`axes`)."""
@@ -70,13 +73,15 @@ class Ends:
     stops: Ints
 
     def first(self, time: dict[int, Ints], rows: int) -> Ints:
-        return self.starts[self._find(time, rows)]
+        return self._at(self.starts, time, rows)
 
     def last(self, time: dict[int, Ints], rows: int) -> Ints:
-        return self.stops[self._find(time, rows)]
+        return self._at(self.stops, time, rows)
 
-    def _find(self, time: dict[int, Ints], rows: int) -> Ints:
-        return self.index.find([time[a] for a in self.axes], (rows,))
+    def _at(self, stamps: Ints, time: dict[int, Ints], rows: int) -> Ints:
+        """Stamps by rows; counters that no stamp has where nothing is touched."""
+        found = self.index.find([time[a] for a in self.axes], (rows,))
+        return np.where((found < 0)[:, None], NOWHERE, stamps[found])
 
 
 @dataclass(frozen=True)
