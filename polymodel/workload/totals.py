@@ -44,7 +44,8 @@ class Totals:
             tensors: Mapping[str, tuple[int, int]] = getattr(self, name)
             if tensors:
                 elements, bits = (sum(t[i] for t in tensors.values()) for i in (0, 1))
-                parts.append(f"{name} {engineering(elements)} values ({engineering(bits / 8)}B)")
+                room = engineering(bits / 8, "B")
+                parts.append(f"{name} {engineering(elements)} values ({room})")
         some = (
             ""
             if self.products == self.operations
