@@ -285,7 +285,7 @@ def test_what_is_loaded_before_is_part_of_the_time(
     load = importlib.import_module
 
     def slowly(name: str) -> object:
-        time.sleep(0.05)
+        time.sleep(0.4)
         return load(name)
 
     monkeypatch.setattr(importlib, "import_module", slowly)

@@ -18,7 +18,10 @@ AGREEMENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", AGREEMENT)
+# Tensaurus' figures have a test of their own in every run.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "tensaurus" else n for n in AGREEMENT]
+)
 def test_an_exhibit_agrees_as_far_as_it_says(name: str) -> None:
     found = pm.gallery(name)
     most, equal = AGREEMENT[name]
