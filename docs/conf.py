@@ -112,3 +112,6 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", signature)
     app.connect("build-finished", for_screen_readers)
+
+# Files with template tags are shown as YAML, which they become.
+suppress_warnings = ["misc.highlighting_failure"]
