@@ -168,7 +168,7 @@ class Codesign(Answer):
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
             found.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
         elif self.points:
-            above = f" within a factor of {1 + self.eps:g} in every objective" if self.eps else ""
+            above = f" by more than a factor of {1 + self.eps:g} (its square for edp)" if self.eps else ""
             found.append(
                 "the front is exact over the machines given and the mapspace of `explore`: each machine and "
                 f"mapping left out has one here that is no worse{above}"

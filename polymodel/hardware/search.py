@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import spare
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined
@@ -68,12 +68,17 @@ def codesign(
     them, are searched once. Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
+    eps = plainly(eps)
     specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, store)
+    if eps and asked.limits:
+        what = "with eps a mapping that keeps the limits may be left out for one that does not"
+        raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
     every, refused = machines(specs, grid)
-    groups = families(every)
+    # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
+    groups = families(every) if not eps else tuple(Family(m, (m,), ()) for m in every)
     with terminable():
         end = monotonic() + spare(time_limit)
-        orders = _orders(groups, asked, constraints, plainly(eps), store, resume)
+        orders = _orders(groups, asked, constraints, eps, store, resume)
         answers = _answers(orders, end, workers, progress, begun)
     points, rows = _joint(groups, answers, asked, times)
     return Codesign(

@@ -149,6 +149,17 @@ def test_wrong_calls_say_what_to_give(given: dict[str, Any], message: str) -> No
         pm.codesign(asked.pop("layers"), asked.pop("hardware"), **asked)
 
 
+def test_with_eps_every_machine_is_searched_and_limits_are_refused() -> None:
+    """What eps keeps may need more room than what it leaves out, and break a limit that the other keeps."""
+    hardware: dict[str, Any] = {"S": [128, 256, 512]}
+    found, exact = (pm.codesign(small(), hardware, objectives=("energy", "area"), eps=e) for e in (0.05, 0))
+    assert (found.searches, exact.searches) == (3, 1)
+    for p in exact.points:
+        assert any(all(q.figures[o] <= 1.05 * p.figures[o] for o in found.objectives) for q in found.points)
+    with pytest.raises(pm.SpecError, match="leave out eps, or the limits"):
+        pm.codesign(small(), hardware, eps=0.05, limits=["latency <= 1"])
+
+
 def test_limits_that_nothing_keeps_leave_an_empty_front() -> None:
     found = pm.codesign(small(), {"S": [128, 256]}, limits=["latency <= 1e-12"])
     assert not len(found)
