@@ -11,8 +11,9 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.area import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.spec.symbols import words_of
 from polymodel.sweeps.expressions import Constraint
-from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.grid import Grid, Uses
 from polymodel.sweeps.values import Number
 
 
@@ -88,15 +89,20 @@ class Family:
     sized: tuple[str, ...]
 
 
-def families(every: Sequence[Machine]) -> tuple[Family, ...]:
+def families(every: Sequence[Machine], grid: Grid) -> tuple[Family, ...]:
     """Machines by what mappings cost on them; one without a largest is split into machines of their own.
+
+    Symbols that stand in a workload or in an `explore` section change what is searched: machines with
+    different values of them are never in one family.
 
     What fits a memory fits every larger one, and costs there what it costs here, so that the front of the
     largest machine over the objectives and the working sets has the front of each other one among its points.
     """
-    groups: dict[Hierarchy, list[Machine]] = {}
+    groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[Machine]] = {}
+    asked = _elsewhere(every[0].layers, grid) if every else ()
     for machine in every:
-        groups.setdefault(_without_sizes(machine.arch), []).append(machine)
+        key = _without_sizes(machine.arch), tuple(machine.symbols[n] for n in asked)
+        groups.setdefault(key, []).append(machine)
     found: list[Family] = []
     for members in groups.values():
         sized = tuple(name for name in _sizes(members[0]) if len({_sizes(m)[name] for m in members}) > 1)
@@ -106,6 +112,17 @@ def families(every: Sequence[Machine]) -> tuple[Family, ...]:
         else:
             found.append(Family(largest, tuple(members), sized))
     return tuple(found)
+
+
+def _elsewhere(layers: Sequence[Spec], grid: Grid) -> tuple[str, ...]:
+    """The symbols of the grid on which workloads, or what their searches are asked, depend."""
+    found: set[str] = set()
+    for spec in layers:
+        texts = {n: t for n, t in spec.declared.items() if isinstance(t, str)}
+        sections = (spec.raw_workload, spec.raw_renames, spec.raw_explore)
+        words = words_of(s.model_dump() for s in sections if s is not None)
+        found |= Uses(grid, {**texts, **dict(grid.linked)}).of_all(words)
+    return tuple(n for n in grid.names if n in found)
 
 
 def _sizes(machine: Machine) -> dict[str, float]:

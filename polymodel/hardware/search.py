@@ -75,7 +75,7 @@ def codesign(
         raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
     every, refused = machines(specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
-    groups = families(every) if not eps else tuple(Family(m, (m,), ()) for m in every)
+    groups = families(every, grid) if not eps else tuple(Family(m, (m,), ()) for m in every)
     with terminable():
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
@@ -191,7 +191,7 @@ def _orders(
 
 
 def _mark(spec: Spec, names: tuple[str, ...]) -> str:
-    return marked([*parts_of(spec), names])
+    return marked([*parts_of(spec), spec.raw_explore, names])
 
 
 def _answers(

@@ -11,6 +11,7 @@ def small(
     einsums: tuple[str, ...] = ("Z[m, n] = A[m, k] * B[k, n]",),
     ranks: dict[str, int] | None = None,
     energy: str = "1.0e-12",
+    bits: int | str = 8,
     **symbols: Any,
 ) -> pm.Spec:
     """`einsums` on DRAM, GLB and an array of F; GLB has S bits, its accesses cost `energy`."""
@@ -47,7 +48,7 @@ def small(
             },
             "workload": {
                 "rank_sizes": ranks or {"M": 8, "N": 4, "K": 6},
-                "bits_per_value": {"All": 8},
+                "bits_per_value": {"All": bits},
                 "einsums": list(einsums),
             },
         }

@@ -65,6 +65,18 @@ def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
     assert len(found.machines) == 12
 
 
+def test_symbols_of_the_workload_are_searched_apart() -> None:
+    """B, the bits of a value, changes what every mapping moves, though it stands nowhere in the machine."""
+    spec = small(bits="B", B=8)
+    hardware: dict[str, Any] = {"B": [4, 16], "S": [256, 1024]}
+    found = pm.codesign(spec, hardware, objectives=["energy", "latency"])
+    least = found.machines.set_index(["B", "S"])["least energy"]
+    for (bits, size), energy in least.items():
+        alone = pm.explore(spec.bind(B=bits, S=size), objectives=["energy"])
+        assert energy == pytest.approx(alone[0].energy, rel=1e-12)
+    assert least[4, 256] < least[16, 256]
+
+
 def test_layers_add_up_and_limits_hold() -> None:
     hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 4]}
     layers = [(small(), 3), (small(CHAIN, {"M": 6, "N": 4, "K": 4, "L": 2}), 1), (small(), 1)]
