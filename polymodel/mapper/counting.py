@@ -24,6 +24,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
+from polymodel.mapper.memory_order import bands
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import Lives, Structure, above_of, step
@@ -318,17 +319,6 @@ class _Arranger:
         if self.every_slot:
             return (*slots_above(self.space, self.shape, i, memory), self.depth + 1)
         return (*lower_slots(self.space, self.shape, i, memory, self.reach), self.depth + 1)
-
-
-def bands(space: EinsumSpace, limits: Limits, reach: int) -> tuple[tuple[int, ...], ...]:
-    """Memories inside the backing storage, apart where all nodes of one stand above those of the next."""
-    result: list[list[int]] = []
-    for m in range(1, reach):
-        apart = limits.force_memory_order or any(f.below == m and f.width > 1 for f in space.fanouts)
-        if apart or not result:
-            result.append([])
-        result[-1].append(m)
-    return tuple(map(tuple, result))
 
 
 @lru_cache(maxsize=4096)

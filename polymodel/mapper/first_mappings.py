@@ -17,11 +17,12 @@ from polymodel.mapper.budget import Late, Watch
 from polymodel.mapper.descent import LEAST, Descent, Figures, Found, Goal, Stopped
 from polymodel.mapper.exchange_plans import Part, Plan, plans, room_beside
 from polymodel.mapper.iterative_deepening import Deepening
+from polymodel.mapper.memory_order import in_order, numbered_bands
 from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Shape, Template, in_order
+from polymodel.mapper.templates import Node, Shape, Template
 from polymodel.objectives import uses
 
 Array = Any
@@ -137,7 +138,7 @@ class _Search:
         """`steps`: of better mappings at most."""
         self.steps = steps
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
-        self.limits, self.memories = work.request.limits, work.rules.which
+        self.memories, self.band = work.rules.which, numbered_bands(self.space, work.request.limits)
         self.room, self.tally = room, work.watch.tally()
         self.best: Found | None = None
         self.left = 0  # steps
@@ -250,14 +251,14 @@ class _Search:
         for k in range(len(held) - 1):
             swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
             template = self._template(unit, swapped)
-            if in_order(self.space, template.nodes, self.limits):
+            if in_order(template.nodes, self.band):
                 yield template, found.placed
         for m, i in self._held(unit, True):
             if (m, i) in held:
                 continue
             for k in range(len(held) + 1):
                 template = self._template(unit, [*held[:k], (m, i), *held[k:]])
-                if in_order(self.space, template.nodes, self.limits):
+                if in_order(template.nodes, self.band):
                     yield template, tuple(_parted(x, depth + k + 1) for x in found.placed)
 
 

@@ -525,4 +525,6 @@ def _asked(front: Front) -> Iterator[tuple[str, str]]:
             shown = ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value)
             if f.name == "rules":
                 shown = "; ".join(f"{rule.place} {rule.written}" for rule in request.limits.rules)
+            if f.name == "side_by_side":
+                shown = ", ".join(dict.fromkeys(memory for _, memory in value))
             yield f.name, shown

@@ -28,14 +28,15 @@ class Limits:
     `sizes`: temporal tile sizes are divisors of the enclosing tile, or all; `few` of the divisors are the
     search's own first guess.
     `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
-    only of the same tensor).
+    only of the same tensor), but for memories `side_by_side` with the one before them: (Einsum, memory).
     `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
     `min_utilisation`: (component, dimension, least share of the fanout in use).
     `compute`: (Einsum, compute component), where there are several.
     `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
     (None: all).
     `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
-    `rules`: what `memories` and `fanouts` of an exploration say of loops.
+    `rules`: what `memories` and `fanouts` of an exploration say of loops. `rules` and `side_by_side` are read
+    from the spec (`memory_order.side_by_side`).
     """
 
     max_fused_loops: int | None = None
@@ -49,6 +50,7 @@ class Limits:
     fuse: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
     rules: tuple[LoopRule, ...] = ()
+    side_by_side: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

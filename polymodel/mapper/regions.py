@@ -21,6 +21,7 @@ import numpy as np
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import Tally
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
+from polymodel.mapper.memory_order import apart_at
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Node, Template, inner_templates
@@ -177,7 +178,7 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
         return False
     if any(m.live for m in space.memories) or space.rules.of_blocks:
         return False
-    ordered = limits.force_memory_order or _bound_by_fanouts(space, limits)
+    ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
     deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
     return limits.sizes != "all" and ordered and not space.copy and deep and not wide
@@ -190,16 +191,6 @@ def cuts(space: EinsumSpace, limits: Limits) -> list[int]:
     handed = [o.tensor for o in space.operands if o.fusable and o.tensor not in limits.unfused]
     held = (m for m in range(2, most + 1) if m in space.exchange and not space.may[m].isdisjoint(handed))
     return [1, *held]
-
-
-def _bound_by_fanouts(space: EinsumSpace, limits: Limits) -> bool:
-    """True if at every cut a fanout keeps nodes of outer memories above those of inner ones."""
-
-    def bound(cut: int) -> bool:
-        inner = next((m for m in range(cut + 1, len(space.may)) if space.may[m]), len(space.may))
-        return any(f.width > 1 and cut < f.below <= inner for f in space.fanouts)
-
-    return all(map(bound, cuts(space, limits)))
 
 
 def inner_regions(

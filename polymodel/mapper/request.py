@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
+from polymodel.mapper.memory_order import side_by_side
 from polymodel.mapper.records import Limits, Progress, Request
 from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.mapspace_constraints import MapspaceConstraints
@@ -19,6 +20,7 @@ from polymodel.stores.folders import check_store
 from polymodel.workload.resolve import resolve_workload
 
 Constraints = Limits | Mapping[str, object] | ExploreSection
+READ = ("rules", "side_by_side")  # fields that the spec decides
 SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
@@ -51,7 +53,7 @@ def _read(
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:
     """The fields as a dictionary; each may be in the form that the dictionary has as well."""
-    data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits) if f.name != "rules"}
+    data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits) if f.name not in READ}
     faults: list[Diagnostic] = []
     for name in ("loop_order", "compute"):
         if _rows(data[name], 2):
@@ -191,4 +193,5 @@ class _Reader(MapspaceConstraints):
             fuse=fuse,
             unfused=unfused,
             rules=self.loop_rules(hierarchy) or self.taken,
+            side_by_side=side_by_side(self.cascade, hierarchy),
         )

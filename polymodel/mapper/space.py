@@ -193,7 +193,7 @@ class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
     tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
     sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
-    and nothing else."""
+    and nothing else. `beside`: memories that stand side by side with the one before them."""
 
     name: str
     variables: tuple[str, ...]
@@ -215,6 +215,7 @@ class EinsumSpace:
     shares: Shares | None = None
     rules: LoopRules = LoopRules()
     operator: str = ""
+    beside: frozenset[int] = frozenset()
 
     @cached_property
     def operations(self) -> int:
@@ -288,7 +289,7 @@ class EinsumSpace:
 
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
-            self.operator,
+            self.operator, self.beside,
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
             tuple(
@@ -397,6 +398,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         limits.sizes != "all",
         rules=_loop_rules(one, hierarchy, memories, position, limits),
         operator=_operator(one, hierarchy),
+        beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
     )
 
 
@@ -486,9 +488,7 @@ def _least(one: Einsum, expr: Affine) -> int:
     return expr.constant + sum(c * one.bound(v)[c < 0] for v, c in expr.terms)
 
 
-def _operand(
-    one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade
-) -> Operand:
+def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade) -> Operand:
     try:
         result = halos(one, access)
     except NotSeparable as fault:
@@ -532,9 +532,7 @@ def _rules(
 
 
 def _memory(c: Component, index: int) -> Memory:
-    return Memory(
-        c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live"
-    )
+    return Memory(c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live")
 
 
 def _fanouts(

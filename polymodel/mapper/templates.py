@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
+from polymodel.mapper.memory_order import in_order, numbered_bands
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 
@@ -237,17 +238,17 @@ def _arranged(
     `reach`: how many memories may have nodes. `first`: how far below the fused loops the branch's first
     level is.
     """
-    depth = len(shape.prefix)
+    depth, band = len(shape.prefix), numbered_bands(space, limits)
     slots = [(*lower_slots(space, shape, i, m, reach), depth) for i, m in private]
     for chosen in product(*slots):
         above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
         rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
         fixed = (*shared, *above)
-        if not in_order(space, fixed, limits):
+        if not in_order(fixed, band):
             continue
         for order in permutations(rest):
             branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
-            if in_order(space, (*fixed, *branch), limits):
+            if in_order((*fixed, *branch), band):
                 yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
 
 
@@ -277,17 +278,6 @@ def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, rea
         return shape.prefix[k] in alone and free
 
     return tuple(k for k in slots_above(space, shape, operand, memory) if not lowered(k))
-
-
-def in_order(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
-    """Outer memories above inner ones: of all tensors, or of each, and always across a fanout."""
-
-    def bound(a: Node, b: Node) -> bool:
-        if limits.force_memory_order or a.operand == b.operand:
-            return True
-        return any(a.memory < f.below <= b.memory and f.width > 1 for f in space.fanouts)
-
-    return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
 
 
 def deepest(spaces: Sequence[EinsumSpace], limits: Limits) -> int:

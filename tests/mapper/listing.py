@@ -27,6 +27,7 @@ class Rules:
     exchange: frozenset[str] | None = None
     fuse: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
+    side_by_side: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,9 @@ class Lister:
             for order in permutations(branch):
                 level = {**fixed, **{n: depth + 1 + j for j, n in enumerate(order)}}
                 if not any(
-                    a[1] < b[1] and level[a] > level[b] and self._bound(a, b) for a in level for b in level
+                    a[1] < b[1] and level[a] > level[b] and self._bound(one, a, b)
+                    for a in level
+                    for b in level
                 ):
                     yield order
 
@@ -204,11 +207,31 @@ class Lister:
         place = self.parts.index(self.memories[memory])
         return any(d.fanout > 1 for c in self.parts[: place + 1] for d in c.spatial)
 
-    def _bound(self, a: tuple[str, int], b: tuple[str, int]) -> bool:
+    def _bound(self, one: Einsum, a: tuple[str, int], b: tuple[str, int]) -> bool:
         """Whether the first one's memory has to stand above the second one's."""
-        low, high = (self.parts.index(self.memories[m]) for m in (a[1], b[1]))
-        across = any(d.fanout > 1 for c in self.parts[low + 1 : high + 1] for d in c.spatial)
-        return self.rules.memory_order or a[0] == b[0] or across
+        if a[0] == b[0] or self._across(a[1], b[1]):
+            return True
+        return self.rules.memory_order and not (self.rules.side_by_side and self._beside(one, a[1], b[1]))
+
+    def _across(self, outer: int, inner: int) -> bool:
+        """Whether instances fan out between two memories."""
+        low, high = (self.parts.index(self.memories[m]) for m in (outer, inner))
+        return any(d.fanout > 1 for c in self.parts[low + 1 : high + 1] for d in c.spatial)
+
+    def _beside(self, one: Einsum, outer: int, inner: int) -> bool:
+        """Whether a run of memories that have no tensor in common holds both; runs go from the outside in."""
+        start = 1
+        for m in range(2, inner + 1):
+            common = any(
+                self._may(one, t, m) and self._may(one, t, k) for k in range(start, m) for t in one.tensors
+            )
+            if common or self._across(m - 1, m):
+                start = m
+        return start <= outer
+
+    def _may(self, one: Einsum, tensor: str, memory: int) -> bool:
+        rules = (self.memories[memory].keep, self.memories[memory].may_keep)
+        return rules[1] is None or any(r is not None and tensor in r.tensors(one.name) for r in rules)
 
     def _sized(
         self, one: Einsum, face: Face, nodes: tuple[tuple[str, int], ...], above: tuple[Component, ...]

@@ -21,7 +21,8 @@ from tests.seeds import seeds
 
 @dataclass(frozen=True)
 class Case:
-    """`T1[m,n1] = T0[m,n0] W0[n0,n1]` and so on: sizes of m, n0, n1 ...; bits of the memories inside DRAM."""
+    """`T1[m,n1] = T0[m,n0] W0[n0,n1]` and so on: sizes of m, n0, n1 ...; bits of the memories inside DRAM;
+    `may`: what each of these may hold (empty: all)."""
 
     sizes: tuple[int, ...]
     memories: tuple[float, ...]
@@ -32,6 +33,7 @@ class Case:
     operations: int = 16
     every: bool = False
     ordered: bool = True
+    may: tuple[str, ...] = ()
 
     @property
     def spec(self) -> pm.Spec:
@@ -55,6 +57,8 @@ class Case:
 
     def _may(self, i: int) -> str:
         """The referee has spatial loops below fused ones only."""
+        if self.may and i:
+            return self.may[i - 1]
         return "~Intermediates" if i == 2 and self.fanouts and len(self.sizes) > 3 else "All"
 
     def _memory(self, i: int, size: float | str) -> dict[str, object]:
@@ -95,6 +99,27 @@ def check_front(case: Case) -> int:
         alone = search(spec.workload, spec.arch, Request(objectives=(name,), limits=limits)).candidates
         assert min(c.values[0] for c in alone) == pytest.approx(min(p[at] for p in expected), rel=1e-12)
     return many
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((2, 4, 2), (16, 16), rates=(1, 16, 8), ordered=False, may=("T0", "W0 | T1")),
+        Case((4, 2, 2), (24, 16), rates=(1, 16, 8), ordered=False, may=("T1", "T0 | W0")),
+        Case((4, 3, 2), (32, 24), bits=(4, 8), rates=(1, 16, 8), may=("T0 | W0", "W0 | T1")),
+        Case((2, 4, 2), (16, 16), fanouts=(2,), rates=(1, 16, 8), may=("T0", "W0 | T1")),
+    ],
+    ids=["apart", "outputs first", "one in common", "across a fanout"],
+)
+def test_memories_without_a_tensor_in_common_are_side_by_side(case: Case) -> None:
+    spec = case.spec
+    expected, _ = brute_front(case, spec)
+    found = pm.explore(spec)
+    assert [(p.energy, p.latency) for p in found] == [pytest.approx(p, rel=1e-12) for p in expected]
+    assert found.request.limits.side_by_side == (() if case.ordered else (("T1", "RF"),))
+    if not case.fanouts:  # across which the order of nodes says nothing
+        other, _ = brute_front(replace(case, ordered=not case.ordered), spec)
+        assert (other != expected) or case.ordered, "the order of nodes matters here"
 
 
 # One of each kind, and then more of them.

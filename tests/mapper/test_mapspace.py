@@ -130,6 +130,16 @@ def test_constraints() -> None:
     assert sized(loose, Limits(force_memory_order=False), Rules(memory_order=False)) > some
 
 
+@pytest.mark.parametrize("name", ["one", "kept and bypassed", "two, fanouts", "two, kept between", "apart"])
+def test_memories_side_by_side(name: str) -> None:
+    apart = [memory("A0", may_keep="A"), memory("B0", may_keep="B"), memory("C0", may_keep="C|A")]
+    spec = spec_of(MATMUL, {"m": 2, "n": 2, "k": 2}, BACKING, *apart) if name == "apart" else SPECS[name]
+    listed = Lister(spec.workload, spec.arch, Rules(side_by_side=True)).whole()
+    assert mapspace(spec).size() == listed
+    forced = Lister(spec.workload, spec.arch, Rules()).whole()
+    assert (listed > forced) == (name in ("kept and bypassed", "apart"))
+
+
 def test_utilisation() -> None:
     spec, least = SPECS["fanouts"], (("PE", "X", 1.0), ("PE", "Y", 0.5))
     some = sized(spec, Limits(min_utilisation=least), Rules(utilisation=least))
