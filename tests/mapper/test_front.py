@@ -324,3 +324,30 @@ def test_live_memories_are_told() -> None:
     found = pm.explore(pm.load("conv1d", machine), objectives=("energy", "buffer"), eps=0.1)
     assert "GLB has `allocation: live`, of which the search counts a bound" in repr(found)
     assert all(p.found.confirmed for p in found)
+
+
+def test_variables_searched_as_one_below_a_fused_loop_over_one_of_them() -> None:
+    """p and c of Z are searched as one variable; an idle fanout stands above the fused loop over c. The tree
+    divided p there, and had another energy than the search."""
+    array = {"name": "X", "fanout": 3, "may_reuse": "T | A | V"}
+    nodes = [
+        _memory("DRAM", 8.0),
+        _memory("GLB", 2.0, size=48),
+        {"type": "Container", "name": "PE", "spatial": [array]},
+        _memory("RF", 1.0, size=1600),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1.0, "throughput": 1e9}]},
+    ]
+    workload = {
+        "rank_sizes": {"P": 6, "C": 2, "R": 2, "Q": 1, "N": 7},
+        "bits_per_value": {"All": 8},
+        "einsums": ["T[p, c] = A[N=p+r, c] * W[r]", "Z[p, c] = T[p, c] * V[q]"],
+    }
+    found = pm.explore(pm.load({"arch": {"nodes": nodes}, "workload": workload}))
+    for point in found:
+        assert point.report.total_energy == point.energy
+
+
+def _memory(name: str, energy: float, **others: object) -> dict[str, object]:
+    """Accesses cost `energy` per bit, in either direction."""
+    actions = [{"name": way, "energy": energy, "throughput": 1e9} for way in ("read", "write")]
+    return {"type": "Memory", "name": name, "actions": actions, **others}
