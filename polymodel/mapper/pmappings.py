@@ -136,7 +136,7 @@ def separated(
                 wanted = int(
                     np.prod([spread[b][g] for g, p in enumerate(positions) if p == level and g >= f])
                 )
-                if wanted == 1:  # fused loops may follow, which say themselves what they leave of each variable
+                if wanted == 1:  # fused loops may follow, which say what they leave of each variable
                     continue
                 (now,) = map(list, unbundled(now, [shared * wanted]))
                 (after,) = unbundled(now, [shared * wanted // int(spread[b][f])])

@@ -330,12 +330,13 @@ def test_variables_searched_as_one_below_a_fused_loop_over_one_of_them() -> None
     """p and c of Z are searched as one variable; an idle fanout stands above the fused loop over c. The tree
     divided p there, and had another energy than the search."""
     array = {"name": "X", "fanout": 3, "may_reuse": "T | A | V"}
+    compute = {"name": "compute", "energy": 1.0, "throughput": 1e9}
     nodes = [
         _memory("DRAM", 8.0),
         _memory("GLB", 2.0, size=48),
         {"type": "Container", "name": "PE", "spatial": [array]},
         _memory("RF", 1.0, size=1600),
-        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1.0, "throughput": 1e9}]},
+        {"type": "Compute", "name": "MAC", "actions": [compute]},
     ]
     workload = {
         "rank_sizes": {"P": 6, "C": 2, "R": 2, "Q": 1, "N": 7},
