@@ -3,7 +3,8 @@
 Each cell of docs/reference/support.md is an answer of the code: "yes" where a door counts the feature and
 agrees with the engine that walks every operation, else the reason with which the door refuses it. Without
 --check the table in the page is written anew; with it nothing is written, and exit code 1 says that the page
-is outdated.
+is outdated. Where a door gives other numbers or fails, its cell says "differs", the error goes to stderr, and
+the exit code is 1; the other cells are written all the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ from tests.support.features import FEATURES, Feature, Node
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "support.md"
 BEGIN, END = "<!-- the table: python -m tests.support.table -->\n", "<!-- end of the table -->\n"
 YES = "yes"
+DIFFERS = "differs"
+FAILURES = (  # what a defect behind one cell may raise; the other cells are asked all the same
+    AssertionError,
+    pm.PolymodelError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 SAME = 1e-12  # energies and latencies are sums of the same counts in another order
 
 
@@ -147,9 +159,18 @@ def answer(feature: Feature, door: str) -> str:
         return f"no: {refusal.message}"
 
 
-def rows(features: Iterable[Feature] = FEATURES) -> list[tuple[str, ...]]:
-    """One row per feature: its name, then the answer of every door."""
-    return [(f.name, *(answer(f, door) for door in DOORS)) for f in features]
+def rows(features: Iterable[Feature] = FEATURES) -> tuple[list[tuple[str, ...]], list[str]]:
+    """One row per feature: its name, then the answer of every door; and a line for each cell that fails."""
+    failed: list[str] = []
+
+    def cell(feature: Feature, door: str) -> str:
+        try:
+            return answer(feature, door)
+        except FAILURES as error:
+            failed.append(f"{feature.name}, {door}: {type(error).__name__}: {error}")
+            return DIFFERS
+
+    return [(f.name, *(cell(f, door) for door in DOORS)) for f in features], failed
 
 
 def page_text(found: Sequence[tuple[str, ...]]) -> str:
@@ -190,17 +211,19 @@ def stored_cells() -> dict[str, dict[str, str]]:
     return found
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, features: Iterable[Feature] = FEATURES) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
     before, table, after = stored()
-    fresh = page_text(rows())
+    found, failed = rows(features)
+    fresh = page_text(found)
+    sys.stderr.writelines(f"{line}\n" for line in failed)
     if options.check:
         sys.stdout.write("" if fresh == table else f"{PAGE} differs:\n{fresh}")
-        return int(fresh != table)
+        return int(fresh != table or bool(failed))
     PAGE.write_text(f"{before}{BEGIN}{fresh}{END}{after}", encoding="utf-8")
-    return 0
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
