@@ -59,5 +59,8 @@ def test_what_is_lacking_there_is_named(tmp_path: Path) -> None:
         pm.export_accelforge(spec)
     with pytest.raises(pm.SpecError, match="'reuse' is allowed, but nothing"):
         pm.export_accelforge(spec, allow=["link", "reuse"])
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute"}, {"name": "add", "energy": 1}]}
+    with pytest.raises(pm.SpecError, match="actions of its own for operators"):
+        pm.export_accelforge(pm.load({"arch": {"nodes": [unit]}}))
     with pytest.raises(pm.SpecError, match="is no spec"):
         pm.export_accelforge("x")  # type: ignore[arg-type]  # what it refuses

@@ -204,15 +204,21 @@ class Feature:
         """Its architecture: the usual one where it has none of its own."""
         return self.arch or (memory("DRAM", 1e-10), memory("GLB", 1e-12), unit())
 
-    def spec(self, tree: Sequence[Node] | None = None, mapped: bool = True) -> pm.Spec:
-        """The spec, with another mapping or none."""
+    def spec(
+        self,
+        tree: Sequence[Node] | None = None,
+        mapped: bool = True,
+        machine: Sequence[Node] = (),
+        symbols: Section | None = None,
+    ) -> pm.Spec:
+        """The spec, with another mapping or none, on another machine or with more symbols."""
         found: Section = {
             "schema_version": 1,
-            "arch": {"nodes": list(self.machine), **self.options},
+            "arch": {"nodes": list(machine or self.machine), **self.options},
             "workload": self.workload,
         }
-        if self.symbols:
-            found["symbols"] = self.symbols
+        if self.symbols or symbols:
+            found["symbols"] = {**self.symbols, **(symbols or {})}
         if mapped:
             found["mapping"] = {"nodes": list(self.tree if tree is None else tree)}
         return pm.load(found)

@@ -95,6 +95,11 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
             any(c.leak_power or c.area for c in parts if c.kind == "container"),
             "a container leaks",
         ),
+        (
+            "operators",
+            any(c.by_operator for c in parts),
+            "a compute unit has actions of its own for operators",
+        ),
         ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
     ):
         if there:

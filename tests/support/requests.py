@@ -1,0 +1,180 @@
+"""What a search may be asked, beside its workload and machine: the rows and columns of the second table.
+
+Each request is put to a sweep, an exploration and a co-design of one product on two memories and a fanout. A
+search without such a parameter has `-`; the mappings of one that answers have to obey the request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polymodel as pm
+from polymodel.mapping.looptree import Loop, StorageNode
+from tests.support.doors import BOTH, require_close
+from tests.support.features import PE_TREE, WITH_PE, Feature, memory, replaced
+from tests.support.page import YES, answered
+
+DRAM = memory("DRAM", 1e-10, area="1e-6 * SPEED")
+for _action in DRAM["actions"]:
+    _action["throughput"] = "1e9 * SPEED"
+PRODUCT = Feature("a product on a fanout", arch=(DRAM, *WITH_PE[1:]), symbols={"SPEED": 1}, tree=PE_TREE)
+SEARCHES = ("explore", "co-design")
+ALL = ("sweep", *SEARCHES)
+
+
+@dataclass(frozen=True)
+class Request:
+    """`of`: the searches that have such a parameter. `obeyed`: whether a mapping does as is asked."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    of: tuple[str, ...] = ALL
+    obeyed: Callable[[pm.Report], bool] = lambda report: report.feasible
+    store: bool = False
+    times: int = 1
+
+
+def _below(report: pm.Report, memory: str) -> list[Loop]:
+    """The loops in time right below a memory."""
+    nodes = [n for _, n, _ in report.problem.tree.walk()]
+    start = next(i for i, n in enumerate(nodes) if isinstance(n, StorageNode) and n.component == memory)
+    return [n for n in nodes[start:] if isinstance(n, Loop) and not n.spatial]
+
+
+def _spread_over(report: pm.Report) -> set[str]:
+    return {n.rank_variable for _, n, _ in report.problem.tree.walk() if isinstance(n, Loop) and n.spatial}
+
+
+def _rule(*keys: str, value: object) -> dict[str, Any]:
+    """`constraints=` with one rule."""
+    found = value
+    for key in reversed(keys):
+        found = {key: found}
+    return {"constraints": found}
+
+
+def _read_once(report: pm.Report) -> bool:
+    table = report.accesses
+    mine = table[(table["component"] == "DRAM") & (table["tensor"] == "B")]
+    return int(mine["read_bits"].sum()) == 16 * 8
+
+
+def _objective(name: str) -> Request:
+    return Request(f"objective {name}", {"objectives": (name,)})
+
+
+REQUESTS: tuple[Request, ...] = (
+    *map(_objective, "energy latency edp working_set:GLB accesses:DRAM area utilisation".split()),
+    Request("a front thinned by `eps`", {"eps": 0.1}),
+    Request("a limit of time", {"time_limit": 60}),
+    Request("a store that a later run goes on from", store=True),
+    Request("several processes", {"workers": 2}),
+    Request("a comparison of symbols (`where`)", {"where": ["SPEED <= 1"]}, ("sweep", "co-design")),
+    Request(
+        "a limit on a figure",
+        {"limits": ("working_set:GLB <= 96",)},
+        ("co-design",),
+        lambda report: report.value("working_set:GLB") <= 96,
+    ),
+    Request("several layers on one machine", of=("co-design",), times=2),
+    Request(
+        "factors of loops below a memory",
+        _rule("memories", "GLB", "factors", value={"m": 1}),
+        SEARCHES,
+        lambda report: all(n.rank_variable != "m" or n.tile_shape == 4 for n in _below(report, "GLB")),
+    ),
+    Request(
+        "tensors that are fetched once (`no_refetch`)",
+        _rule("memories", "GLB", value={"keep": "B", "no_refetch": "B"}),
+        SEARCHES,
+        _read_once,
+    ),
+    Request(
+        "variables spread over a fanout",
+        _rule("fanouts", "PE", "X", "variables", value=["m"]),
+        SEARCHES,
+        lambda report: _spread_over(report) <= {"m"},
+    ),
+    Request(
+        "factors over a fanout",
+        _rule("fanouts", "PE", "X", "factors", value={"k": 2}),
+        SEARCHES,
+        lambda report: _spread_over(report) == {"k"},
+    ),
+    Request(
+        "tensors that instances share (`must_reuse`)",
+        _rule("fanouts", "PE", "X", "must_reuse", value="A"),
+        SEARCHES,
+        lambda report: _spread_over(report) <= {"n"},
+    ),
+)
+
+
+def sweep(request: Request, options: dict[str, Any]) -> None:
+    """Two tile sizes and the symbol of the hardware."""
+    tree = replaced(PE_TREE, PE_TREE[1], {**PE_TREE[1], "tile_shape": "T"})
+    found = pm.sweep(PRODUCT.spec(tree), {"T": [1, 2, 4], "SPEED": [1, 2]}, **options)
+    assert len(found.frame)
+    for _, row in found.frame.iterrows():
+        report = pm.evaluate(PRODUCT.spec(tree).bind(T=int(row["T"]), SPEED=int(row["SPEED"])))
+        require_close(request.name, *((float(row[o]), report.value(o)) for o in options["objectives"]))
+        assert request.obeyed(report)
+
+
+def explore(request: Request, options: dict[str, Any]) -> None:
+    """Mappings on the machine; the least is above the bound by the gap at most."""
+    front = pm.explore(PRODUCT.spec(mapped=False), **options)
+    assert front.complete
+    assert 0 <= front.gap <= options.get("eps", 0)
+    for point in front:
+        require_close(request.name, *((point.value(o), point.report.value(o)) for o in options["objectives"]))
+        assert request.obeyed(point.report)
+
+
+def codesign(request: Request, options: dict[str, Any]) -> None:
+    """Two machines with their mappings."""
+    layer = PRODUCT.spec(mapped=False)
+    layers = layer if request.times == 1 else [(layer, request.times - 1), layer]
+    found = pm.codesign(layers, {"SPEED": [1, 2]}, **options)
+    assert found.complete
+    assert len(found)
+    for point in found.points:
+        assert all(map(request.obeyed, point.reports))
+        energies = sum(r.total_energy for r in point.reports)
+        require_close(request.name, (point.figures["energy"], energies))
+
+
+ASKED: dict[str, Callable[[Request, dict[str, Any]], None]] = {
+    "sweep": sweep,
+    "explore": explore,
+    "co-design": codesign,
+}
+
+
+@contextlib.contextmanager
+def _options(request: Request) -> Iterator[dict[str, Any]]:
+    """The arguments, with a folder where a store is asked for."""
+    with contextlib.ExitStack() as stack:
+        store = {"store": stack.enter_context(tempfile.TemporaryDirectory())} if request.store else {}
+        yield {"objectives": BOTH, **request.arguments, **store}
+
+
+def answer(request: Request, door: str) -> str:
+    """What a search says of a request: yes, no with the reason, or `-` where it has no such parameter."""
+    if door not in request.of:
+        return "-"
+
+    def ask() -> str:
+        with _options(request) as options:
+            for _ in range(1 + request.store):  # the second run goes on where the first one ended
+                ASKED[door](request, options)
+        return YES
+
+    try:
+        return answered(ask)
+    except pm.SpecError as error:
+        return "no: " + "; ".join(d.message for d in error.diagnostics)
