@@ -76,8 +76,9 @@ write_all(DOCS)
 
 # Classes that one makes oneself; of all others, which functions give, arguments would be in the way.
 MADE = frozenset(
-    "Actual Alone Banded Diagnostic ExecutionReport FixedStructured Hierarchical Launch Limits LoopTree "
-    "Machine Place Problem RankNnz Rolled SparseTensor Tiles TrafficReport Transposed Uniform".split()
+    "Actual Alone Banded Blocks Diagnostic Diagonals ExecutionReport FixedStructured Hierarchical Launch "
+    "Limits LoopTree Machine Place Problem RankNnz Rolled RowColumn SparseTensor Tiles TrafficReport "
+    "Transposed Uniform".split()
 )
 
 

@@ -68,9 +68,12 @@ from .slopes.graph_slope import graph_slope as graph_slope
 from .slopes.ski_slope import ski_slope as ski_slope
 from .sparse.density import Actual as Actual
 from .sparse.density import Banded as Banded
+from .sparse.density import Blocks as Blocks
+from .sparse.density import Diagonals as Diagonals
 from .sparse.density import FixedStructured as FixedStructured
 from .sparse.density import Hierarchical as Hierarchical
 from .sparse.density import RankNnz as RankNnz
+from .sparse.density import RowColumn as RowColumn
 from .sparse.density import Uniform as Uniform
 from .sparse.density.random import random_tensor as random_tensor
 from .sparse.files import read_tensor as read_tensor

@@ -20,6 +20,8 @@ only tells; `random_tensor` draws test data; `polymodel.sparse.density.slices` a
 
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.banded import Banded
+from polymodel.sparse.density.blocks import Blocks
+from polymodel.sparse.density.diagonals import Diagonals
 from polymodel.sparse.density.fit import check_fit, unfit
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.histogram import RankNnz
@@ -27,18 +29,22 @@ from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import DensityModel, Label, SparseWarning
 from polymodel.sparse.density.parse import model_of
 from polymodel.sparse.density.random import random_tensor
+from polymodel.sparse.density.row_column import RowColumn
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 
 __all__ = [
     "Actual",
     "Banded",
+    "Blocks",
     "DensityModel",
+    "Diagonals",
     "FixedStructured",
     "Hierarchical",
     "Hypergeometric",
     "Label",
     "RankNnz",
+    "RowColumn",
     "SparseWarning",
     "Uniform",
     "check_fit",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 import numpy as np
 
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.offsets import tiles_by_offset
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.tensor import SparseTensor
@@ -92,6 +93,12 @@ class Banded(Placed):
         found: Ints = np.maximum(inside, 0) * (self.size // (rows.size * other))
         return found
 
+    def square_multiplies(self) -> float:
+        rows = self.known_rows()
+        if rows is None or len(self.shape) != 2 or self.shape[0] != self.shape[1]:
+            return super().square_multiplies()
+        return float(rows @ rows)
+
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         if len(self.shape) != 2:
             return super().draw(seed, name)
@@ -145,42 +152,10 @@ def _triangle(n: Ints) -> Ints:
 
 
 def _grid(shape: tuple[int, int], tile: tuple[int, int], width: int) -> tuple[list[Ints], list[Floats]]:
-    """Occupancies and numbers of tiles of a matrix: of the full tiles, then of the three kinds of edge
-    tiles."""
-    whole = tuple(s // t for s, t in zip(shape, tile, strict=True))
-    rest = tuple(s % t for s, t in zip(shape, tile, strict=True))
+    """Occupancies of the tiles of a grid and how many there are of each: full tiles first."""
     values, numbers = [], []
-    for at_edge in ((False, False), (True, False), (False, True), (True, True)):
-        if any(e and not r for e, r in zip(at_edge, rest, strict=True)):
-            continue
-        spans = [(w, w + 1) if e else (0, w) for e, w in zip(at_edge, whole, strict=True)]
-        box = tuple(r if e else t for e, r, t in zip(at_edge, rest, tile, strict=True))
-        found, many = _kind(tile, (box[0], box[1]), spans, width)
-        total = float(spans[0][1] - spans[0][0]) * float(spans[1][1] - spans[1][0])
+    for tiles in tiles_by_offset(shape, tile, -width, width):
+        found = _inside(tiles.offsets, tiles.box, width)
         values.append(np.concatenate(([0], found)))
-        numbers.append(np.concatenate(([total - many.sum()], many)))
+        numbers.append(np.concatenate(([tiles.total - tiles.many.sum()], tiles.many)))
     return values, numbers
-
-
-def _kind(
-    step: tuple[int, int], box: tuple[int, int], spans: list[tuple[int, int]], width: int
-) -> tuple[Ints, Floats]:
-    """Nonempty tiles of size `box` at multiples of `step`: occupancy by offset from the diagonal, and how
-    many.
-
-    Only offsets that meet the band are listed; how often each occurs among the tiles is counted, not
-    searched.
-    """
-    common = gcd(*step)
-    reach_low, reach_high = -width - (box[0] - 1), width + (box[1] - 1)
-    offsets = np.arange(-(-reach_low // common), reach_high // common + 1, dtype=np.int64)
-    p, q = step[0] // common, step[1] // common
-    # Tiles (i, j) with p i - q j = offset: i runs over one residue class modulo q.
-    residue = (offsets % q) * pow(p, -1, q) % q if q > 1 else np.zeros_like(offsets)
-    (i_low, i_high), (j_low, j_high) = spans
-    low = np.maximum(i_low, -(-(offsets + q * j_low) // p))
-    high = np.minimum(i_high - 1, (offsets + q * (j_high - 1)) // p)
-    first = low + (residue - low) % q
-    many = np.maximum(0, (high - first) // q + 1)
-    kept = many > 0
-    return _inside(offsets[kept] * common, box, width), many[kept].astype(np.float64)

@@ -157,5 +157,13 @@ class Hierarchical(Placeless):
         found: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
         return found
 
+    def square_multiplies(self) -> float:
+        if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
+            return super().square_multiplies()
+        side, (row, point) = self.shape[0], self.densities
+        # Points of different rows are independent; those of row k, which meet in (k, k), share its choice.
+        others, own = (side - 1) * side * (row * point) ** 2, row * point * (1 + (side - 1) * point)
+        return side * (others + own)
+
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         return random_tensor(self.ranks, self.shape, self.densities, seed, name=name)

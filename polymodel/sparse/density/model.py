@@ -167,7 +167,7 @@ class DensityModel(ABC):
         """Mean, variance and nonempty rows of rectangles of a matrix, which estimates of tilings ask for."""
         raise Refused(
             f"tiles of {type(self).__name__} are not estimated",
-            "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, Banded or Actual",
+            "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, RowColumn or Diagonals",
         )
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:

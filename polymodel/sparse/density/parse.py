@@ -4,6 +4,8 @@
 {hierarchical: {I: 0.5, K: 0.1}}           {hierarchical: [0.5, 0.1]}
 {fixed_structured: {n: 2, m: 4, rank: K}}  {banded: {width: 3, ranks: [I, K]}}
 {rank_nnz: {rank: I, histogram: [3, 0, 2]}}   {rank_nnz: {file: a.mtx}}     {actual: a.mtx}
+{diagonals: {offsets: [-1, 0, 1], fill: 0.9}} {row_column: {rows: [2, 0, 1], columns: [1, 1, 1]}}
+{blocks: {size: [4, 4], arrangement: 0.1, fill: {fixed_structured: {n: 2, m: 4, rank: K}}}}
 """
 
 from __future__ import annotations
@@ -13,16 +15,35 @@ from collections.abc import Callable, Mapping, Sequence
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.banded import Banded
+from polymodel.sparse.density.blocks import Blocks
+from polymodel.sparse.density.diagonals import Diagonals
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.density.reader import Path, Read, Reader, is_number
+from polymodel.sparse.density.row_column import RowColumn
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.spec.faults import suggestion
 
 # Told a fault: where inside the written value, what, and the remedy.
 Add = Callable[[Path, str, str], None]
+
+
+def _within(
+    reader: Reader, path: Path, written: object, ranks: tuple[str, ...], shape: tuple[int, ...]
+) -> DensityModel | None:
+    """A model that is written inside another one: its faults are told with their place in the whole."""
+    inside = Reader(ranks, shape, reader.read, reader.name)
+    found = _model(inside, written)
+    reader.faults += [((*path, *place), message, remedy) for place, message, remedy in inside.faults]
+    return found
+
+
+def _blocks(reader: Reader, path: Path, given: object) -> DensityModel | None:
+    return Blocks.written_with(reader, path, given, _within)
+
+
 # Name of a model -> what reads its parameters; None after a fault that the reader was told.
 MODELS: dict[str, Callable[[Reader, Path, object], DensityModel | None]] = {
     "uniform": Uniform.written,
@@ -30,6 +51,9 @@ MODELS: dict[str, Callable[[Reader, Path, object], DensityModel | None]] = {
     "fixed_structured": FixedStructured.written,
     "banded": Banded.written,
     "rank_nnz": RankNnz.written,
+    "row_column": RowColumn.written,
+    "diagonals": Diagonals.written,
+    "blocks": _blocks,
     "actual": Actual.written,
 }
 

@@ -67,7 +67,7 @@ def _listed(given: object) -> bool:
 
 def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float | Fraction) -> Ints:
     size = points_of(shape)
-    numbers = _distinct(generator, size, round(Fraction(density) * size))
+    numbers = distinct_below(generator, size, round(Fraction(density) * size))
     coords = np.empty((len(shape), numbers.size), dtype=np.int64)
     for rank in reversed(range(len(shape))):
         numbers, coords[rank] = np.divmod(numbers, shape[rank])
@@ -82,18 +82,18 @@ def _thinned(generator: np.random.Generator, shape: tuple[int, ...], densities: 
         if fibers * size > MOST_POINTS:
             raise Refused(f"{fibers} fibers of {size} coordinates: more than 64 bits can number")
         number = int(generator.binomial(fibers * size, density))
-        fiber, coordinate = np.divmod(_distinct(generator, fibers * size, number), size)
+        fiber, coordinate = np.divmod(distinct_below(generator, fibers * size, number), size)
         coords = np.concatenate((coords[:, fiber], coordinate[None, :]))
     return coords
 
 
-def _distinct(generator: np.random.Generator, size: int, number: int) -> Ints:
+def distinct_below(generator: np.random.Generator, size: int, number: int) -> Ints:
     """`number` distinct values below `size`, ascending, every set alike."""
     if number > _MOST:
         raise Refused(f"{number:.3g} random nonzeros", "ask for fewer, or for a model instead of data")
     if 2 * number > size:
         kept = np.ones(size, dtype=bool)
-        kept[_distinct(generator, size, size - number)] = False
+        kept[distinct_below(generator, size, size - number)] = False
         return np.flatnonzero(kept).astype(np.int64)
     found = generator.integers(0, size, number)
     found.sort()

@@ -88,8 +88,14 @@ class FixedStructured(Placed):
             return None
         return np.full(self.shape[0], round(self.expected_nnz) // self.shape[0], dtype=np.int64)
 
+    def square_multiplies(self) -> float:
+        """All rows are alike, or all columns."""
+        if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
+            return super().square_multiplies()
+        return self.expected_nnz * self.expected_nnz / self.shape[0]
+
     def regions(self) -> Regions:
-        return OfGroups(self.shape, self.n, self.m, self._axis)
+        return OfGroups(self.shape, self.n, self.m, self._axis, self._law)
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         if len(self.shape) != 2:
@@ -130,6 +136,10 @@ class FixedStructured(Placed):
             else:
                 parts.append((high - low, nonzeros, inside))
         return certain + max(0, last - first - 1) * self.n, tuple(sorted(parts))
+
+    def _law(self, start: int, size: int, fibers: int) -> Law:
+        """The law of the nonzeros between two coordinates of so many fibers."""
+        return _law(self._segment(start, size), fibers)
 
     def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
         axis = self._axis

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from polymodel.errors import SpecError
-from polymodel.sparse.density import Actual, Banded, DensityModel, FixedStructured, Hierarchical, RankNnz
+from polymodel.sparse.density import (
+    Actual,
+    Banded,
+    DensityModel,
+    Diagonals,
+    FixedStructured,
+    Hierarchical,
+    RankNnz,
+)
 from polymodel.sparse.tensor import SparseTensor
 
 Points = frozenset[tuple[int, ...]]
@@ -60,6 +68,15 @@ def histogram(
     yield from independent_fibers(fibers)
 
 
+def diagonals(
+    shape: tuple[int, ...], offsets: tuple[int, ...], fill: float
+) -> Iterator[tuple[Points, float]]:
+    points = [p for p in product(*map(range, shape)) if p[1] - p[0] in offsets]
+    for kept in product((False, True), repeat=len(points)):
+        odds = prod(fill if k else 1 - fill for k in kept)
+        yield frozenset(p for p, k in zip(points, kept, strict=True) if k), odds
+
+
 def banded(shape: tuple[int, ...], axes: tuple[int, int], width: int) -> Iterator[tuple[Points, float]]:
     yield frozenset(p for p in product(*map(range, shape)) if abs(p[axes[0]] - p[axes[1]]) <= width), 1.0
 
@@ -101,6 +118,11 @@ CASES = {
         Banded(("K", "I", "J"), (5, 3, 8), 1, ("J", "K")),
         lambda: banded((5, 3, 8), (2, 0), 1),
         [(2, 2, 3), (1, 1, 4), (5, 3, 8), (4, 1, 6)],
+    ),
+    "diagonals": (
+        Diagonals.of(("I", "J"), (4, 3), (-2, 0, 1), 0.4),
+        lambda: diagonals((4, 3), (-2, 0, 1), 0.4),
+        [(1, 1), (2, 2), (1, 3), (4, 1), (3, 2), (4, 3)],
     ),
     "rows": (
         RankNnz.of(("I", "J"), (4, 4), COUNTS),

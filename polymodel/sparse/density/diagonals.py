@@ -1,0 +1,254 @@
+"""Nonzeros on some diagonals of a matrix, each filled to its own share, few elsewhere: stencils and bands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.density.model import DensityModel, Floats, Ints
+from polymodel.sparse.density.offsets import tiles_by_offset
+from polymodel.sparse.density.random import distinct_below
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.density.regional import Kinds, Regional
+from polymodel.sparse.density.regions import NEVER, Regions
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import shown
+
+# Rectangles x diagonals that are looked at together.
+_BLOCK = 1 << 21
+
+
+@dataclass(frozen=True)
+class Diagonals(Regional):
+    """Each point of diagonal `offsets[d]` (column - row) is nonzero with probability `fill[d]`, each other
+    point with `background`, whatever the others are.
+
+    Offsets are kept in ascending order. Tiles are independent: E[max] is no bound. With one fill (beside
+    full diagonals) laws of occupancies are exact; with several they are binomial of the same mean, variance
+    and P(0).
+    """
+
+    offsets: tuple[int, ...]
+    fill: tuple[float, ...]
+    background: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read = Arguments()
+        offsets = self._offsets(read)
+        given: object = self.fill
+        listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+        several = [given] * len(offsets) if listed is None else listed
+        remedy = "give the share of nonzeros on a diagonal"
+        fill = [float(read.share(f"fill[{i}]", f, "", remedy)) for i, f in enumerate(several)]
+        if len(fill) != len(offsets) and not read.faults:
+            what = f"{len(fill)} fills for {len(offsets)} diagonals"
+            read.add("fill", what, "give one per diagonal, or one number for all")
+        rest = float(read.share("background", self.background, "", "give the share of nonzeros elsewhere"))
+        read.raise_if_any()
+        order = sorted(range(len(offsets)), key=offsets.__getitem__)
+        object.__setattr__(self, "offsets", tuple(offsets[i] for i in order))
+        object.__setattr__(self, "fill", tuple(fill[i] for i in order))
+        object.__setattr__(self, "background", rest)
+
+    def _offsets(self, read: Arguments) -> list[int]:
+        """Whole numbers, each once and of a diagonal that there is."""
+        given: object = self.offsets
+        if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
+            read.add("offsets", f"{shown(given)} is no list of offsets", "write e.g. [-1, 0, 1]")
+            return []
+        low, high = 1 - self.shape[0], self.shape[1] - 1
+        found = []
+        for i, offset in enumerate(given):
+            what = f"diagonal {shown(offset)}: the matrix has those from {low} to {high}"
+            found.append(read.whole(f"offsets[{i}]", offset, low, high, what))
+        if len(set(found)) < len(found) and not read.faults:
+            read.add("offsets", "a diagonal stands there twice", "name each once")
+        return found
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
+        near = ", ".join(map(str, self.offsets)) if len(self.offsets) < 9 else f"{len(self.offsets)} of them"
+        rest = f", {self.background:.3g} elsewhere" if self.background else ""
+        return f"Diagonals({sizes}, offsets {near}{rest}; {self.expected_nnz:,.6g} nonzeros)"
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[str],
+        shape: Sequence[int],
+        offsets: Sequence[int],
+        fill: float | Sequence[float] = 1.0,
+        background: float = 0.0,
+    ) -> Diagonals:
+        """One fill for all diagonals, or one for each."""
+        # The checks turn one number into one per diagonal.
+        return cls(tuple(ranks), tuple(shape), offsets, fill, background)  # type: ignore[arg-type]  # the checks turn them
+
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        keys = reader.keys(path, given, ("offsets", "fill", "background"), ("offsets",))
+        if not keys:
+            return None
+        offsets: Any = keys["offsets"]
+        fill: Any = keys.get("fill", 1.0)
+        rest: Any = keys.get("background", 0.0)
+        return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, offsets, fill, rest))
+
+    @cached_property
+    def _lengths(self) -> Ints:
+        """Points of each diagonal."""
+        offsets = np.array(self.offsets, dtype=np.int64)
+        rows, columns = self.matrix
+        return np.minimum(rows, columns - offsets) - np.maximum(0, -offsets)
+
+    @property
+    def settled(self) -> bool:
+        return self.background in (0.0, 1.0) and all(f in (0.0, 1.0) for f in self.fill)
+
+    @property
+    def expected_nnz(self) -> float:
+        on = float(self._lengths @ np.array(self.fill)) if self.offsets else 0.0
+        return on + self.background * (self.size - int(self._lengths.sum()))
+
+    def _means(self, over: int) -> Floats:
+        """Expected nonzeros of each row (over = 0) or column (1)."""
+        steps = np.zeros(self.shape[over] + 1)
+        away = (-1 if over else 1) * np.array(self.offsets, dtype=np.int64)
+        first = np.maximum(0, -away)
+        last = np.minimum(self.shape[over], self.shape[1 - over] - away)
+        more = np.array(self.fill) - self.background
+        np.add.at(steps, first, more)
+        np.add.at(steps, last, -more)
+        found: Floats = np.cumsum(steps[:-1]) + self.background * self.shape[1 - over]
+        return found
+
+    def known_rows(self) -> Ints | None:
+        return np.rint(self._means(0)).astype(np.int64) if self.settled else None
+
+    def row_pmf(self, loads: Ints, stride: int) -> Floats:
+        """Rows are independent, and alike away from both ends."""
+        found: Floats = np.diff(self.cdf((1, self.shape[1]), np.append(int(loads[0]) - stride, loads)))
+        return found
+
+    def square_multiplies(self) -> float:
+        if self.shape[0] != self.shape[1]:
+            return super().square_multiplies()
+        # A row and a column are independent but for the point in both.
+        own = dict(zip(self.offsets, self.fill, strict=True)).get(0, self.background)
+        return float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
+
+    def regions(self) -> Regions:
+        return self._regions
+
+    @cached_property
+    def _regions(self) -> OfDiagonals:
+        offsets, fill = np.array(self.offsets, dtype=np.int64), np.array(self.fill, dtype=np.float64)
+        return OfDiagonals(self.matrix, offsets, fill, self.background)
+
+    def kinds(self, tile: tuple[int, int]) -> Kinds:
+        rects, full, every = [], [], []
+        low, high = (self.offsets[0], self.offsets[-1]) if self.offsets else (0, 0)
+        beyond = self.shape[0] + self.shape[1] + max(abs(low), abs(high))
+        for number, tiles in enumerate(tiles_by_offset(self.matrix, tile, low, high)):
+            # Places matter by their offset alone; one far away stands for those that no diagonal meets.
+            start = np.append(tiles.offsets, beyond)
+            many = np.append(tiles.many, max(0.0, tiles.total - float(tiles.many.sum())))
+            sizes = [np.full(start.size, size, dtype=np.int64) for size in tiles.box]
+            rects.append(np.stack([start, np.zeros_like(start), sizes[0], sizes[1]], axis=1))
+            every.append(many)
+            full.append(many if number == 0 else np.zeros(many.size))
+        whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
+        return Kinds(
+            np.concatenate(rects), np.concatenate(full), np.concatenate(every), float(whole[0]) * whole[1]
+        )
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        generator = np.random.default_rng(seed)
+        columns = self.shape[1]
+        parts = []
+        for offset, fill, length in zip(self.offsets, self.fill, self._lengths, strict=True):
+            along = np.flatnonzero(generator.random(int(length)) < fill) + max(0, -offset)
+            parts.append(np.stack([along, along + offset]))
+        if self.background:
+            number = int(generator.binomial(self.size, self.background))
+            points = np.stack(np.divmod(distinct_below(generator, self.size, number), columns))
+            parts.append(points[:, ~np.isin(points[1] - points[0], self.offsets)])
+        coords = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
+        return self.ones_at(coords, name)
+
+
+@dataclass(frozen=True, eq=False)
+class OfDiagonals(Regions):
+    """Points of each diagonal within a rectangle decide."""
+
+    shape: tuple[int, int]
+    offsets: Ints
+    fill: Floats
+    background: float
+
+    def keys(self, rects: Ints) -> Ints:
+        found = rects.copy()
+        found[:, 0] -= rects[:, 1]
+        found[:, 1] = 0
+        return found
+
+    def reach(self, start: Ints, size: Ints) -> tuple[Ints, Ints]:
+        if self.background or not self.offsets.size:
+            return super().reach(start, size)
+        low = np.clip(start + self.offsets[0], 0, self.shape[1])
+        return low, np.clip(start + size + self.offsets[-1], low, self.shape[1])
+
+    def _added(self, rects: Ints, on: Floats, elsewhere: float) -> Floats:
+        """The sum over all points of a rectangle of `on[d]` for those of diagonal d, else `elsewhere`."""
+        found = rects[:, 2].astype(np.float64) * rects[:, 3] * elsewhere
+        step = max(1, _BLOCK // max(self.offsets.size, 1))
+        for begin in range(0, rects.shape[0], step):
+            row, column, height, width = (x[:, None] for x in rects[begin : begin + step].T)
+            first = np.maximum(row, column - self.offsets)
+            last = np.minimum(row + height, column + width - self.offsets)
+            found[begin : begin + step] += np.maximum(last - first, 0) @ (on - elsewhere)
+        return found
+
+    def mean(self, rects: Ints) -> Floats:
+        return self._added(rects, self.fill, self.background)
+
+    def variance(self, rects: Ints) -> Floats:
+        return self._added(rects, self.fill * (1 - self.fill), self.background * (1 - self.background))
+
+    def sure(self, rects: Ints) -> Floats:
+        return self._added(rects, (self.fill == 1).astype(np.float64), float(self.background == 1))
+
+    @property
+    def _logs(self) -> tuple[Floats, float]:
+        """ln P(a point is zero), on the diagonals and elsewhere."""
+        return (
+            np.log(np.maximum(1 - self.fill, NEVER)) * (self.fill > 1e-8) - self.fill * (self.fill <= 1e-8),
+            float(np.log1p(-self.background)) if self.background < 1 else float(np.log(NEVER)),
+        )
+
+    def log_empty(self, rects: Ints) -> Floats:
+        return np.minimum(self._added(rects, *self._logs), 0.0)
+
+    def rows(self, rects: Ints) -> Floats:
+        """A row is decided by how far its first point is from the diagonal."""
+        on, elsewhere = self._logs
+        summed = np.concatenate(([0.0], np.cumsum(on - elsewhere)))
+        found = np.zeros(rects.shape[0])
+        row, column, height, width = rects.T
+        for one in np.unique(width):
+            here = width == one
+            away = column[here] - row[here]
+            low, high = int((away - height[here] + 1).min()), int(away.max())
+            starts = np.arange(low, high + 1)
+            first, last = (np.searchsorted(self.offsets, starts + more) for more in (0, int(one)))
+            none = summed[last] - summed[first] + elsewhere * float(one)
+            some = np.concatenate(([0.0], np.cumsum(-np.expm1(np.minimum(none, 0.0)))))
+            found[here] = some[away - low + 1] - some[away - height[here] + 1 - low]
+        return found

@@ -1,0 +1,140 @@
+"""Models of a matrix that say what any rectangle of it holds: tilings follow from their rectangles."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.laws import LONGEST, Law
+from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.model import Floats, Ints, points_of
+from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.regions import Regions
+
+# Entries of a law of one tiling, all kinds of tiles together, and of one block of work.
+_MOST, _BLOCK = 1 << 26, 1 << 20
+# What adds nothing to the chance of a maximum.
+_NOTHING = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Tiles of a tiling: one rectangle (row, column, height, width) of each kind, how many full tiles and how
+    many in all are of it.
+
+    Tiles of no kind are empty for certain; `full_tiles` counts the full ones of all kinds and of none.
+    """
+
+    rects: Ints
+    full: Floats
+    every: Floats
+    full_tiles: float
+
+
+@dataclass(frozen=True)
+class Regional(Placed):
+    """A model of a matrix that answers for rectangles (`regions`) and lists the kinds of tiles."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        points_of(self.shape)
+        if len(self.ranks) != 2:
+            what = f"{type(self).__name__} describes matrices, and there are {len(self.ranks)} ranks"
+            raise SpecError([Diagnostic(what, "give two ranks, or take another model", "ranks")])
+
+    @abstractmethod
+    def regions(self) -> Regions:
+        """What rectangles hold."""
+
+    @abstractmethod
+    def kinds(self, tile: tuple[int, int]) -> Kinds:
+        """The tiles of a tiling that may hold a nonzero."""
+
+    def dependent(self, tile: tuple[int, int]) -> bool:
+        """Whether tiles depend on each other, so that E[max] of independent ones is only a bound."""
+        return False
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.shape[0], self.shape[1]
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        box = tile[0], tile[1]
+        kinds = self.kinds(box)
+        return OfKinds(kinds, self.regions().laws(kinds.rects), tile != self.shape and self.dependent(box))
+
+
+@dataclass(frozen=True, eq=False)
+class OfKinds(Tiling):
+    """Tiles of several kinds, each with the law of its counts."""
+
+    kinds: Kinds
+    counts: Counts
+    dependent: bool
+
+    @property
+    def mean(self) -> float:
+        return float(self.kinds.full @ self.counts.mean) / self.kinds.full_tiles
+
+    @property
+    def variance(self) -> float:
+        second = float(self.kinds.full @ (self.counts.variance + self.counts.mean**2))
+        return max(0.0, second / self.kinds.full_tiles - self.mean**2)
+
+    @property
+    def empty(self) -> float:
+        return max(0.0, 1 - float(self.kinds.full @ self.counts.filled) / self.kinds.full_tiles)
+
+    @property
+    def nonempty(self) -> float:
+        return float(self.kinds.every @ self.counts.filled)
+
+    @property
+    def squares(self) -> float:
+        return float(self.kinds.every @ (self.counts.variance + self.counts.mean**2))
+
+    @cached_property
+    def law(self) -> Law:
+        kept = np.flatnonzero(self.kinds.full > 0)
+        counts, number = self.counts.only(kept), self.kinds.full[kept]
+        empty = self.kinds.full_tiles - float(number.sum())
+        high = int(counts.reach.max(initial=0.0)) + 1
+        if high > LONGEST or high * kept.size > _MOST:
+            # Kinds without a variance, and tiles that are empty for certain, are narrow normal laws.
+            parts = np.append(counts.mean, 0.0), np.append(counts.variance, 0.0), np.append(number, empty)
+            return Law(self.mean, self.variance, normals=parts)
+        above = np.zeros(high + 1)
+        step = max(1, _BLOCK // (high + 1))
+        for start in range(0, kept.size, step):
+            part = np.arange(start, min(start + step, kept.size))
+            above += counts.only(part).above(np.arange(high + 1.0)).T @ number[part]
+        tails = np.concatenate(([1.0], above / self.kinds.full_tiles))
+        return Law(self.mean, self.variance, 0, np.maximum(-np.diff(tails), 0.0))
+
+    @cached_property
+    def greatest(self) -> tuple[float, bool]:
+        kept = np.flatnonzero((self.kinds.every > 0) & (self.counts.mean > 0))
+        if not kept.size:
+            return 0.0, False
+        counts, number = self.counts.only(kept), self.kinds.every[kept]
+        # The fullest kind alone reaches this, and the others count where they may exceed it.
+        low, high = int(np.where(number >= 1, counts.least, 0.0).max()), int(counts.reach.max()) + 1
+        chance = np.minimum(number * counts.above_own(np.full(kept.size, float(low))), 1.0)
+        rivals = np.flatnonzero(chance > _NOTHING)
+        if not rivals.size:
+            return float(counts.mean.max()), self.dependent
+        counts, number = counts.only(rivals), number[rivals]
+        stride = max(1, (high - low) // 1024) | 1
+        s = np.arange(low + stride // 2, high + stride, stride, dtype=np.float64)
+        log_below = np.zeros(s.size)
+        step = max(1, _BLOCK // s.size)
+        with np.errstate(divide="ignore"):
+            for start in range(0, rivals.size, step):
+                part = np.arange(start, min(start + step, rivals.size))
+                log_below += number[part] @ np.log1p(-np.minimum(counts.only(part).above(s), 1.0))
+        return low + stride * float(-np.expm1(log_below).sum()), self.dependent

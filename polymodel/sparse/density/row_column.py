@@ -1,0 +1,260 @@
+"""Nonzeros of every row and of every column known, the rest chance: graphs with hubs (Chung and Lu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.density.chances import Chances, chances_of
+from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.model import DensityModel, Floats, Ints
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.density.regional import Kinds, Regional
+from polymodel.sparse.density.regions import Regions, summed
+from polymodel.sparse.tensor import SparseTensor
+
+# Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
+_MOST, _FULLEST = 1 << 20, 192
+# Rounds in which nonzeros that a draw puts onto one another are moved.
+_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumn(Regional):
+    """`rows[i]` nonzeros in row i, `columns[k]` in column k; all matrices that have them are alike.
+
+    Point (i, k) is nonzero with the chance x y / (1 + x y), where the weights x of rows and y of columns are
+    such that all have their nonzeros: in a sparse matrix rows[i] columns[k] / nnz, as Chung and Lu have it,
+    and never above 1. Multiplications of the matrix with itself are exact. The numbers may be expectations,
+    which need not be whole. Tiles take nonzeros from each other: E[max] is a lower bound, unless tiles hold
+    whole rows or columns.
+    """
+
+    rows: Floats
+    columns: Floats
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read = Arguments()
+        found = [self._read(read, name, axis) for axis, name in enumerate(("rows", "columns"))]
+        sums = [float(x.sum()) for x in found]
+        if not read.faults and abs(sums[0] - sums[1]) > 1e-6 * max(sums[0], 1.0):
+            what = f"the rows have {sums[0]:,.10g} nonzeros in all, the columns {sums[1]:,.10g}"
+            read.add("columns", what, "both are those of the matrix")
+        read.raise_if_any()
+        for name, values in zip(("rows", "columns"), found, strict=True):
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    def _read(self, read: Arguments, name: str, axis: int) -> Floats:
+        """The nonzeros of all lines along one axis."""
+        given, length, room = read.array(name, getattr(self, name)), self.shape[axis], self.shape[1 - axis]
+        if given.dtype.kind not in "iuf" or given.shape != (length,):
+            what = f"{name} are {given.dtype} of shape {given.shape}, not {length:,} numbers of nonzeros"
+            read.add(name, what, "give one number per coordinate")
+            return np.zeros(0)
+        with np.errstate(invalid="ignore"):
+            wrong = np.flatnonzero(~((given >= 0) & (given <= room)))
+        if wrong.size:
+            what = f"{wrong.size} of the {name} have no number of nonzeros from 0 to {room}"
+            first = f"the first is {given[wrong[0]]} at {wrong[0]}"
+            read.add(name, f"{what}, {first}", f"there is room for {room}")
+        return given.astype(np.float64)
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
+        most = f"up to {self.rows.max():,.6g} in a row and {self.columns.max():,.6g} in a column"
+        return f"RowColumn({sizes}, {self.expected_nnz:,.6g} nonzeros, {most})"
+
+    @classmethod
+    def of(cls, ranks: Sequence[str], shape: Sequence[int], rows: ArrayLike, columns: ArrayLike) -> RowColumn:
+        """From lists or arrays of numbers."""
+        return cls(tuple(ranks), tuple(shape), rows, columns)  # type: ignore[arg-type]  # the checks turn them
+
+    @classmethod
+    def from_tensor(cls, tensor: SparseTensor) -> RowColumn:
+        """The rows and columns of a matrix."""
+        if len(tensor.ranks) != 2:
+            what = f"{tensor.name} has {len(tensor.ranks)} ranks: rows and columns are those of a matrix"
+            raise SpecError([Diagnostic(what, "take RankNnz", "tensor")])
+        lines = [
+            np.bincount(own, minlength=size) for own, size in zip(tensor.coords, tensor.shape, strict=True)
+        ]
+        return cls.of(tensor.ranks, tensor.shape, lines[0], lines[1])
+
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        keys = reader.keys(path, given, ("rows", "columns", "file"), ("rows", "file"))
+        if not isinstance(given, Mapping) or not keys:
+            return None
+        if "file" in keys:
+            data = reader.file((*path, "file"), keys["file"])
+            return None if data is None else reader.made(path, lambda: cls.from_tensor(data))
+        if "columns" not in keys:
+            reader.add(path, "row_column needs columns beside rows", "give the nonzeros of each column")
+            return None
+        rows: Any = keys["rows"]
+        columns: Any = keys["columns"]
+        return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, rows, columns))
+
+    @property
+    def expected_nnz(self) -> float:
+        return float(self.rows.sum())
+
+    def known_rows(self) -> Ints | None:
+        whole = np.rint(self.rows)
+        return whole.astype(np.int64) if (np.abs(whole - self.rows) < 1e-9).all() else None
+
+    def square_multiplies(self) -> float:
+        if self.shape[0] != self.shape[1]:
+            return super().square_multiplies()
+        return float(self.columns @ self.rows)
+
+    def regions(self) -> Regions:
+        return self._regions
+
+    @cached_property
+    def _regions(self) -> OfMargins:
+        return OfMargins(
+            self.matrix, chances_of(self.rows, self.columns), summed(self.rows), summed(self.columns)
+        )
+
+    def dependent(self, tile: tuple[int, int]) -> bool:
+        return tile[0] < self.shape[0] and tile[1] < self.shape[1]
+
+    def kinds(self, tile: tuple[int, int]) -> Kinds:
+        most = max(int(_MOST**0.5), _FULLEST * 2)
+        many = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
+        if many[0] * many[1] > _MOST:
+            # Where one side has few tiles the other may have more.
+            limits = [max(most, _MOST // min(n, most)) for n in reversed(many)]
+        else:
+            limits = many
+        sides = [
+            _side(values, size, limit)
+            for values, size, limit in zip((self.rows, self.columns), tile, limits, strict=True)
+        ]
+        (start, size, weight, full), (start_1, size_1, weight_1, full_1) = sides
+        grid = [np.repeat(x, start_1.size) for x in (start, size)]
+        grid_1 = [np.tile(x, start.size) for x in (start_1, size_1)]
+        rects = np.stack([grid[0], grid[1] * 0 + grid_1[0], grid[1], grid_1[1]], axis=1)
+        every = np.multiply.outer(weight, weight_1).reshape(-1)
+        kept = np.multiply.outer(weight * full, weight_1 * full_1).reshape(-1)
+        whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
+        return Kinds(rects, kept, every, float(whole[0]) * whole[1])
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        """Rows and columns are met; nonzeros that fall onto one another swap columns with others."""
+        ends = [np.rint(x).astype(np.int64) for x in (self.rows, self.columns)]
+        if any((np.abs(e - x) > 1e-9).any() for e, x in zip(ends, (self.rows, self.columns), strict=True)):
+            raise Refused("data of RowColumn whose rows or columns are no whole numbers", "give whole ones")
+        generator = np.random.default_rng(seed)
+        row, column = (np.repeat(np.arange(e.size), e) for e in ends)
+        column = generator.permutation(column)
+        for _ in range(_ROUNDS):
+            numbers = row * self.shape[1] + column
+            order = np.argsort(numbers, kind="stable")
+            again = order[1:][numbers[order][1:] == numbers[order][:-1]]
+            if not again.size:
+                return self.ones_at(np.stack([row, column]), name)
+            other = generator.integers(0, row.size, again.size)
+            # One after the other: a nonzero may be asked twice.
+            for a, b in zip(again.tolist(), other.tolist(), strict=True):
+                column[a], column[b] = column[b], column[a]
+        raise Refused("rows and columns that hardly any matrix has", "give the tensor itself")
+
+
+def _side(values: Floats, size: int, limit: int) -> tuple[Ints, Ints, Floats, Floats]:
+    """Blocks of `size` lines: starts, sizes, how many blocks each stands for, and 1 for full ones.
+
+    Of more than `limit`, the fullest ones stand for themselves, and of the others, by fullness, every so many
+    stand for their neighbours.
+    """
+    starts = np.arange(0, values.size, size, dtype=np.int64)
+    sizes = np.minimum(size, values.size - starts)
+    weight = np.ones(starts.size)
+    if starts.size > limit:
+        last = starts.size - 1
+        order = np.argsort(-np.add.reduceat(values, starts)[:last], kind="stable")
+        rest = order[_FULLEST:]
+        edges = np.linspace(0, rest.size, limit - _FULLEST).astype(np.int64)
+        groups = np.diff(edges)
+        chosen = rest[((edges[:-1] + edges[1:]) // 2)[groups > 0]]
+        kept = np.concatenate([order[:_FULLEST], chosen, [last]])
+        weight = np.concatenate([np.ones(_FULLEST), groups[groups > 0].astype(np.float64), [1.0]])
+        starts, sizes = starts[kept], sizes[kept]
+    return starts, sizes, weight, (sizes == size).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class OfMargins(Regions):
+    """The chances of all points are added up; that rows and columns are known leaves less room for chance."""
+
+    shape: tuple[int, int]
+    chances: Chances
+    rows_below: Floats
+    columns_below: Floats
+
+    def keys(self, rects: Ints) -> Ints:
+        return rects
+
+    def mean(self, rects: Ints) -> Floats:
+        return self.chances.mean.over(rects)
+
+    def _left(self, rects: Ints) -> Floats:
+        """The share of the variance that known rows and columns leave."""
+        total = self.rows_below[-1]
+        found = np.ones(rects.shape[0])
+        for axis, below in enumerate((self.rows_below, self.columns_below)):
+            start, size = rects[:, axis], np.maximum(rects[:, 2 + axis], 1)
+            start = np.minimum(start, self.shape[axis] - size)
+            held = below[start + size] - below[start]
+            one = np.maximum(total - held / size, 1e-300)
+            # Of all lines but this one: of a single line nothing is taken.
+            found *= np.where(size == 1, 1.0, np.clip((total - held) / one, 0.0, 1.0))
+        whole = (rects[:, 2:] == np.array(self.shape)).any(axis=1)
+        return np.where(whole, 0.0, found)
+
+    def variance(self, rects: Ints) -> Floats:
+        own = np.maximum(self.mean(rects) - self.chances.square.over(rects), 0.0)
+        return own * self._left(rects)
+
+    def log_empty(self, rects: Ints) -> Floats:
+        """That of independent points, times the ratio of the laws with and without known rows and columns."""
+        free = np.minimum(self.chances.log_empty.over(rects), 0.0)
+        mean = self.mean(rects)
+        own = np.maximum(mean - self.chances.square.over(rects), 0.0)
+        left = own * self._left(rects)
+        found: Floats = free + _log_none(mean, left) - _log_none(mean, own)
+        return np.where(mean > 1e-12, np.minimum(found, 0.0), 0.0)
+
+    def sure(self, rects: Ints) -> Floats:
+        return np.zeros(rects.shape[0])
+
+    def rows(self, rects: Ints) -> Floats:
+        """One row after the other; of many, some stand for all."""
+        found = np.zeros(rects.shape[0])
+        for number, (row, column, height, width) in enumerate(rects.tolist()):
+            if not height or not width:
+                continue
+            step = max(1, height // 1024)
+            rows = np.arange(row, row + height, step, dtype=np.int64)
+            ones = np.ones_like(rows)
+            each = np.stack([rows, column * ones, ones, width * ones], axis=1)
+            found[number] = float(-np.expm1(self.log_empty(each)).mean()) * height
+        return found
+
+
+def _log_none(mean: Floats, variance: Floats) -> Floats:
+    """ln P(0) of the binomial law of this mean and variance."""
+    zero = np.zeros_like(mean)
+    counts = Counts(mean, np.minimum(variance, mean), zero, zero, zero)
+    return np.maximum(counts.log_plain_empty, -700.0)

@@ -1,0 +1,173 @@
+"""Models of structure, checked by drawing: rows and columns, diagonals, blocks, 2:4 of blocks."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused
+from polymodel.sparse.density import Actual, DensityModel, model_of
+from polymodel.sparse.density.slices import greedy
+
+IK = ("I", "K")
+GRAPH = pm.generate_tensor("power-law", 1, shape=[256, 256], entries=1500)
+MODELS: dict[str, DensityModel] = {
+    "hubs": pm.RowColumn.from_tensor(GRAPH),
+    "stencil": pm.Diagonals.of(IK, (120, 120), [-12, -1, 0, 1, 12], [0.9, 0.7, 1, 0.7, 0.9]),
+    "noisy band": pm.Diagonals.of(IK, (90, 110), range(-4, 5), 0.4, background=0.005),
+    "elements": pm.Blocks.of(
+        IK, (96, 96), (6, 6), pm.Diagonals.of(IK, (16, 16), range(-3, 4), [0.7, 0.7, 0.7, 1, 0.7, 0.7, 0.7])
+    ),
+    "random blocks": pm.Blocks.of(IK, (100, 90), (4, 4), pm.Uniform.of(IK, (25, 23), density=0.1), 0.6),
+    "two of four blocks": pm.Blocks.of(
+        IK, (64, 64), (4, 4), pm.FixedStructured(IK, (16, 16), 2, 4), pm.FixedStructured(IK, (4, 4), 2, 4)
+    ),
+}
+TILES = [(1, 1), (1, 16), (8, 8), (12, 12), (32, 20)]
+DRAWN = 40
+ANSWERS = ("expected", "p_empty", "expected_tiles", "expected_squares")
+
+
+@cache
+def matrices(name: str) -> list[Actual]:
+    """Drawn from a model."""
+    return [Actual.of(MODELS[name].draw(seed)) for seed in range(DRAWN)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tiles_are_those_of_drawn_matrices(name: str) -> None:
+    model = MODELS[name]
+    drawn = matrices(name)
+    assert np.mean([a.expected_nnz for a in drawn]) == pytest.approx(model.expected_nnz, rel=0.03)
+    for tile in TILES:
+        # The law of cut blocks in groups is one of independent parts.
+        cut = name == "two of four blocks" and any(t % 4 for t in tile)
+        for answer in ANSWERS if not cut else ANSWERS[:1]:
+            seen = np.array([float(getattr(a, answer)(tile)) for a in drawn])
+            near = 4 * float(seen.std()) / len(drawn) ** 0.5 + 0.015 * abs(float(seen.mean())) + 1e-3
+            assert float(getattr(model, answer)(tile)) == pytest.approx(float(seen.mean()), abs=near), tile
+        greatest = np.array([float(a.expected_max(tile)) for a in drawn])
+        found = float(model.expected_max(tile))
+        mean = float(greatest.mean())
+        near = 4 * float(greatest.std()) / len(drawn) ** 0.5 + 0.02 * mean
+        if model.max_label(tile) == "expected":
+            assert found == pytest.approx(mean, abs=near), tile
+        else:
+            # Lower bound of tiles that take from each other, upper bound of those that share blocks.
+            low = name == "hubs"
+            assert (found - mean) * (1 if low else -1) < near, tile
+            assert found == pytest.approx(mean, rel=0.1 if low else 0.4), tile
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_law_of_a_tile_is_the_one_drawn(name: str) -> None:
+    model, tile = MODELS[name], (12, 12)
+    if name == "two of four blocks":
+        tile = (8, 8)
+    seen = np.zeros(160)
+    for drawn in matrices(name):
+        data = drawn.tensor
+        where = [c // t for c, t in zip(data.coords, tile, strict=True)]
+        full = [s // t for s, t in zip(model.shape, tile, strict=True)]
+        grid = np.zeros(full, dtype=np.int64)
+        inside = (where[0] < full[0]) & (where[1] < full[1])
+        np.add.at(grid, (where[0][inside], where[1][inside]), 1)
+        seen += np.bincount(grid.ravel(), minlength=160)
+    known = np.cumsum(seen) / seen.sum()
+    assert model.cdf(tile, np.arange(160)) == pytest.approx(known, abs=0.02)
+    assert float(model.expected(tile)) == pytest.approx(float((1 - known).sum()), rel=0.02)
+    pmf = np.diff(np.concatenate(([0.0], model.cdf(tile, np.arange(145)))))
+    # The law has the mean and the variance that the model tells.
+    assert pmf @ np.arange(145) == pytest.approx(float(model.expected(tile)), rel=0.01)
+    spread = float(pmf @ np.arange(145) ** 2 - (pmf @ np.arange(145)) ** 2)
+    assert spread == pytest.approx(float(model.variance(tile)), rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["hubs", "stencil", "elements", "two of four blocks"])
+def test_multiplications_of_a_matrix_with_itself(name: str) -> None:
+    model = MODELS[name]
+    drawn = np.array([a.square_multiplies() for a in matrices(name)])
+    near = 4 * float(drawn.std()) / DRAWN**0.5 + 0.005 * float(drawn.mean())
+    assert model.square_multiplies() == pytest.approx(float(drawn.mean()), abs=near)
+    if name == "hubs":
+        assert model.square_multiplies() == Actual.of(GRAPH).square_multiplies()
+
+
+def test_a_full_band_is_counted_as_the_band() -> None:
+    band, same = pm.Banded(IK, (60, 50), 3), pm.Diagonals.of(IK, (60, 50), range(-3, 4))
+    assert same.settled
+    for tile in ((1, 1), (4, 4), (7, 5), (60, 3), (32, 32)):
+        for answer in (*ANSWERS, "variance", "expected_max"):
+            wanted = float(getattr(band, answer)(tile))
+            assert float(getattr(same, answer)(tile)) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+        assert same.cdf(tile, np.arange(40)) == pytest.approx(band.cdf(tile, np.arange(40)), abs=1e-12)
+    rows = band.known_rows()
+    assert rows is not None
+    assert greedy(same, 4).max_load == greedy(band, 4).max_load
+
+
+def test_rows_and_columns_are_known() -> None:
+    model = MODELS["hubs"]
+    rows = np.bincount(GRAPH.coords[0], minlength=256)
+    assert model.known_rows().tolist() == rows.tolist()
+    assert float(model.expected_fibers(1)) == (rows > 0).sum()
+    assert float(model.expected_fibers(2)) == pytest.approx(1500)
+    assert float(model.expected_max((1, 256))) == rows.max()
+    assert model.max_label((1, 256)) == "expected"
+    assert model.max_label((8, 8)) == "bound"
+    same = pm.RowColumn.of(IK, (3, 4), [2, 2, 2], [3, 1, 1, 1])
+    assert same.cdf((3, 1), [0, 1, 2]) == pytest.approx([0, 0.75, 0.75])
+    # A column that all rows have is sure, and the others are alike.
+    assert same.regions().mean(np.array([[0, 0, 1, 1], [1, 2, 1, 1]])) == pytest.approx([1, 1 / 3], rel=1e-6)
+
+
+def test_large_matrices_are_quick() -> None:
+    """Places are not listed one by one where there are too many."""
+    side = 2_000_000
+    mesh = pm.Diagonals.of(IK, (side, side), [-1400, -1, 0, 1, 1400])
+    assert float(mesh.expected_tiles((32, 32))) == pytest.approx(437_324)
+    assert float(mesh.expected_max((32, 32))) == 94
+    rows = 1 + (np.arange(side // 8) % 97 == 0) * 60
+    hubs = pm.RowColumn.of(IK, (side // 8, side // 8), rows, rows)
+    mean = float(hubs.expected_nnz) / float(hubs.number_of_tiles((32, 32)))
+    assert float(hubs.expected((32, 32))) == pytest.approx(mean, rel=0.01)
+
+
+def test_tilings_are_estimated() -> None:
+    for name in ("hubs", "noisy band", "random blocks"):
+        found = pm.estimate_tiling(MODELS[name], tilers=["qtree"]).found[0].estimate
+        assert found.tiles > 1, name
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"diagonals": {"offsets": [0, 0]}}, "stands there twice"),
+        ({"diagonals": {"offsets": [9]}}, "those from -7 to 7"),
+        ({"diagonals": {"offsets": [0, 1], "fill": [0.5]}}, "1 fills for 2 diagonals"),
+        ({"diagonals": {"offsets": [0], "fill": 1.5}}, "outside"),
+        ({"row_column": {"rows": [1] * 8}}, "needs columns"),
+        ({"row_column": {"rows": [1] * 8, "columns": [2] * 8}}, "have 8 nonzeros in all, the columns 16"),
+        ({"row_column": {"rows": [9] * 8, "columns": [9] * 8}}, "8 of the rows have no number"),
+        ({"row_column": {"rows": [1] * 7, "columns": [1] * 7}}, "not 8 numbers"),
+        ({"blocks": {"size": [3, 3]}}, "blocks need arrangement"),
+        ({"blocks": {"size": 2, "arrangement": 7}}, "outside"),
+        ({"blocks": {"size": 2, "arrangement": {"banded": 1}}}, "not estimated"),
+        ({"blocks": {"size": [2, 2, 2], "arrangement": 0.1}}, "two sizes"),
+    ],
+)
+def test_wrong_parameters_are_told(written: object, told: str) -> None:
+    with pytest.raises((pm.SpecError, Refused), match=told):
+        model_of(written, IK, (8, 8))
+
+
+def test_models_of_matrices_take_two_ranks() -> None:
+    with pytest.raises(pm.SpecError, match="describes matrices, and there are 3 ranks"):
+        pm.Diagonals.of("IJK", (4, 4, 4), [0])
+    with pytest.raises(pm.SpecError, match="a model of"):
+        pm.Blocks.of(IK, (8, 8), (2, 2), pm.Uniform.of(IK, (8, 8), density=0.5))
+    with pytest.raises(pm.SpecError, match="density model"):
+        pm.Blocks(IK, (8, 8), (2, 2), 0.5, pm.Uniform.of(IK, (2, 2), density=0.5))
