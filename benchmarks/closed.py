@@ -9,7 +9,7 @@ import polymodel as pm
 from benchmarks.rows import Row, milliseconds
 from polymodel.analysis.engine import Problem
 from polymodel.report.closed import TABLES
-from polymodel.report.closed import closed_forms as report_of
+from polymodel.report.closed import symbolic_report as report_of
 
 
 def best(action: Callable[[], object], repeats: int = 3) -> float:

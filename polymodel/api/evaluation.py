@@ -1,4 +1,7 @@
-"""The whole pipeline of one mapping: a checked spec to a report. The only module that knows every step."""
+"""The whole pipeline of one mapping, from a checked spec to a report, and two reports compared.
+
+The only module that knows every step of it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
+from polymodel.report.compare import Comparison, comparison
+from polymodel.report.evaluated import Evaluated
 from polymodel.report.report import Report
 from polymodel.schedule.gate import require_legal
 from polymodel.spec.faults import not_a, not_a_spec
@@ -65,7 +70,7 @@ def closed_forms(
     NotSeparable outside boxes whose ranks are sums of one or two rank variables.
     """
     from polymodel.loading import Spec as Loaded
-    from polymodel.report.closed import closed_forms as report_of
+    from polymodel.report.closed import symbolic_report
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("closed_forms", spec)
@@ -76,7 +81,7 @@ def closed_forms(
     problem = Problem(spec.workload, spec.arch, tree)
     if spec.mapping is not None and not unbound_symbols(spec.mapping):
         require_legal(replace(problem, tree=spec.mapping))
-    return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
+    return symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
 
 
 # Divisible by every number up to 16: sizes that follow from it (heads, groups) are whole.
@@ -118,6 +123,18 @@ def evaluate_problem(
     chosen = _engine(engine)
     require_legal(problem)
     return _counted(problem, chosen, template, names)
+
+
+def compare(a: Evaluated, b: Evaluated) -> Comparison:
+    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
+
+    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
+    factor has rows for Einsums that execute iterations again under either mapping.
+    """
+    for given in (a, b):
+        if not isinstance(given, Evaluated):
+            raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
+    return comparison(a, b)
 
 
 def _counted(

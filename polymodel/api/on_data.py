@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from polymodel.sparse.traffic.records import Traffic
     from polymodel.workload.values import Until, Values
 
-ENGINES = ("auto", "exact", "enumerate", "symbolic")
-
 
 def execute(
     spec: Spec | TeaalSpec,

@@ -34,9 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
-    from polymodel.api.evaluation import evaluate
+    from polymodel.api.evaluation import compare, evaluate
     from polymodel.loading.reading import load_many
-    from polymodel.report.compare import compare
 
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _predicted(options: argparse.Namespace) -> str:
-    from polymodel.report.predictions import predict
+    from polymodel.api.sparse import predict
     from polymodel.view.blocks import notes
     from polymodel.view.several import formatted_tables, sections_of
 

@@ -32,8 +32,8 @@ from polymodel.cli.tile_options import add_options as add_options
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
+    from polymodel.api.matmul import Named
     from polymodel.report.tiling.estimates import TilingEstimates
-    from polymodel.report.tiling.matmul_inputs import Named
     from polymodel.report.tiling.tile import Tiling
     from polymodel.view.answer import Answer
     from polymodel.view.table import Table
@@ -78,8 +78,8 @@ def _one_file(options: argparse.Namespace) -> None:
 
 def run_published(options: argparse.Namespace) -> tuple[str, int]:
     """Tiler-Swift's figures beside ours, for several matrices."""
+    from polymodel.api.tilings import tiler_swift_comparison
     from polymodel.report.tiling.files import save_charts, save_picture
-    from polymodel.report.tiling.swift import tiler_swift_comparison
 
     task = ("op", "with", "ranks", "names", "tiler", "objective", "compat", "fit", "run", "clock")
     check_idle(options, "--published", (*task, "compare", "export", *PRODUCT, *SHAPED))
@@ -95,7 +95,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     """The loop between tiler and model, and the best of its cuts."""
-    from polymodel.report.tiling.tune import tune_tiling
+    from polymodel.api.tilings import tune_tiling
 
     check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
     found = tune_tiling(
@@ -121,7 +121,7 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _estimates(options: argparse.Namespace) -> TilingEstimates:
-    from polymodel.report.tiling.estimates import estimate_shape, estimate_tiling
+    from polymodel.api.tilings import estimate_shape, estimate_tiling
     from polymodel.sparse.tensor import SparseTensor
 
     second = second_of(options.second)
@@ -150,7 +150,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
 
 def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
-    from polymodel.report.tiling.matmul import tile_matmul
+    from polymodel.api.matmul import tile_matmul
 
     check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
     checked_product(options)
@@ -214,7 +214,7 @@ def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list
 
 def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
-    from polymodel.report.tiling.tile import tile
+    from polymodel.api.tilings import tile
 
     check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
     found = tile(

@@ -252,7 +252,7 @@ def first_of(options: argparse.Namespace) -> str:
 
 def second_of(text: str | None) -> str | Second | None:
     """B: a file, or how it is made of A."""
-    from polymodel.report.tiling.inputs import in_words
+    from polymodel.api.operands import in_words
 
     return None if text is None else in_words(text, f"--with {text}")
 

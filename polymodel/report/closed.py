@@ -379,7 +379,7 @@ class SymbolicReport(Answer):
         return f"{self!r}\n\n{self.table()!r}\n\nhold for {self.domain}\n"
 
 
-def closed_forms(
+def symbolic_report(
     problem: Problem, *, tiles: bool = False, ranks: bool = False, assume: Assume = None
 ) -> SymbolicReport:
     """The report in closed form of a problem whose tile shapes may be names.

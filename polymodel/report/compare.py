@@ -12,7 +12,6 @@ from polymodel.architecture.hierarchy import uncut_text
 from polymodel.loading.spec import Spec, kept_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
-from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Facts, Section, notes
 from polymodel.view.files import table_json
@@ -96,15 +95,8 @@ class Comparison(Answer):
         return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in remarks)
 
 
-def compare(a: Evaluated, b: Evaluated) -> Comparison:
-    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
-
-    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
-    factor has rows for Einsums that execute iterations again under either mapping.
-    """
-    for given in (a, b):
-        if not isinstance(given, Evaluated):
-            raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
+def comparison(a: Evaluated, b: Evaluated) -> Comparison:
+    """Two reports side by side: see `polymodel.compare`."""
     rows: list[tuple[Cell, ...]] = []
 
     def add(quantity: str, where: str, unit: str, left: Cell, right: Cell) -> None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
 
-from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.predicted import TILES, Prediction, predictions
-from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import not_a
+from polymodel.sparse.predicted import Prediction
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section, notes
 from polymodel.view.table import Cell, Column, Table
@@ -63,51 +59,6 @@ class Predictions(Answer):
             mine = self.table("quantities").only("tensor", *own).of(name)
             found += [Section(name, mine, opened=True), Line()]
         return [*found, *notes(self.notes)]
-
-
-def predict(
-    *sources: SparseTensor | str | PathLike[str],
-    tiles: Sequence[int] = TILES,
-    slices: int = 8,
-    ranks: Sequence[str] | None = None,
-) -> Predictions:
-    """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.
-
-    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to; `ranks`: names of
-    those of the files, see `read_tensor`. Raises SpecError with the faults of all sources.
-    """
-    from polymodel.sparse.density import unfit
-    from polymodel.sparse.files import read_file
-
-    found: list[Prediction] = []
-    warned: list[str] = []
-    faults: list[SpecError] = []
-    if not sources:
-        raise SpecError(
-            [Diagnostic("predict: no tensor is given", "pass tensors, or names of .mtx or .tns files")]
-        )
-    for source in sources:
-        if not isinstance(source, (SparseTensor, str, PathLike)):
-            raise not_a("sparse tensor or file", "predict", source, "pass e.g. 'matrix.mtx.gz'")
-        try:
-            if isinstance(source, SparseTensor):
-                tensor = source
-            else:
-                file = read_file(source, ranks=ranks)
-                tensor = file.tensor
-                warned += [f"{tensor.name}: {note}" for note in file.notes]
-            found += predictions(tensor, tiles=tiles, slices=slices)
-        except SpecError as error:
-            faults.append(error)
-            continue
-        except Refused as refusal:
-            name = source.name if isinstance(source, SparseTensor) else str(source)
-            raise Refused(f"{name}: {refusal.message}", refusal.remedy) from refusal
-        told = unfit(tensor)
-        warned += [f"{tensor.name}: {told}"] if told else []
-    if faults:
-        raise SpecError(list(dict.fromkeys(d for e in faults for d in e.diagnostics)))
-    return Predictions(tuple(found), tuple(warned))
 
 
 def _row(p: Prediction) -> tuple[Cell, ...]:

@@ -44,13 +44,13 @@ class Report(Evaluated):
 
         A mapping without symbols gets one for each tile size above 1. Raises NotSeparable.
         """
-        from polymodel.report.closed import closed_forms
+        from polymodel.report.closed import symbolic_report
 
         tree = self.template or self.problem.tree
         named = any(
             isinstance(n, Loop) and any(isinstance(t, str) for t in n.sizes) for _, n, _ in tree.walk()
         )
-        return closed_forms(replace(self.problem, tree=tree), tiles=not named)
+        return symbolic_report(replace(self.problem, tree=tree), tiles=not named)
 
     @cached_property
     def sparse(self) -> SparseReport:
@@ -58,9 +58,9 @@ class Report(Evaluated):
 
         Other data: `pm.sparsify(report, tensors=..., densities=...)`. Raises what that raises.
         """
-        from polymodel.report.sparse import sparsify
+        from polymodel.report.sparse import sparse_report
 
-        return sparsify(self)
+        return sparse_report(self)
 
     @cached_property
     def tiling(self) -> TilingReport:
@@ -68,9 +68,9 @@ class Report(Evaluated):
 
         Other data: `tile_levels(report, tensors=..., densities=...)`. Raises what that raises.
         """
-        from polymodel.report.tiling.level import tile_levels
+        from polymodel.report.tiling.level import tiling_report
 
-        return tile_levels(self)
+        return tiling_report(self)
 
     def table(self, name: str = "", *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.

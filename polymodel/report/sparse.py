@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from polymodel.cost.context import Counts
 from polymodel.cost.costs import costs
 from polymodel.cost.figures import Bits, CostFigures, asked_value, toll_bits
-from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
 from polymodel.report import costed, sparse_tables
 from polymodel.report.evaluated import Evaluated
@@ -23,7 +22,6 @@ from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.coerce import check_classes
-from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Facts, Line, Part, Section, notes
 from polymodel.view.made import made_part
@@ -39,25 +37,13 @@ _CHANGED = "Accesses that change (elements)"
 PLAIN = "no component says `sparse:`, so zeros are stored, moved and computed like any other value"
 
 
-def sparsify(
+def sparse_report(
     report: Report,
     tensors: Mapping[str, SparseTensor] | None = None,
     densities: Mapping[str, object] | None = None,
-    *,
     confidence: float = 0.99,
 ) -> SparseReport:
-    """The same mapping on sparse data.
-
-    `tensors`: the data themselves, counted exactly. `densities`: tensor -> number from 0 to 1 or density
-    model. Both take the place of what the workload says; what has neither has no zeros, a computed tensor
-    those that its operands leave. `confidence`: with which `quantile_bits` are not exceeded. Raises
-    SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what
-    cannot be counted.
-    """
-    if not isinstance(report, Evaluated):
-        raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
-    if not 0 < confidence <= 1:
-        raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
+    """The same mapping on sparse data: see `polymodel.sparsify`."""
     used = tensors_in_use(report.problem)
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, used)
     return with_data(report, data, confidence)

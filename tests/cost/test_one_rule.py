@@ -22,7 +22,7 @@ from polymodel.cost.costs import costs
 from polymodel.cost.figures import CostFigures
 from polymodel.errors import NotSeparable, Refused, SpecError
 from polymodel.objectives import known_names, value
-from polymodel.report.closed import closed_forms
+from polymodel.report.closed import symbolic_report
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.test_symbolic import named
 from tests.cost.cases import chain
@@ -76,7 +76,7 @@ def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
         try:
             counted = SYMBOLIC.analyse(problem)
             tree, sizes = named(problem.tree)
-            forms = closed_forms(replace(problem, tree=tree))
+            forms = symbolic_report(replace(problem, tree=tree))
             at = forms.at(**{n: v for n, v in sizes.items() if n in forms.analysis.symbols})
         except NotSeparable:
             return
@@ -111,6 +111,6 @@ def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
 
 
 def test_unknown_objectives_of_closed_forms_are_told() -> None:
-    forms = closed_forms(chain(), tiles=True)
+    forms = symbolic_report(chain(), tiles=True)
     with pytest.raises(SpecError, match="unknown objective wattage"):
         forms.value("wattage")

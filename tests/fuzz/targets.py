@@ -147,7 +147,7 @@ def _options(random: Random) -> str:
 
 
 def _formats(text: str, _: Path) -> None:
-    from polymodel.report.tiling.inputs import in_words
+    from polymodel.api.operands import in_words
     from polymodel.sparse.density.parse import model_of
     from polymodel.sparse.formats.parse import parse_format
 

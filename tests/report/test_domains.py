@@ -20,7 +20,7 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.checks import check_extents
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
-from polymodel.report.closed import SymbolicReport, closed_forms
+from polymodel.report.closed import SymbolicReport, symbolic_report
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
 from polymodel.workload.einsum import resized
@@ -98,7 +98,7 @@ def run_many(count: int) -> Counter[str]:
         problem = roomy(problem)
         tally["problems"] += 1
         try:
-            forms = closed_forms(problem, tiles=data.draw(st.integers(0, 3)) > 0, ranks=True)
+            forms = symbolic_report(problem, tiles=data.draw(st.integers(0, 3)) > 0, ranks=True)
         except NotSeparable:
             return
         values = chosen(data.draw, forms)

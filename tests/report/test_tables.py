@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from polymodel.api.evaluation import compare
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import Split, StorageNode
-from polymodel.report.compare import compare
 from polymodel.report.export import FORMAT
 from polymodel.report.report import TABLES, Report
 from polymodel.view.table import Column, Table

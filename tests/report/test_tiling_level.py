@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
+from polymodel.api.tilings import tile_levels
 from polymodel.report.export import as_data, check_table
-from polymodel.report.tiling.level import TABLES, TilingReport, tile_levels
+from polymodel.report.tiling.level import TABLES, TilingReport
 from polymodel.sparse.tensor import SparseTensor
 from tests.seeds import seeds
 

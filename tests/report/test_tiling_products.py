@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.report.tiling.level import TilingReport, tile_levels
+from polymodel.api.tilings import tile_levels
+from polymodel.report.tiling.level import TilingReport
 from polymodel.sparse.tensor import SparseTensor
 from tests.report.test_tiling_level import ARCH, words
 from tests.tiling.matmul.slow import walk

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.api.tilings import tune_tiling
 from polymodel.quantities import engineering
 from polymodel.report.tiling.plots import plot_tuning
-from polymodel.report.tiling.tune import Tuning, tune_tiling
+from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.fits.fit import Elements, Words

@@ -12,10 +12,10 @@ import islpy as isl
 import pytest
 
 import polymodel as pm
+from polymodel.api.evaluation import compare
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, looptree_text
 from polymodel.quantities import engineering
-from polymodel.report.compare import compare
 from polymodel.report.report import Report
 from polymodel.report.show import show_text
 from polymodel.report.svg import looptree_svg

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polymodel.api.sparse import predict
 from polymodel.errors import Refused, SpecError
-from polymodel.report.predictions import Predictions, predict
+from polymodel.report.predictions import Predictions
 from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.predicted import predictions
 from polymodel.sparse.tensor import SparseTensor

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.tiling.inputs import Source, fitting, operand, operation
-from polymodel.report.tiling.tables import room, several
-from polymodel.sparse.density.model import DensityModel
-from polymodel.sparse.tensor import SparseTensor
+from polymodel.report.tiling.tables import room
 from polymodel.spec.coerce import check_classes
-from polymodel.spec.faults import not_a
-from polymodel.tiling.cost.model import Costs, Launch, costs
-from polymodel.tiling.estimate import Estimate, estimate
-from polymodel.tiling.estimate.fitted import FITTED, fitted
+from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.estimate import Estimate
+from polymodel.tiling.estimate.fitted import FITTED
 from polymodel.tiling.fits.fit import Fit, Op
-from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
-from polymodel.tiling.tilers.named import cut
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section, notes
 from polymodel.view.table import Cell, Column, Table
@@ -26,7 +18,6 @@ from polymodel.view.table import Cell, Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Second = DensityModel | Rolled | Transposed | Alone
 TILERS = ("simple", "qtree", "btree", "strips", "columns")
 _NOTE = "estimates are expected values of the models; actual figures are exact counts of the data"
 
@@ -121,126 +112,6 @@ class TilingEstimates(Answer):
         return plot_estimates(self.found, quantity, task=f"{self.op}, {room(self.fit)}", ax=ax)
 
 
-def estimate_tiling(
-    source: DensityModel | Source,
-    *,
-    op: str = "add",
-    fit: Fit | None = None,
-    tilers: Sequence[str] | None = None,
-    second: Second | None = None,
-    models: Sequence[str] | Mapping[str, DensityModel] | None = None,
-    launch: Launch | None = None,
-    names: Sequence[str] | None = None,
-) -> TilingEstimates:
-    """What tilers are expected to make of matrices that are known by a density model only.
-
-    `source`: a density model of a matrix (pm.Uniform.of(["I", "J"], [1000, 1000], density=0.01), ..), or a
-    tensor or file, to which models are fitted and beside whose tilings they are shown. `second`: a model of B
-    for independent operands, or pm.Rolled(rows), pm.Transposed(), pm.Alone(); B is A with its rows rolled by
-    5 by default. `models` (of a tensor): some of `uniform`, `rows`, `banded`, or models by name. `tilers`:
-    simple, qtree, btree, strips and columns by default; others are run on data drawn from the model.
-    `names`: of a file's ranks, as for `tile`.
-
-    Raises SpecError for wrong input, Refused where no estimate can be made.
-    """
-    if launch is not None and not isinstance(launch, Launch):
-        raise not_a("Launch", "estimate_tiling", launch, "pass e.g. pm.Launch(run='all')")
-    if second is not None and not isinstance(second, Second):
-        raise not_a("second operand", "estimate_tiling", second, "pass a density model, or pm.Rolled(5)")
-    action, rule = operation(op), fitting(fit)
-    tensor: SparseTensor | None = None
-    told: tuple[str, ...] = ()
-    if isinstance(source, DensityModel):
-        if models is not None:
-            raise SpecError([Diagnostic("models are fitted to data; the source is a model", "leave one out")])
-        known: Mapping[str, DensityModel] = {type(source).__name__: source}
-    else:
-        tensor, told = operand(source, "A", names)
-        known = fitted(tensor, models)
-    found, refused = _foretold(tensor, known, action, rule, _named(tilers), second, launch)
-    return TilingEstimates(tuple(found), action, rule, (*told, *refused))
-
-
-def _named(tilers: Sequence[str] | None) -> tuple[str, ...]:
-    """The tilers asked for; a single name is one too."""
-    if tilers is None:
-        return TILERS
-    found = (tilers,) if isinstance(tilers, str) else several(tilers)
-    if not found:
-        raise SpecError([Diagnostic("no tiler is named", f"leave tilers out for {', '.join(TILERS)}")])
-    return found
-
-
-def estimate_shape(
-    shape: Sequence[int],
-    density: float,
-    *,
-    op: str = "add",
-    fit: Fit | None = None,
-    tilers: Sequence[str] | None = None,
-    second: Second | None = None,
-    launch: Launch | None = None,
-) -> TilingEstimates:
-    """The same of uniform random matrices of a shape and density: `estimate_tiling` with plain arguments."""
-    from polymodel.sparse.density import Uniform
-
-    ranks = tuple(f"R{n}" for n in range(len(shape))) if len(shape) != 2 else ("I", "J")
-    model = Uniform.of(ranks, shape, density=density)
-    return estimate_tiling(model, op=op, fit=fit, tilers=tilers, second=second, launch=launch)
-
-
-def _foretold(
-    tensor: SparseTensor | None,
-    models: Mapping[str, DensityModel],
-    op: Op,
-    fit: Fit,
-    tilers: tuple[str, ...],
-    second: Second | None,
-    launch: Launch | None,
-) -> tuple[list[Foretold], list[str]]:
-    """All estimates, and why some of them are missing. Refused if all are."""
-    told: list[str] = []
-    made = dict(_tiled(tensor, op, fit, tilers, second, launch, told)) if tensor is not None else {}
-    found: list[Foretold] = []
-    refused: list[Refused] = []
-    left: dict[tuple[str, str], list[str]] = {}  # model and reason: tilers
-    for name, model in models.items():
-        for tiler in tilers:
-            try:
-                told_by = estimate(model, op, fit, tiler, second, launch)
-            except Refused as refusal:
-                refused.append(refusal)
-                left.setdefault((name, refusal.message), []).append(tiler)
-                continue
-            shape = " x ".join(str(s) for s in model.shape)
-            found.append(Foretold(tensor.name if tensor else shape, name, told_by, made.get(tiler)))
-    if not found:
-        raise refused[0]
-    for (name, why), tilers_left in left.items():
-        told.append(f"not estimated ({name}): {', '.join(tilers_left)}: {why}")
-    return found, told
-
-
-def _tiled(
-    tensor: SparseTensor,
-    op: Op,
-    fit: Fit,
-    tilers: tuple[str, ...],
-    second: Second | None,
-    launch: Launch | None,
-    told: list[str],
-) -> Iterator[tuple[str, Costs]]:
-    """What each tiler makes of the data, or why it does not; nothing where B is a model."""
-    if isinstance(second, DensityModel):
-        return
-    pattern = pattern_of(tensor, second)
-    for tiler in tilers:
-        try:
-            yield tiler, costs(pattern, cut(pattern, op, fit, tiler), op, fit, launch)
-        except Refused as refusal:
-            told.append(f"{tiler} does not tile the data: {refusal.message}")
-
-
 def _row(found: Foretold) -> tuple[Cell, ...]:
     told, real = found.estimate, found.actual
     actual: tuple[Cell, ...] = (None, None) if real is None else (real.tiles, real.total_cycles)
@@ -249,4 +120,4 @@ def _row(found: Foretold) -> tuple[Cell, ...]:
     return found.tensor, found.model, told.tiler, *numbers, told.label, *actual, *errors
 
 
-__all__ = ["FITTED", "Foretold", "TilingEstimates", "estimate_shape", "estimate_tiling"]
+__all__ = ["FITTED", "Foretold", "TilingEstimates"]

@@ -20,7 +20,6 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import check_classes
-from polymodel.spec.faults import not_a
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.fits.stored import Stored
@@ -98,20 +97,12 @@ class Moved:
         return found
 
 
-def tile_levels(
+def tiling_report(
     report: Report,
     tensors: Mapping[str, SparseTensor] | None = None,
     densities: Mapping[str, object] | None = None,
 ) -> TilingReport:
-    """Cut the operands of the mapping for every memory that says `data_tiles:`.
-
-    `tensors`, `densities`: data in the place of what the workload says, as for `sparsify`. Raises SpecError
-    for wrong data and for an entry that fits no tile; Refused for Einsums that are
-    neither an element-wise add or multiply nor a product of two matrices, and for products of which only a
-    density is known.
-    """
-    if not isinstance(report, Evaluated):
-        raise not_a("report", "tile_levels", report, "pass what pm.evaluate(spec) gives")
+    """The tiles of an evaluated mapping: see `polymodel.tile_levels`."""
     inputs = {a.tensor for e in report.problem.cascade.einsums for a in e.inputs}
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
     found, notes = levels(report.problem, report.analysis, data)

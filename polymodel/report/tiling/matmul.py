@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.governor import soft, until
-from polymodel.report.tiling.inputs import Source, factor, operand
-from polymodel.report.tiling.matmul_inputs import (
-    UNBOUNDED,
-    Named,
-    buffers_of,
-    check_figures,
-    grid_of,
-    launch_of,
-    orders_of,
-    shape_of,
-    strategy_of,
-)
-from polymodel.spec.coerce import check_classes, plainly
-from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.spec.coerce import check_classes
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import Panels
-from polymodel.tiling.matmul.product import Product, product_of
-from polymodel.tiling.matmul.search import STRATEGIES, Candidate, given_tiles, search
-from polymodel.tiling.matmul.shapes import Asked, Objective
+from polymodel.tiling.matmul.product import Product
+from polymodel.tiling.matmul.search import Candidate
+from polymodel.tiling.matmul.shapes import UNBOUNDED, Asked
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import Traffic
-from polymodel.tiling.plane.operands import Transposed
 from polymodel.tiling.plane.pattern import Ints
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section, notes
@@ -42,7 +25,6 @@ from polymodel.view.table import RATIO, Cell, Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SEARCH = 30.0  # seconds
 _LISTED = 2 * 10**6  # rows of a table that are still made
 _WORDS = ("A_read_words", "B_read_words", "Z_read_words", "Z_write_words", "total_words")
 _MOST = 12  # candidates that are printed
@@ -50,66 +32,6 @@ _EXACT = (
     "words, fetches, pairs, multiplies: exact counts of the patterns (values all one, nothing cancels); "
     "cycles: a model, max(multiplies / PEs, words / bandwidth) + launches x (configuration + ramp)"
 )
-
-
-def tile_matmul(
-    a: Source,
-    b: Source | Transposed | None = None,
-    *,
-    tile: Sequence[int] | None = None,
-    capacity: int | Sequence[int | None] | None = None,
-    strategy: Named | None = None,
-    order: str | Sequence[str] | None = None,
-    objective: Objective = "time",
-    launch: Launch | None = None,
-    pes: int = 1,
-    bandwidth: float = 1.0,
-    overbook: float = 0.1,
-    grid: Sequence[Sequence[int]] | None = None,
-    time_limit: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> MatmulTiling:
-    """Cut the product Z = A B into tiles that are reused, and say what moves and how long it takes.
-
-    `a`, `b`: files, SparseTensors or SciPy matrices; without b A times A, with pm.Transposed() A times its
-    transposed. Either `tile`, sizes (Ti, Tk, Tj) along i, k and j; or `capacity`, words of the buffer of each
-    of A, B and Z, or three of these (None: unbounded), and a `strategy`: uniform, panels (of rows), dynamic,
-    overbooked (a share `overbook` of the tiles may exceed the buffer), or search, which compares all by
-    `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several (all six). `pes`,
-    `bandwidth`: multiplies and words a cycle. `grid`: sizes that are tried along i, k and j. A search that
-    takes longer than `time_limit` seconds (30) says what it left; if it is given, whatever else takes longer
-    raises TimeUp; `progress` is told what is being done.
-    `names`: of the ranks of files, as for `tile`.
-
-    Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
-    """
-    made = factor(b)
-    machine = Machine(pes, bandwidth, launch_of(launch))
-    chosen = strategy_of(strategy, tile, capacity)
-    orders = orders_of(order)
-    overbook, time_limit = plainly((overbook, time_limit))
-    check_figures(objective, overbook, time_limit)
-    buffers, sizes = buffers_of(capacity), grid_of(grid)
-    shape = None if tile is None else shape_of(tile)
-    end = inf if time_limit is None else soft(time_limit)
-    with until(end):
-        first, told = operand(a, "A", names, "tile_matmul")
-        second, more = (
-            (made, ())
-            if made is None or isinstance(made, Transposed)
-            else operand(made, "B", names, "tile_matmul")
-        )
-        product = product_of(first, second, progress)
-    known = (*told, *more)
-    asked = Asked(buffers, machine, objective, orders, overbook, sizes, min(end, soft(SEARCH)), progress)
-    if shape is not None:
-        with until(end):
-            best = given_tiles(product, shape, asked, chosen == "overbooked")
-        return MatmulTiling(product, asked, best, (best,), known)
-    strategies = STRATEGIES if chosen == "search" else (chosen,)
-    found = search(product, asked, strategies, overbook)
-    return MatmulTiling(product, asked, found.best, found.candidates, (*known, *found.notes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.tiling.inputs import Source, operand
-from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import check_classes, shown
-from polymodel.spec.faults import not_a
-from polymodel.tiling.cost.model import Launch
+from polymodel.spec.coerce import check_classes
 from polymodel.tiling.fits.fit import Op
-from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.swift import published
 from polymodel.tiling.swift.compat import Comparison
-from polymodel.tiling.swift.compat import tiler_swift_comparison as compared
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section, notes
 from polymodel.view.table import RATIO, Column, Table
@@ -48,37 +40,6 @@ NOTES = (
     "means of savings are those of the percentages, as in the document; of nonempty tiles, where one may save"
     " nothing, what the mean ratio saves",
 )
-
-
-def tiler_swift_comparison(
-    matrices: Sequence[Source], *, capacity: int = published.CAPACITY, launch: Launch | None = None
-) -> TilerSwift:
-    """Tiler-Swift's charts for these matrices: as published, as its program was built, and corrected.
-
-    `matrices`: files (.mtx, also .gz), SparseTensors or SciPy matrices, each the operand A; B is A with its
-    rows rolled by 5, as in the original's evaluation. Published bars are those of its six matrices, which
-    are known by name and size, at its `capacity` of 128 elements. `launch`: cycles per kernel.
-
-    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
-    """
-    if isinstance(matrices, (str, PathLike, SparseTensor)) or hasattr(matrices, "tocoo"):
-        fault = "one matrix is given where several are expected"
-        raise SpecError([Diagnostic(fault, "write [matrix], or name more of them")])
-    several: object = matrices
-    if not isinstance(several, Iterable):
-        what = f"{shown(several)} is no list of matrices"
-        raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices")])
-    if launch is not None and not isinstance(launch, Launch):
-        raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")
-    read = [operand(m, f"M{number}") for number, m in enumerate(matrices, 1)]
-    names = [tensor.name.removeprefix("ts_") for tensor, _ in read]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        remedy = "bars are told apart by names: give each once, under a name of its own"
-        raise SpecError([Diagnostic(f"the matrix {name} is given more than once", remedy) for name in twice])
-    patterns = [pattern_of(tensor, Rolled(5)) for tensor, _ in read]
-    found = compared(patterns, capacity, launch)
-    return TilerSwift(found, capacity, tuple(note for _, told in read for note in told))
 
 
 @dataclass(frozen=True, eq=False)

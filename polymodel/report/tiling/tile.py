@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import Faults, not_a
 from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
 from polymodel.tiling.cost.cost_bound import cost_bound
 from polymodel.tiling.cost.model import Costs, Launch
 from polymodel.tiling.fits.fit import Fit, Op, Words
-from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
+from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
-from polymodel.tiling.tilers.named import Objective, tiler_parts
+from polymodel.tiling.tilers.named import Objective
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block
 from polymodel.view.files import Json
@@ -29,62 +27,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-PUBLISHED = "qtree+merge"  # what Tiler-Swift's document calls qtree
-
-
-def tile(
-    a: Source,
-    b: Source | Second | None = None,
-    *,
-    op: str = "add",
-    fit: Fit | None = None,
-    tiler: str = "best",
-    objective: Objective = "total",
-    ranks: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    launch: Launch | None = None,
-    compat: Literal["tiler-swift"] | None = None,
-) -> Tiling:
-    """Cut two sparse operands into tiles that fit, and say what running them costs.
-
-    `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors, arrays or SciPy matrices; `b` also pm.Rolled(rows),
-    pm.Transposed() or pm.Alone(), or in words (rolled:5, transposed, nothing); without it B is A with its
-    rows rolled by 5. `op`: add or multiply, element by element. `fit`: pm.elements(C), pm.words(M) or
-    pm.stored(format, bits). `tiler`: a name, also NAME+merge and NAME+fixpoint; `best` tries them all and
-    takes the least by `objective`: `total` (configuration and run), `cycles` (run, then kernels) or `tiles`
-    (kernels launched, then tiles). `ranks`: the two that are cut, rows first. `names`: of a file's ranks; a
-    .tns file with as many columns has no values. `launch`: cycles per kernel, and which tiles are launched.
-    `compat`: "tiler-swift" repeats that tool with the defects behind its published figures.
-
-    Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
-    """
-    faults = Faults()
-    with faults.noting():
-        if launch is not None and not isinstance(launch, Launch):
-            raise not_a("Launch", "tile", launch, "pass e.g. pm.Launch(run='all')")
-    with faults.noting():
-        if compat not in (None, "tiler-swift"):
-            raise not_a("compat", "tile", compat, "write 'tiler-swift', or leave it out")
-        if compat is None:
-            tiler_parts(tiler, objective)
-    with faults.noting():
-        action = operation(op)
-    with faults.noting():
-        rule = fitting(fit)
-    with faults.noting():
-        first, told = operand(a, "A", names)
-    with faults.noting():
-        second, more = second_operand(b, names)
-    faults.raise_if_any()
-    pattern = pattern_of(first, second, ranks)
-    task = Task(pattern, action, rule, launch or Launch(), objective, compat is not None)
-    if task.compat and tiler == "best":
-        tiler, more = PUBLISHED, (*more, f"Tiler-Swift has no best: this is its {PUBLISHED}")
-    found = task.rival(tiler)
-    assert found.costs is not None
-    assert found.seconds is not None
-    return Tiling(first, second or Rolled(), task, found.costs, tiler, found.seconds, (*told, *more))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import check_classes
-from polymodel.spec.faults import not_a
-from polymodel.tiling.cost.cost_bound import Objective
-from polymodel.tiling.cost.model import Costs, Launch
-from polymodel.tiling.fits.fit import Fit
+from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.fits.stored import Stored
-from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
+from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
-from polymodel.tiling.tuning.tune import PATIENCE, Ending, Step, Tuned, tune
+from polymodel.tiling.tuning.tune import Step, Tuned
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Facts, Line, Section, notes
 from polymodel.view.table import Column, Table
@@ -30,41 +25,6 @@ if TYPE_CHECKING:
     from polymodel.report.tiling.tile import Tiling
 
 _UNTRIED = "guillotine cuts are not tried here: tiler best (pm.tile, no --tune) looks at them too"
-
-
-def tune_tiling(
-    a: Source,
-    b: Source | Second | None = None,
-    *,
-    op: str = "add",
-    fit: Fit | None = None,
-    objective: Objective = "total",
-    launch: Launch | None = None,
-    ranks: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    patience: int = PATIENCE,
-    budget: float | None = None,
-    runs: float | None = None,
-) -> Tuning:
-    """Let tiler and model work in a loop: the model's figure of one cutting decides which is tried next.
-
-    Operands, `op`, `fit`, `ranks`, `names` and `launch` as for `tile`. `objective`: "tiles" (kernels),
-    "cycles" (run) or "total" (configuration and run). The loop ends when the lower bound is reached, when
-    `patience` proposals in a row improve nothing, when nothing is left to try, when it took `budget` seconds,
-    or when it took longer than `runs` runs of the tiles can still save. Never worse than the binary tree, or
-    any step.
-
-    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
-    """
-    if launch is not None and not isinstance(launch, Launch):
-        raise not_a("Launch", "tune_tiling", launch, "pass e.g. pm.Launch(run='all')")
-    action, rule = operation(op), fitting(fit)
-    ending = Ending(patience, budget, runs)
-    first, told = operand(a, "A", names)
-    second, more = second_operand(b, names)
-    pattern = pattern_of(first, second, ranks)
-    found = tune(pattern, action, rule, objective, launch, ending)
-    return Tuning(first, second or Rolled(), pattern, found, (*told, *more))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ Objective = Literal["words", "time"]
 Grid = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 SMALL = 64  # ranks up to this size are also cut into single coordinates and pairs of them
 PARTS = 4
+UNBOUNDED = 2**60  # words of a buffer of which nothing is said
 
 
 @dataclass(frozen=True)

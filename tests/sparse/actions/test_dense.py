@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.api.evaluation import evaluate_problem
+from polymodel.api.sparse import sparsify
 from polymodel.architecture.hierarchy import Hierarchy, SparseAction, SparseRules
 from polymodel.errors import Refused
-from polymodel.report.sparse import sparsify
 from tests.generators import problems
 
 

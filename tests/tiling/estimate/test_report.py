@@ -9,8 +9,8 @@ import pytest
 from matplotlib.patches import Rectangle
 
 import polymodel as pm
+from polymodel.api.tilings import estimate_shape
 from polymodel.errors import Refused, SpecError
-from polymodel.report.tiling.estimates import estimate_shape
 
 MATRIX = "tests/data/matrices/programme.mtx.gz"
 

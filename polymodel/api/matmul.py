@@ -1,23 +1,91 @@
-"""What `tile_matmul` is given: strategy, orders, sizes and capacities, with every fault and its remedy."""
+"""`tile_matmul`: strategy, orders, sizes and capacities are checked here, with a remedy for every fault."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Literal, get_args
 
+from polymodel.api.operands import Source, factor, operand
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import soft, until
+from polymodel.report.tiling.matmul import MatmulTiling
 from polymodel.spec.coerce import as_number, plainly
 from polymodel.spec.faults import not_a
 from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.matmul.shapes import Grid, Objective
+from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.product import product_of
+from polymodel.tiling.matmul.search import STRATEGIES, given_tiles, search
+from polymodel.tiling.matmul.shapes import UNBOUNDED, Asked, Grid, Objective
 from polymodel.tiling.matmul.uniform import Shape
 from polymodel.tiling.matmul.walk import ORDERS
+from polymodel.tiling.plane.operands import Transposed
 
 Named = Literal["uniform", "panels", "dynamic", "overbooked", "search"]
-UNBOUNDED = 2**60  # words of a buffer of which nothing is said
+SEARCH = 30.0  # seconds
 
 
-def strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
+def tile_matmul(
+    a: Source,
+    b: Source | Transposed | None = None,
+    *,
+    tile: Sequence[int] | None = None,
+    capacity: int | Sequence[int | None] | None = None,
+    strategy: Named | None = None,
+    order: str | Sequence[str] | None = None,
+    objective: Objective = "time",
+    launch: Launch | None = None,
+    pes: int = 1,
+    bandwidth: float = 1.0,
+    overbook: float = 0.1,
+    grid: Sequence[Sequence[int]] | None = None,
+    time_limit: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MatmulTiling:
+    """Cut the product Z = A B into tiles that are reused, and say what moves and how long it takes.
+
+    `a`, `b`: files, SparseTensors or SciPy matrices; without b A times A, with pm.Transposed() A times its
+    transposed. Either `tile`, sizes (Ti, Tk, Tj) along i, k and j; or `capacity`, words of the buffer of each
+    of A, B and Z, or three of these (None: unbounded), and a `strategy`: uniform, panels (of rows), dynamic,
+    overbooked (a share `overbook` of the tiles may exceed the buffer), or search, which compares all by
+    `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several (all six). `pes`,
+    `bandwidth`: multiplies and words a cycle. `grid`: sizes that are tried along i, k and j. A search that
+    takes longer than `time_limit` seconds (30) says what it left; if it is given, whatever else takes longer
+    raises TimeUp; `progress` is told what is being done.
+    `names`: of the ranks of files, as for `tile`.
+
+    Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
+    """
+    made = factor(b)
+    machine = Machine(pes, bandwidth, _launch_of(launch))
+    chosen = _strategy_of(strategy, tile, capacity)
+    orders = _orders_of(order)
+    overbook, time_limit = plainly((overbook, time_limit))
+    _check_figures(objective, overbook, time_limit)
+    buffers, sizes = _buffers_of(capacity), _grid_of(grid)
+    shape = None if tile is None else _shape_of(tile)
+    end = inf if time_limit is None else soft(time_limit)
+    with until(end):
+        first, told = operand(a, "A", names, "tile_matmul")
+        second, more = (
+            (made, ())
+            if made is None or isinstance(made, Transposed)
+            else operand(made, "B", names, "tile_matmul")
+        )
+        product = product_of(first, second, progress)
+    known = (*told, *more)
+    asked = Asked(buffers, machine, objective, orders, overbook, sizes, min(end, soft(SEARCH)), progress)
+    if shape is not None:
+        with until(end):
+            best = given_tiles(product, shape, asked, chosen == "overbooked")
+        return MatmulTiling(product, asked, best, (best,), known)
+    strategies = STRATEGIES if chosen == "search" else (chosen,)
+    found = search(product, asked, strategies, overbook)
+    return MatmulTiling(product, asked, found.best, found.candidates, (*known, *found.notes))
+
+
+def _strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
     known = get_args(Named)
     found = strategy or ("uniform" if tile is not None else "search")
     faults = []
@@ -37,13 +105,13 @@ def strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
     return chosen
 
 
-def launch_of(launch: Launch | None) -> Launch:
+def _launch_of(launch: Launch | None) -> Launch:
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tile_matmul", launch, "pass e.g. pm.Launch(config_multiply=907)")
     return launch or Launch()
 
 
-def orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
+def _orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
     asked = ORDERS if order is None else (order,) if isinstance(order, str) else order
     if not isinstance(asked, Iterable):
         raise SpecError([Diagnostic(f"order {order!r} is no order of loops", "write e.g. ikj")])
@@ -57,7 +125,7 @@ def orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def check_figures(objective: str, overbook: float, time_limit: float | None) -> None:
+def _check_figures(objective: str, overbook: float, time_limit: float | None) -> None:
     faults = []
     if objective not in get_args(Objective):
         faults.append(Diagnostic(f"objective {objective!r} is unknown", "write words or time"))
@@ -73,7 +141,7 @@ def _is_number(value: object) -> bool:
     return as_number(value) is not None
 
 
-def shape_of(tile: object) -> Shape:
+def _shape_of(tile: object) -> Shape:
     if not isinstance(tile, Iterable):
         fault = f"tile {tile!r} is no list of sizes"
         raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)")])
@@ -83,7 +151,7 @@ def shape_of(tile: object) -> Shape:
     return given[0], given[1], given[2]
 
 
-def buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
+def _buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
     capacity = plainly(capacity)
     if capacity is not None and not isinstance(capacity, int | Sequence):
         # Such as a fit: what holds for tiles that are added holds for no product.
@@ -104,7 +172,7 @@ def buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
     return a, b, z
 
 
-def grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
+def _grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
     if grid is None:
         return None
     if not isinstance(grid, Iterable) or not all(isinstance(along, Iterable) for along in grid):

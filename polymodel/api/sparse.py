@@ -1,0 +1,85 @@
+"""Verbs on sparse data: a mapping counted on it, and density models beside what they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.report.evaluated import Evaluated
+from polymodel.report.predictions import Predictions
+from polymodel.report.sparse import SparseReport, sparse_report
+from polymodel.sparse.predicted import TILES, Prediction, predictions
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
+
+
+def sparsify(
+    report: Report,
+    tensors: Mapping[str, SparseTensor] | None = None,
+    densities: Mapping[str, object] | None = None,
+    *,
+    confidence: float = 0.99,
+) -> SparseReport:
+    """The same mapping on sparse data.
+
+    `tensors`: the data themselves, counted exactly. `densities`: tensor -> number from 0 to 1 or density
+    model. Both take the place of what the workload says; what has neither has no zeros, a computed tensor
+    those that its operands leave. `confidence`: with which `quantile_bits` are not exceeded. Raises
+    SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what
+    cannot be counted.
+    """
+    if not isinstance(report, Evaluated):
+        raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
+    if not 0 < confidence <= 1:
+        raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
+    return sparse_report(report, tensors, densities, confidence)
+
+
+def predict(
+    *sources: SparseTensor | str | PathLike[str],
+    tiles: Sequence[int] = TILES,
+    slices: int = 8,
+    ranks: Sequence[str] | None = None,
+) -> Predictions:
+    """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.
+
+    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to; `ranks`: names of
+    those of the files, see `read_tensor`. Raises SpecError with the faults of all sources.
+    """
+    from polymodel.sparse.density import unfit
+    from polymodel.sparse.files import read_file
+
+    found: list[Prediction] = []
+    warned: list[str] = []
+    faults: list[SpecError] = []
+    if not sources:
+        raise SpecError(
+            [Diagnostic("predict: no tensor is given", "pass tensors, or names of .mtx or .tns files")]
+        )
+    for source in sources:
+        if not isinstance(source, (SparseTensor, str, PathLike)):
+            raise not_a("sparse tensor or file", "predict", source, "pass e.g. 'matrix.mtx.gz'")
+        try:
+            if isinstance(source, SparseTensor):
+                tensor = source
+            else:
+                file = read_file(source, ranks=ranks)
+                tensor = file.tensor
+                warned += [f"{tensor.name}: {note}" for note in file.notes]
+            found += predictions(tensor, tiles=tiles, slices=slices)
+        except SpecError as error:
+            faults.append(error)
+            continue
+        except Refused as refusal:
+            name = source.name if isinstance(source, SparseTensor) else str(source)
+            raise Refused(f"{name}: {refusal.message}", refusal.remedy) from refusal
+        told = unfit(tensor)
+        warned += [f"{tensor.name}: {told}"] if told else []
+    if faults:
+        raise SpecError(list(dict.fromkeys(d for e in faults for d in e.diagnostics)))
+    return Predictions(tuple(found), tuple(warned))
