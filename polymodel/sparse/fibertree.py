@@ -87,6 +87,11 @@ class Level:
         return np.repeat(np.arange(self.fibers, dtype=np.int64), np.diff(self.starts))
 
     @cached_property
+    def small(self) -> NDArray[np.int32]:
+        """The coordinates in 32 bits, for what reads them often; only where these hold them."""
+        return self.coords.astype(np.int32)
+
+    @cached_property
     def step(self) -> int:
         """The distance of neighbours where it is the same in all fibers (dense fibers: 1), otherwise 0."""
         if self.elements < 2:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.merged import Merged
+from polymodel.sparse.execute.merged_times import measure_merged
+from polymodel.sparse.execute.merged_values import merged_result
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
-from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses
+from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses, Times
 from polymodel.sparse.execute.tail import Tail, candidates, enter
 from polymodel.sparse.execute.thin import Thin
 from polymodel.sparse.execute.times import distinct, measure
@@ -32,8 +36,9 @@ from polymodel.spec.teaal.records import SpaceTime
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """A walked Einsum: the walk (down to the tail, if there is one), the nodes of the last loop where it
-    computes (per term, and any; None: all), the same per loop, and the output along the loops."""
+    """A walked Einsum: the walk (down to the tail or the merged loop, if there is one), the nodes of the last
+    loop where it computes (per term, and any; None: all), the same per loop, and the output along the loops.
+    """
 
     plan: Plan
     walk: Walk
@@ -43,6 +48,7 @@ class Ran:
     alive: tuple[Bools | None, ...]
     grown: tuple[Grown, ...]
     thin: Thin | None = None
+    merged: Merged | None = None
 
     @property
     def activities(self) -> int:
@@ -93,18 +99,25 @@ class Ran:
         return one[one >= 0]
 
 
-def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None) -> Ran:
+def walk_through(
+    plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None, values: bool
+) -> Ran:
     """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept, and
-    those over a `thin` rank not at all."""
+    those over a `thin` rank or that merges one tensor's fibers into the output's not at all."""
     timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
     if spacetime is not None and spacetime.space:
         timed.add(spacetime.space[0].rank)
     enters = len(plan.order) if keep_loops else candidates(plan, timed)
     enters = enters if thin is None else len(plan.order) - thin.inner
+    merges = thin is None and not keep_loops and merging.applies(plan, spacetime, values)
     walk = Walk(plan, keep_loops)
     while walk.at < len(plan.order):
         if 0 < walk.at == enters:
             ran = _with_tail(plan, walk, thin)
+            if ran is not None:
+                return ran
+        if merges and walk.at == len(plan.order) - 1:
+            ran = _with_merged(plan, walk)
             if ran is not None:
                 return ran
         walk.step()
@@ -130,10 +143,28 @@ def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
     return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
 
 
+def _with_merged(plan: Plan, walk: Walk) -> Ran | None:
+    """The innermost loop as one that merges; None where it does more than that."""
+    entered = merging.enter(walk)
+    if entered is None:
+        return None
+    # What iterates nothing below comes to nothing, and takes no place in the output.
+    filled = entered.high > entered.low
+    there = None if filled.all() else filled
+    alive = effectual(walk.loops, there)
+    grown = grow(plan, walk.loops, alive)
+    merged = replace(entered, output=grown[-1].element, outputs=grown[-1].count)
+    return Ran(plan, walk, None, (None,), there, tuple(alive), tuple(grown), merged=merged)
+
+
 def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
     """All counts of a walked Einsum."""
     plan = ran.plan
-    if ran.tail is None:
+    if ran.merged is not None:
+        activities = ran.merged.iterations
+        present = [activities]
+        outputs = ran.merged.tally.elements
+    elif ran.tail is None:
         nodes = ran.walk.nodes
         activities = nodes if ran.there is None else int(ran.there.sum())
         present = [nodes if t is None else int(t.sum()) for t in ran.terms]
@@ -153,11 +184,17 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
         outputs,
         zeros,
         tuple(_accesses(ran)),
-        None if spacetime is None else measure(plan, ran.walk, ran.tail, spacetime, ran.there),
+        None if spacetime is None else _times(ran, spacetime),
         {s.name: s.tree for s in plan.slots},
         _levels(ran) if keep_loops else None,
         {} if ran.thin is None else _stands_for(ran.plan, ran.thin),
     )
+
+
+def _times(ran: Ran, spacetime: SpaceTime) -> Times:
+    if ran.merged is not None:
+        return measure_merged(ran.plan, ran.walk, ran.merged, spacetime, ran.there)
+    return measure(ran.plan, ran.walk, ran.tail, spacetime, ran.there)
 
 
 def assigns(plan: Plan) -> bool:
@@ -186,6 +223,11 @@ def _accesses(ran: Ran) -> list[RankAccesses]:
         reads = {names[s]: n for s, n in loop.totals.items()}
         looked = {names[s]: n for s, n in loop.lookups.items()}
         found.append(_one(plan, at, loop.nodes, reads, looked, grown.reads, grown.writes))
+    if ran.merged is not None:
+        one, tally = ran.merged, ran.merged.tally
+        reads = {names[one.slot]: one.iterations}
+        last = len(plan.order) - 1
+        found.append(_one(plan, last, one.iterations, reads, {}, tally.reads, tally.writes))
     if ran.tail is None:
         return found
     tail = ran.tail
@@ -258,10 +300,20 @@ def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
 
     Without `values` every output that is touched is 1.
     """
+    if ran.merged is not None:
+        return merged_result(ran.plan, ran.walk, ran.merged, _coordinates_of_fibers(ran), values)
     coords, data = _with_tail_values(ran, values) if ran.tail is not None else _plain_values(ran, values)
     zeros = int((data == 0).sum())
     ranks = tuple(rank for rank, _, _ in ran.plan.output)
     return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
+
+
+def _coordinates_of_fibers(ran: Ran) -> dict[int, Ints]:
+    """The coordinates that each of the output's fibers has above a loop that is merged, by declared rank."""
+    assert ran.merged is not None
+    one = np.zeros(ran.merged.outputs, dtype=np.int64)
+    one[ran.merged.output] = np.arange(ran.walk.nodes, dtype=np.int64)
+    return coordinates(ran, one)
 
 
 def coordinates(ran: Ran, nodes: Ints) -> dict[int, Ints]:

@@ -179,24 +179,28 @@ def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
         return found
     ranks = np.empty(born.size, dtype=np.int64)
     ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
-    return _count_below(ranks, low, high, np.searchsorted(np.sort(born), time))
+    return count_below(ranks, low, high, np.searchsorted(np.sort(born), time), born.size)
 
 
-def _count_below(ranks: Ints, low: Ints, high: Ints, bound: Ints) -> Ints:
-    """How many of ranks[low:high] are below `bound`, for many ranges at once (wavelet matrix)."""
+def count_below(values: NDArray[np.integer], low: Ints, high: Ints, bound: Ints, top: int) -> Ints:
+    """How many of values[low:high] are below `bound`, for many ranges at once; all values are below `top`.
+
+    A wavelet matrix: from the highest bit down, values with a 0 are brought before those with a 1.
+    """
     found = np.zeros(low.size, dtype=np.int64)
     high = np.maximum(high, low)
-    current = ranks
-    full = bound >= ranks.size
-    bound = np.minimum(bound, max(ranks.size - 1, 0))
     result_full = high - low
-    for bit in reversed(range(max(int(ranks.size - 1).bit_length(), 1))):
-        ones = (current >> bit) & 1
-        zeros = np.concatenate(([0], np.cumsum(1 - ones)))
+    full = bound >= top
+    bound = np.minimum(bound, max(top - 1, 0))
+    for bit in reversed(range(max(int(top - 1).bit_length(), 1))):
+        ones = (values & (1 << bit)) != 0
+        zeros = np.zeros(values.size + 1, dtype=np.int64)
+        np.cumsum(~ones, out=zeros[1:])
         low_zeros, high_zeros = zeros[low], zeros[high]
         up = ((bound >> bit) & 1).astype(bool)
         found += np.where(up, high_zeros - low_zeros, 0)
         low = np.where(up, zeros[-1] + low - low_zeros, low_zeros)
         high = np.where(up, zeros[-1] + high - high_zeros, high_zeros)
-        current = np.concatenate((current[ones == 0], current[ones == 1]))
+        if bit:
+            values = np.concatenate((values[~ones], values[ones]))
     return np.where(full, result_full, found)

@@ -65,15 +65,18 @@ def run(
         thin = find_thin(teaal.expressions, mappings, known, sizes, whole)
     if thin is not None:
         known = {name: thin.thinned(t) for name, t in known.items()}
-    for expression, mapping in zip(teaal.expressions, mappings, strict=True):
+    for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
         plan = make_plan(expression, mapping, known, sizes, numbers, whole, kept, slices == "kept")
         ours = thin if thin is not None and thin.has(expression) else None
-        ran = walk_through(plan, mapping.spacetime, keep_loops, ours)
-        made, zeros = result(ran, values)
+        ran = walk_through(plan, mapping.spacetime, keep_loops, ours, values)
+        zeros = 0
+        later = {o.tensor for e in teaal.expressions[at + 1 :] for o in e.operands}
+        if values or expression.name in later:
+            made, zeros = result(ran, values)
+            declared = teaal.declaration.get(expression.name, made.ranks)
+            known[expression.name] = made.renamed(expression.name, declared)
         einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
         del plan, ran  # loops of one Einsum at a time: they are large
-        declared = teaal.declaration.get(expression.name, made.ranks)
-        known[expression.name] = made.renamed(expression.name, declared)
         if values:
             results[expression.name] = known[expression.name]
     return Execution(results, tuple(einsums), given, sizes, teaal, numbers, values)

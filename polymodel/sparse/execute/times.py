@@ -99,8 +99,8 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
     inner = [s for s in spacetime.space if index[s.rank] >= start]
     outer = [s for s in spacetime.space if index[s.rank] < start]
     rows = walk.nodes if computed is None else int(computed.sum())
-    space = _walked_keys(walk, index, outer, computed)
-    time = _walked_keys(walk, index, spacetime.time, computed)
+    space = walked_keys(walk, index, outer, computed)
+    time = walked_keys(walk, index, spacetime.time, computed)
     stamps = how_many(time.values, time.size) if rows else 0
     small, place = numbered(space.values, space.size)
     # A node is told by what it and those around it are stamped with, if all of them are.
@@ -125,7 +125,7 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
         if outer == list(spacetime.space[:1]):
             first = points, small
         else:
-            one = _walked_keys(walk, index, spacetime.space[:1], computed)
+            one = walked_keys(walk, index, spacetime.space[:1], computed)
             numbers, which = numbered(one.values, one.size)
             first = _Points(numbers, which, time.values, time.size), numbers
         by_first = _by_first(*first, leaves)
@@ -145,7 +145,7 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
     )
 
 
-def _walked_keys(
+def walked_keys(
     walk: Walk, index: Mapping[str, int], stamps: Sequence[Stamp], computed: Bools | None
 ) -> Keys:
     """The stamps of the nodes of the last loop as one number each, made from the outermost loop on."""
@@ -182,7 +182,7 @@ def _by_first(points: _Points, values: Ints, leaves: Ints | None) -> dict[int, t
     return {value: (activities, stamps) for value, activities, stamps in rows}
 
 
-def _weighted(place: Ints, weights: Ints, size: int) -> Ints:
+def sums_of(place: Ints, weights: Ints, size: int) -> Ints:
     """Sums of whole numbers by place, exact."""
     if weights.size and int(weights.max()) * weights.size < 2**53:
         return np.bincount(place, weights=weights, minlength=size).astype(np.int64)
@@ -233,7 +233,7 @@ class _Points:
             return np.bincount(place, minlength=self.values.size)
         if weights.size == 1:
             return np.bincount(place, minlength=self.values.size) * int(weights[0])
-        return _weighted(place, weights, int(self.values.size))
+        return sums_of(place, weights, int(self.values.size))
 
     def stamps(self, kept: Bools | None) -> Ints:
         if self.told:

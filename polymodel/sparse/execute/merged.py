@@ -1,0 +1,306 @@
+"""The innermost loop where one tensor's fibers are merged into the output's: counted, not walked.
+
+Gustavson's product of sparse matrices is one case: at every nonzero of A a row of B is merged into a row of
+the output. What the loop touches is found as in a symbolic product, for as many output fibers at a time as
+fit into a block, so that memory does not grow with the number of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.governor import look
+from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.output import count_below
+from polymodel.sparse.execute.plan import Plan
+from polymodel.sparse.fibertree import Ints, Level
+from polymodel.spec.teaal.records import SpaceTime
+
+Small = NDArray[np.int32]
+# Iterations that are merged at a time: so many stay in the caches of a processor.
+BLOCK = 2**20
+# Coordinates are sorted by counting where there are at most so many; above, by comparing.
+_COUNTED = 2**23
+_DOING = "merging fibers into the output"
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """At node n of the last loop walked the elements low[n] .. high[n] - 1 of `level`, a fiber of slot `slot`
+    (number `fiber[n]`), are merged into the output's fiber `output[n]`, one of `outputs`."""
+
+    slot: int
+    level: Level
+    fiber: Ints
+    low: Ints
+    high: Ints
+    output: Ints
+    outputs: int
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Iterations at each node."""
+        return self.high - self.low
+
+    @cached_property
+    def iterations(self) -> int:
+        return int(self.lengths.sum())
+
+    @cached_property
+    def tally(self) -> Tally:
+        """What merging finds in the output."""
+        found = Tally()
+        visits = _visits(self.lengths, self.output, by_size=True)
+        for visited, fibers in _blocked(visits, self.lengths):
+            found = found.plus(self._counted(visited, fibers))
+        return found
+
+    def _counted(self, visited: Ints, fibers: Ints) -> Tally:
+        """The same for some output fibers: the nodes that visit them, and how many visits each has."""
+        total = int(self.lengths[visited].sum())
+        if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
+            return Tally(total, 0, total)
+        return _populated(Fibers(self.level, self.low[visited], self.high[visited], fibers))
+
+    def distinct(self, group: Ints) -> Ints:
+        """How many coordinates the fibers of each group of nodes have together; groups in ascending order."""
+        found = [np.zeros(0, dtype=np.int64)]
+        for visited, fibers in _blocked(_visits(self.lengths, group, by_size=False), self.lengths):
+            blocked = Fibers(self.level, self.low[visited], self.high[visited], fibers)
+            found.append(np.diff(blocked.elements.starts))
+        return np.concatenate(found)
+
+    def pattern(self) -> tuple[Ints, Ints]:
+        """Every element of the output once, as its fiber and its coordinate, in ascending order."""
+        fiber, coords = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=False), self.lengths):
+            found = Fibers(self.level, self.low[visited], self.high[visited], fibers).elements
+            first = np.cumsum(fibers) - fibers
+            fiber.append(np.repeat(self.output[visited[first]], np.diff(found.starts)))
+            coords.append(found.coords.astype(np.int64))
+        return np.concatenate(fiber), np.concatenate(coords)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Elements of the output, and reads and writes of populating it."""
+
+    elements: int = 0
+    reads: int = 0
+    writes: int = 0
+
+    def plus(self, other: Tally) -> Tally:
+        return Tally(self.elements + other.elements, self.reads + other.reads, self.writes + other.writes)
+
+
+def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
+    """Whether the innermost loop of a plan iterates over one tensor's fibers and populates the output's."""
+    last = len(plan.order) - 1
+    if last < 1 or len(plan.terms) > 1 or plan.scattered or last not in plan.populate:
+        return False
+    if values and plan.terms[0].take is not None:
+        return False
+    steps = [step for slot in plan.slots for step in slot.steps.get(last, ())]
+    if len(steps) != 1 or steps[0].kind != "iterate" or plan.order[last].flattened:
+        return False
+    return spacetime is None or any(s.rank == plan.order[last].name for s in spacetime.time)
+
+
+def enter(walk: Walk) -> Merged | None:
+    """The innermost loop; None where nothing leads to it, a tensor has nothing at some nodes, or a fiber is
+    cut there. All nodes are said to meet one fiber of the output, until that is known."""
+    last = len(walk.plan.order) - 1
+    if not walk.nodes or any(c.partial or c.cut is not None for c in walk.cursors):
+        return None
+    slot = next(i for i, s in enumerate(walk.plan.slots) if last in s.steps)
+    found = walk.cursors[slot].fibers(walk.nodes)
+    if found.level.span > np.iinfo(np.int32).max:
+        return None
+    return Merged(slot, found.level, found.fiber, found.low, found.high, np.zeros_like(found.low), 1)
+
+
+def _visits(lengths: Ints, group: Ints, by_size: bool) -> tuple[Ints, Ints]:
+    """The nodes that iterate, those of one group together and in order of time, and how many each group has.
+
+    Groups in ascending order, or `by_size`: those with about as many nodes together.
+    """
+    nodes = np.flatnonzero(lengths)
+    key = group[nodes]
+    if by_size:
+        counts = np.bincount(key)
+        key = key + np.frexp(counts.astype(np.float64))[1].astype(np.int64)[key] * counts.size
+    if not bool((key[1:] >= key[:-1]).all()):
+        order = np.argsort(key, kind="stable")
+        nodes, key = nodes[order], key[order]
+    new = np.ones(key.size, dtype=bool)
+    new[1:] = key[1:] != key[:-1]
+    return nodes, np.diff(np.append(np.flatnonzero(new), key.size))
+
+
+def _blocked(visits: tuple[Ints, Ints], lengths: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Pieces of whole groups with about `BLOCK` iterations, a longer group by itself."""
+    nodes, counts = visits
+    if not nodes.size:
+        return
+    ends = np.cumsum(counts)
+    work = np.cumsum(lengths[nodes])[ends - 1]
+    group = start = done = 0
+    while group < counts.size:
+        look(_DOING)
+        stop = max(int(np.searchsorted(work, done + BLOCK, side="right")), group + 1)
+        yield nodes[start : ends[stop - 1]], counts[group:stop]
+        group, start, done = stop, int(ends[stop - 1]), int(work[stop - 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """The distinct coordinates of some output fibers: those of fiber f are starts[f] .. starts[f + 1] - 1, in
+    ascending order; `born`: the visit that brings each."""
+
+    starts: Ints
+    coords: Small
+    born: Small
+
+
+@dataclass(frozen=True, eq=False)
+class Fibers:
+    """Visits of some output fibers: `visits` of each, one after the other; a visit brings the elements
+    low .. high - 1 of a level."""
+
+    level: Level
+    low: Ints
+    high: Ints
+    visits: Ints
+
+    @cached_property
+    def owner(self) -> Ints:
+        """The output fiber of each visit."""
+        return np.repeat(np.arange(self.visits.size, dtype=np.int64), self.visits)
+
+    @cached_property
+    def elements(self) -> Elements:
+        lengths = self.high - self.low
+        total = int(lengths.sum())
+        if total <= 8 * BLOCK or self.visits.size > 1:
+            return self._merged(0, self.low.size)
+        # One long fiber: a piece of its visits at a time, each added to what there is.
+        work = np.cumsum(lengths)
+        coords, born = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        start = done = 0
+        while start < self.low.size:
+            look(_DOING)
+            stop = max(int(np.searchsorted(work, done + 4 * BLOCK, side="right")), start + 1)
+            more = self._merged(start, stop)
+            coords, born = np.concatenate((coords, more.coords)), np.concatenate((born, more.born))
+            both = _distinct(np.array([0, coords.size]), coords, born, self.level.span)
+            coords, born, start, done = both.coords, both.born, stop, int(work[stop - 1])
+        return Elements(np.array([0, coords.size]), coords, born)
+
+    def _merged(self, start: int, stop: int) -> Elements:
+        """What some of the visits bring."""
+        low, lengths = self.low[start:stop], (self.high - self.low)[start:stop]
+        ends = np.cumsum(lengths)
+        at = np.repeat((low - (ends - lengths)), lengths)
+        at += np.arange(at.size, dtype=np.int64)
+        visit = np.repeat(np.arange(start, stop, dtype=np.int32), lengths)
+        fibers = self.owner[start:stop]
+        per_fiber = np.bincount(fibers, weights=lengths, minlength=self.visits.size).astype(np.int64)
+        starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(per_fiber)))
+        return _distinct(starts, self.level.small[at], visit, self.level.span)
+
+
+def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
+    """Each coordinate of each fiber once, with the first visit that brings it. Rows are in order of time.
+
+    Sorted by counting, as a sparse matrix is transposed twice; equal ones stay in order of time.
+    """
+    from scipy.sparse import csc_array, csr_array
+
+    fibers = starts.size - 1
+    if span > max(_COUNTED, 4 * coords.size):
+        return _compared(starts, coords, visit, span)
+    across = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc()
+    fiber, ends = across.indices, across.indptr
+    new = np.ones(fiber.size, dtype=bool)
+    new[1:] = fiber[1:] != fiber[:-1]
+    begins = ends[:-1]
+    new[begins[begins < ends[1:]]] = True
+    if new.all():
+        found = across.tocsr()
+    else:
+        before = np.concatenate((np.zeros(1, dtype=np.int32), np.cumsum(new, dtype=np.int32)))
+        kept = csc_array((across.data[new], fiber[new], before[ends]), shape=across.shape)
+        found = kept.tocsr()
+    return Elements(found.indptr.astype(np.int64), found.indices, found.data)
+
+
+def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
+    """The same where there are far more coordinates than rows."""
+    fibers = starts.size - 1
+    keys = np.repeat(np.arange(fibers, dtype=np.int64), np.diff(starts)) * span + coords
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    new = np.ones(keys.size, dtype=bool)
+    new[1:] = keys[1:] != keys[:-1]
+    first, keys = order[new], keys[new]
+    bounds = np.searchsorted(keys, np.arange(fibers + 1, dtype=np.int64) * span)
+    return Elements(bounds, coords[first], visit[first])
+
+
+def _populated(fibers: Fibers) -> Tally:
+    """Elements, reads and writes of some output fibers: the rules of `output.grow`, visit by visit."""
+    elements = fibers.elements
+    lengths = fibers.high - fibers.low
+    came = np.bincount(elements.born, minlength=lengths.size)
+    total, new = int(lengths.sum()), int(elements.born.size)
+    searched, moved = _inserted(fibers, elements, lengths, came)
+    return Tally(new, total - new + searched + moved, total + moved)
+
+
+def _inserted(fibers: Fibers, elements: Elements, lengths: Ints, came: Ints) -> tuple[int, int]:
+    """What visits read in their search and move as they insert; see `output.grow`."""
+    coords, owner, span = fibers.level.coords, fibers.owner, fibers.level.span
+    first_visit = np.cumsum(fibers.visits) - fibers.visits
+    before = np.cumsum(came) - came
+    size = before - before[first_visit][owner]
+    lasts = coords[fibers.high - 1]
+    peak = np.maximum.accumulate(owner * span + lasts)
+    largest = np.append(0, peak[:-1]) - owner * span
+    visit = np.flatnonzero((size > 0) & (coords[fibers.low] < largest))
+    if not visit.size:
+        return 0, 0
+    fiber, size, last, largest = owner[visit], size[visit], lasts[visit], largest[visit]
+    keys = np.repeat(np.arange(fibers.visits.size) * span, np.diff(elements.starts)) + elements.coords
+    at = np.searchsorted(keys, fiber * span + last)
+    again = elements.born[at] < visit
+    there = (lengths - came)[visit]
+    # Where all there is comes again, or lies below, nothing needs to be looked for.
+    below = np.where(last > largest, size, size - again)
+    sought = np.flatnonzero((last <= largest) & (there < size))
+    first = np.full(lengths.size, -1, dtype=np.int64)
+    first[elements.born[::-1]] = np.arange(keys.size - 1, -1, -1)
+    fresh = np.flatnonzero(came[visit])
+    place = first[visit[fresh]]
+    lower = size[fresh].copy()
+    inside = np.flatnonzero(elements.coords[place] < largest[fresh])
+    asked = np.concatenate((visit[sought], visit[fresh[inside]]))
+    found = _earlier(fibers, elements, first_visit, asked, np.concatenate((at[sought], place[inside])))
+    below[sought], lower[inside] = found[: sought.size], found[sought.size :]
+    searched = int((below - (there - again)).sum())
+    moved = int((size[fresh] - lower + came[visit[fresh]]).sum())
+    return searched, moved
+
+
+def _earlier(fibers: Fibers, elements: Elements, first_visit: Ints, visit: Ints, place: Ints) -> Ints:
+    """How many elements of the fiber of each visit asked for lie before a place and were there before it."""
+    if not visit.size:
+        return np.zeros(0, dtype=np.int64)
+    owner = fibers.owner[visit]
+    offset = np.repeat(first_visit.astype(np.int32), np.diff(elements.starts))
+    top = int(fibers.visits.max())
+    return count_below(elements.born - offset, elements.starts[owner], place, visit - first_visit[owner], top)

@@ -1,0 +1,78 @@
+"""The output of a loop that is merged and not walked: its pattern, or its values as a sparse product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.governor import charge
+from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.merged import Merged
+from polymodel.sparse.execute.plan import Plan
+from polymodel.sparse.fibertree import Ints, sorting
+from polymodel.sparse.tensor import SparseTensor
+
+Values = NDArray[Any]
+
+
+def merged_result(
+    plan: Plan, walk: Walk, merged: Merged, above: dict[int, Ints], values: bool
+) -> tuple[SparseTensor, int]:
+    """The output and how many of its values came out exactly zero. `above`: per declared rank of the output
+    the coordinate of each of its fibers; the innermost loop gives the others."""
+    size = merged.tally.elements * 8 * (2 * len(plan.output) + 4)
+    charge(size, f"the result of {plan.einsum}", "count without results: values=False")
+    if values:
+        fiber, coords, data = _product(plan, walk, merged, above)
+    else:
+        fiber, coords = merged.pattern()
+        data = np.ones(fiber.size, dtype=np.int8)
+    points = np.empty((len(plan.output), fiber.size), dtype=np.int64)
+    for i, row in enumerate(points):
+        row[:] = above[i][fiber] if i in above else coords
+    ranks = tuple(rank for rank, _, _ in plan.output)
+    found = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, data)
+    return found, merged.tally.elements - found.nnz
+
+
+def _product(
+    plan: Plan, walk: Walk, merged: Merged, above: dict[int, Ints]
+) -> tuple[Ints, NDArray[np.integer], Values]:
+    """Fiber, coordinate and value of every element: the fibers' weights at the nodes times the fibers."""
+    from scipy.sparse import csr_array
+
+    term, level = plan.terms[0], merged.level
+    weights: Values = np.ones(walk.nodes, dtype=np.int64)
+    for s in term.slots:
+        if s != merged.slot:
+            element = walk.cursors[s].element
+            held = plan.slots[s].tree.values
+            weights = weights * _wide(held if element is None else held[element])
+    if term.numbers:
+        weights = weights * term.factor
+    held = _wide(plan.slots[merged.slot].tree.values)
+    # The output's fibers in the order of its result, as far as the loops above give it.
+    place = np.arange(merged.outputs, dtype=np.int64)
+    fibers = sorting([above[i] for i in sorted(above)])
+    if fibers is None:
+        fibers = place
+    else:
+        place = np.empty_like(fibers)
+        place[fibers] = np.arange(fibers.size)
+    row = place[merged.output]
+    order = None if bool((row[1:] >= row[:-1]).all()) else np.argsort(row, kind="stable")
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(row, minlength=place.size))))
+    fiber = merged.fiber if order is None else merged.fiber[order]
+    left = csr_array(
+        (weights if order is None else weights[order], fiber, starts), shape=(place.size, level.fibers)
+    )
+    right = csr_array((held, level.coords, level.starts), shape=(level.fibers, level.span - 1))
+    made = (left @ right).tocsc().tocsr()
+    return np.repeat(fibers, np.diff(made.indptr)), made.indices, made.data
+
+
+def _wide(values: Values) -> Values:
+    """Whole numbers in 64 bits, so that products and sums of small ones stay right."""
+    return values.astype(np.int64) if values.dtype.kind in "bi" else values
