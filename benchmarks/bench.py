@@ -30,6 +30,7 @@ from benchmarks.fused import fused
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
+from benchmarks.small import small
 from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tied import tied
@@ -234,7 +235,7 @@ def main() -> None:
     swept, differences = sweeps()
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
-    rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **slopes()}
+    rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **small(seconds), **slopes()}
     rows |= {**sparse(seconds), **tied()}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from polymodel.arrays import np
 
 if TYPE_CHECKING:
     import pyarrow
+    from numpy.typing import NDArray
 
 LONG = 2**63  # int64 holds what is smaller
 TOLD_APART = 2**53  # float64 tells all integers apart that are smaller

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from polymodel.arrays import np
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 Form = Callable[..., Any]
 
 
@@ -22,12 +24,13 @@ class Operator:
     """One operator. `arity` 2 joins any number of operands from the left.
 
     `identity`: x op identity = x; `annihilator`: x op annihilator = annihilator; `at_zero`: f(0) of one
-    operand. None where there is no such number. `cost`: the class that it costs as.
+    operand. None where there is no such number. `cost`: the class that it costs as. `computes`: a function
+    of arrays, or the name of one of NumPy's.
     """
 
     name: str
     arity: int
-    form: Form
+    computes: Form | str
     identity: float | None = None
     annihilator: float | None = None
     at_zero: float | None = None
@@ -35,6 +38,12 @@ class Operator:
     cost: str = "special"
     sign: str = ""
     aliases: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> Form:
+        """The function of arrays; of NumPy's, the ufunc itself."""
+        found: Form = getattr(np, self.computes) if isinstance(self.computes, str) else self.computes
+        return found
 
     def joined(self, operands: list[Array]) -> Array:
         """The operator of its operands, from the left."""
@@ -64,25 +73,27 @@ def _take(x: Array, y: Array) -> Array:
 
 
 _JOINS = (
-    Operator("mul", 2, np.multiply, 1, 0, None, True, "multiply", "*", ("multiply", "times")),
-    Operator("add", 2, np.add, 0, None, None, True, "add", "+", ("plus", "sum")),
-    Operator("sub", 2, np.subtract, 0, None, None, False, "add", "-", ("subtract", "minus")),
-    Operator("div", 2, np.divide, 1, None, None, False, "divide", "/", ("divide",)),
-    Operator("max", 2, np.maximum, -math.inf, math.inf, None, True, "compare", "", ("maximum",)),
-    Operator("min", 2, np.minimum, math.inf, -math.inf, None, True, "compare", "", ("minimum",)),
+    Operator("mul", 2, "multiply", 1, 0, None, True, "multiply", "*", ("multiply", "times")),
+    Operator("add", 2, "add", 0, None, None, True, "add", "+", ("plus", "sum")),
+    Operator("sub", 2, "subtract", 0, None, None, False, "add", "-", ("subtract", "minus")),
+    Operator("div", 2, "divide", 1, None, None, False, "divide", "/", ("divide",)),
+    Operator("max", 2, "maximum", -math.inf, math.inf, None, True, "compare", "", ("maximum",)),
+    Operator("min", 2, "minimum", math.inf, -math.inf, None, True, "compare", "", ("minimum",)),
     Operator("compare", 2, _compare, None, None, None, False, "compare", "", ("greater",)),
     Operator("select", 2, _take, None, 0, None, False, "move", "", ("take",)),
 )
 
 
-def _unary(name: str, form: Form, at_zero: float | None, cost: str = "special", *aliases: str) -> Operator:
-    return Operator(name, 1, form, at_zero=at_zero, cost=cost, aliases=aliases)
+def _unary(
+    name: str, computes: Form | str, at_zero: float | None, cost: str = "special", *aliases: str
+) -> Operator:
+    return Operator(name, 1, computes, at_zero=at_zero, cost=cost, aliases=aliases)
 
 
 _FUNCTIONS = (
-    _unary("identity", np.positive, 0, "move", "copy"),
-    _unary("abs", np.abs, 0, "compare"),
-    _unary("neg", np.negative, 0, "add", "negate"),
+    _unary("identity", "positive", 0, "move", "copy"),
+    _unary("abs", "abs", 0, "compare"),
+    _unary("neg", "negative", 0, "add", "negate"),
     _unary("relu", lambda x: np.maximum(x, 0), 0, "compare"),
     _unary("relu6", lambda x: np.clip(x, 0, 6), 0, "compare"),
     _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x), 0, "compare", "prelu"),
@@ -94,25 +105,25 @@ _FUNCTIONS = (
     _unary("mish", lambda x: x * np.tanh(np.logaddexp(0, x)), 0),
     _unary("softsign", lambda x: x / (1 + np.abs(x)), 0, "divide"),
     _unary("hardswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 0, "multiply"),
-    _unary("tanh", np.tanh, 0),
-    _unary("sin", np.sin, 0),
-    _unary("tan", np.tan, 0),
-    _unary("asin", np.arcsin, 0),
-    _unary("atan", np.arctan, 0),
-    _unary("sinh", np.sinh, 0),
-    _unary("sqrt", np.sqrt, 0),
-    _unary("square", np.square, 0, "multiply"),
-    _unary("cbrt", np.cbrt, 0),
-    _unary("sign", np.sign, 0, "compare"),
-    _unary("floor", np.floor, 0, "add"),
-    _unary("ceil", np.ceil, 0, "add"),
-    _unary("round", np.round, 0, "add"),
-    _unary("expm1", np.expm1, 0),
-    _unary("log1p", np.log1p, 0),
+    _unary("tanh", "tanh", 0),
+    _unary("sin", "sin", 0),
+    _unary("tan", "tan", 0),
+    _unary("asin", "arcsin", 0),
+    _unary("atan", "arctan", 0),
+    _unary("sinh", "sinh", 0),
+    _unary("sqrt", "sqrt", 0),
+    _unary("square", "square", 0, "multiply"),
+    _unary("cbrt", "cbrt", 0),
+    _unary("sign", "sign", 0, "compare"),
+    _unary("floor", "floor", 0, "add"),
+    _unary("ceil", "ceil", 0, "add"),
+    _unary("round", "round", 0, "add"),
+    _unary("expm1", "expm1", 0),
+    _unary("log1p", "log1p", 0),
     _unary("erf", _erf, 0),
-    _unary("exp", np.exp, 1),
-    _unary("log", np.log, -math.inf),
-    _unary("cos", np.cos, 1),
+    _unary("exp", "exp", 1),
+    _unary("log", "log", -math.inf),
+    _unary("cos", "cos", 1),
     _unary("sigmoid", _sigmoid, 0.5),
     _unary("softplus", lambda x: np.logaddexp(0, x), math.log(2)),
     _unary("rsqrt", lambda x: 1 / np.sqrt(x), math.inf),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Traffic
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
 from polymodel.mapping.looptree import LoopTree, StorageNode
 from polymodel.spec.coerce import check_classes
@@ -50,4 +50,8 @@ class Engine(Protocol):
         Legality is not asked again: called directly on an illegal mapping, an engine may count what no
         hardware could execute, and say nothing.
         """
+        ...
+
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """What `analyse` counts as traffic, without the rest."""
         ...

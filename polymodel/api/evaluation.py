@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Traffic
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
@@ -164,6 +164,13 @@ class Auto:
             except NotSeparable:
                 pass
         return _engine("exact").analyse(problem, reuse=reuse, live=live)
+
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """Raises Refused where neither engine reaches."""
+        try:
+            return _engine("symbolic").traffic(problem, reuse=reuse)
+        except NotSeparable:
+            return _engine("exact").traffic(problem, reuse=reuse)
 
 
 def _engine(name: str) -> Engine:

@@ -33,7 +33,14 @@ from polymodel.cli import (
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
 from polymodel.cli.parser import Parser, parsed
-from polymodel.cli.process import OUT_OF_MEMORY, environment, put_out, streams_open, unforeseen
+from polymodel.cli.process import (
+    OUT_OF_MEMORY,
+    environment,
+    put_out,
+    started_for_one_command,
+    streams_open,
+    unforeseen,
+)
 from polymodel.cli.written import claim_outputs
 from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
 from polymodel.inputs import watching
@@ -64,6 +71,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
+    if arguments is None:
+        started_for_one_command()
     try:
         streams_open()
         with terminable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
@@ -15,6 +16,7 @@ OUT_OF_MEMORY = """\
 out of memory: the command needs more than this process may have
   remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
 TRACEBACK = "POLYMODEL_TRACEBACK"
+COLLECTED_AFTER = 50_000  # new objects; Python's own number is 700
 
 # Names that packages are installed by, where they are others than those that are imported.
 _PACKAGES = {"yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]"}
@@ -43,6 +45,16 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
         f"  where: {TRACEBACK}=1 in the environment shows the whole traceback",
     ]
     return "\n".join(lines)
+
+
+def started_for_one_command() -> None:
+    """Make a process quick that runs one command and ends.
+
+    The collector of garbage looks rarely through objects that stay anyway, and pydantic does not search every
+    installed package for plugins.
+    """
+    gc.set_threshold(COLLECTED_AFTER, 20, 20)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def streams_open() -> None:

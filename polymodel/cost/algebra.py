@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Protocol
 
-import numpy as np
+from polymodel.arrays import np
 
 Number = Any  # what an algebra works with
 

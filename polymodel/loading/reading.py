@@ -27,7 +27,6 @@ from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.request_schema import ExploreSection, SweepSection
 from polymodel.spec.symbols import symbol_faults
-from polymodel.spec.teaal.convert import arch_of
 
 Source = str | Path | Mapping[str, object] | SchemaObject
 
@@ -88,6 +87,8 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
     assert arch is None or isinstance(arch, Arch)
     assert mapping is None or isinstance(mapping, MappingSpec)
     if arch is None and document.teaal is not None:
+        from polymodel.spec.teaal.convert import arch_of
+
         arch, _ = arch_of(document.teaal)
     return Spec(
         raw_workload=workload,

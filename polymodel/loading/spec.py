@@ -9,6 +9,7 @@ from functools import cached_property
 from os.path import isfile
 from pathlib import Path
 from types import NoneType
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
@@ -26,7 +27,6 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
-from polymodel.mapping.teaal import EXECUTE, Derived, derive, why
 from polymodel.schedule.gate import faults_of
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
@@ -37,10 +37,12 @@ from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_o
 from polymodel.spec.numbers import Value
 from polymodel.spec.request_schema import ExploreSection, SweepSection
 from polymodel.spec.source import NodeLocator
-from polymodel.spec.teaal.convert import arch_of, bound, workload_of
-from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
+
+if TYPE_CHECKING:
+    from polymodel.mapping.teaal import Derived
+    from polymodel.spec.teaal.records import TeaalSpec
 
 _PARTS: dict[str, tuple[type, ...]] = {
     "raw_workload": (Workload, NoneType),
@@ -97,7 +99,12 @@ class Spec:
     @cached_property
     def teaal(self) -> TeaalSpec | None:
         """The TeAAL spec with the values of symbols filled in; None if this is none."""
-        return bound(self.raw_teaal, self.symbols, Faults()) if self.raw_teaal is not None else None
+        if self.raw_teaal is None:
+            return None
+        # What reads TeAAL takes a tenth of the time that a small spec takes, and few specs are TeAAL's.
+        from polymodel.spec.teaal.convert import bound
+
+        return bound(self.raw_teaal, self.symbols, Faults())
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -106,9 +113,13 @@ class Spec:
         derived, workload = self._resolution.derived, self._resolution.workload
         found: tuple[str, ...] = ()
         if self.raw_teaal is not None:
+            from polymodel.spec.teaal.convert import arch_of
+
             own, found = arch_of(self.raw_teaal)
             found = found if self.raw_arch in (own, None) else ()
         if derived is not None:
+            from polymodel.mapping.teaal import why
+
             found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
         found += likely_typos(workload.cascade) if workload is not None else ()
         return found + self.number_remarks
@@ -399,6 +410,9 @@ def resolve(spec: Spec) -> Resolution:
         refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
         faults.extend(waits if spec.raw_teaal is not None else own.found)
     elif spec.raw_teaal is not None:
+        from polymodel.mapping.teaal import EXECUTE
+        from polymodel.spec.teaal.convert import workload_of
+
         refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE),)
     if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
         arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
@@ -410,6 +424,9 @@ def resolve(spec: Spec) -> Resolution:
     elif spec.raw_mapping is not None:
         mapping = resolve_mapping(spec.raw_mapping, faults)
     if mapping is None and spec.raw_teaal is not None:
+        from polymodel.mapping.teaal import derive
+        from polymodel.spec.teaal.convert import arch_of
+
         cascade = workload.cascade if workload else None
         its_own = spec.raw_arch is not None and spec.raw_arch == arch_of(spec.raw_teaal)[0]
         derived = derive(spec.raw_teaal, symbols, cascade, arch, its_own, refused, faults)

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
 import islpy as isl
-import numpy as np
-from numpy.typing import NDArray
 
+from polymodel.arrays import np
 from polymodel.errors import Refused
 from polymodel.integers import SUMMED, largest
 from polymodel.polyhedra.build import parse_set
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _POINT_LIMIT = 200_000
 # Tiles in tiles in tiles: with so many counters barvinok may take minutes for a few hundred points, while isl

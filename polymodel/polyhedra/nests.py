@@ -14,18 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import islpy as isl
-import numpy as np
-from numpy.typing import NDArray
 
+from polymodel.arrays import np
 from polymodel.integers import distinct_rows, dtype_of, largest
 from polymodel.polyhedra.build import parse_set
 from polymodel.polyhedra.counting import size
 from polymodel.polyhedra.parametric import count_of
 
-Ints = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ints: TypeAlias = "NDArray[Any]"
 FREE = 2**61  # the slack of a bound that no point of the tile breaks
 MOST = 2**58  # of all that is computed with 64 bits here
 ROWS = 6_000_000  # tiles that are looked at one by one

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import islpy as isl
-import numpy as np
-from numpy.typing import NDArray
 
+from polymodel.arrays import np
 from polymodel.integers import dtype_of, largest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PARAM, DIV = isl.dim_type.param, isl.dim_type.div
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Buffet
+from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need
@@ -92,16 +92,20 @@ def accesses(counts: Counts) -> Table:
     return Table("accesses", columns, tuple(rows))
 
 
-def moved(analysis: Analysis, einsum: str, node: int, tensor: str) -> int:
+def _by_buffet(traffic: Iterable[Traffic]) -> dict[tuple[str, int, str], list[Traffic]]:
+    """(Einsum, storage node, tensor) -> its rows of traffic."""
+    found: dict[tuple[str, int, str], list[Traffic]] = {}
+    for t in traffic:
+        found.setdefault((t.einsum, t.node, t.tensor), []).append(t)
+    return found
+
+
+def _moved(rows: Iterable[Traffic]) -> int:
     """Elements that one buffet exchanges with its parent for one Einsum: fills and drains."""
-    return sum(
-        t.writes_fill + t.reads_drain
-        for t in analysis.traffic
-        if (t.einsum, t.node, t.tensor) == (einsum, node, tensor)
-    )
+    return sum(t.writes_fill + t.reads_drain for t in rows)
 
 
-def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, ...] = ()) -> Table:
+def reuse(counts: Counts, by_policy: Mapping[str, Sequence[Traffic]], notes: tuple[str, ...] = ()) -> Table:
     """How often what is brought in is used, and what each reuse policy would move.
 
     `accesses_per_element`: reads and writes over different elements ever held. `reuse_factor`: reads
@@ -118,18 +122,19 @@ def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, .
     )  # fmt: skip
     missing = "; ".join(notes)
     rows = []
+    own = _by_buffet(counts.analysis.traffic)
+    others = {p: _by_buffet(traffic) for p, traffic in by_policy.items()}
     for einsum, b in rows_of(counts):
         key = (einsum, b.node, b.tensor)
-        mine = [t for t in counts.analysis.traffic if (t.einsum, t.node, t.tensor) == key]
+        mine = own.get(key, [])
         reads = sum(t.reads_fill for t in mine)
         fills = sum(t.writes_fill for t in mine)
         total = sum(t.reads + t.writes for t in mine)
         scale = counts.bits(b.tensor) * counts.executions(einsum)
-        given = moved(counts.analysis, einsum, b.node, b.tensor) * scale
-        policies: list[Cell] = []
-        for p in POLICIES:
-            other = by_policy.get(p)
-            policies.append(None if other is None else moved(other, einsum, b.node, b.tensor) * scale)
+        given = _moved(mine) * scale
+        policies: list[Cell] = [
+            _moved(others[p].get(key, ())) * scale if p in others else None for p in POLICIES
+        ]
         least = policies[-1]
         rows.append((
             einsum, b.component, b.tensor, b.node, b.reuse, b.distinct,

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Traffic
 from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
 from polymodel.cost.figures import CostFigures, asked_value
@@ -198,21 +198,21 @@ class Evaluated(Answer):
             return None, (f"live figures are left out: {refusal.message}",)
 
     @cached_property
-    def policies(self) -> tuple[dict[str, Analysis], tuple[str, ...]]:
-        """The analysis under each reuse policy, and why any is missing."""
+    def policies(self) -> tuple[dict[str, tuple[Traffic, ...]], tuple[str, ...]]:
+        """The traffic under each reuse policy, and why any is missing."""
         given = {b.reuse for b in self.analysis.buffets if b.parent is not None}
-        found: dict[str, Analysis] = {}
+        found: dict[str, tuple[Traffic, ...]] = {}
         notes: list[str] = []
         for policy in Reuse:
             if given == {policy}:
-                found[policy] = self.analysis
+                found[policy] = self.analysis.traffic
                 continue
             try:
                 broken = check(self.problem, policy)
                 if broken:
                     notes.append(f"{policy} is left out: {broken[0].message}")
                     continue
-                found[policy] = self.engine.analyse(self.problem, reuse=policy)
+                found[policy] = self.engine.traffic(self.problem, reuse=policy)
             except Refused as refusal:
                 notes.append(f"{policy} is left out: {refusal.message}")
         return found, tuple(notes)

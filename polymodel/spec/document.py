@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,21 +15,22 @@ from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject, faults_of, keys_at
 from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
-from polymodel.spec.includes import Includes
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.other_tools import foreign, section_of_accelforge
 from polymodel.spec.request_schema import ExploreSection, SweepSection
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.symbols import symbol_values
-from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
-from polymodel.spec.teaal.records import TeaalSpec
-from polymodel.spec.teaal.schema import SECTIONS as TEAAL
-from polymodel.spec.teaal.schema import is_teaal, read_sections
+from polymodel.spec.teaal_sections import SECTIONS as TEAAL
+from polymodel.spec.teaal_sections import is_teaal
 from polymodel.spec.text_files import text_of
 from polymodel.spec.versions import upgraded, version_fault
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import MAX_DEPTH, MAX_NODES, TAGS, parse_yaml
+
+if TYPE_CHECKING:
+    from polymodel.spec.includes import Includes
+    from polymodel.spec.teaal.records import TeaalSpec
 
 UNUSED = "unused-variable:"  # and its name: the code of a fault
 SECTIONS: dict[str, type[SchemaObject]] = {
@@ -234,6 +235,9 @@ def _teaal(entries: dict[str, Entry], document: Document) -> None:
 
     Its `mapping` is no LoopTree: another source may bring one.
     """
+    from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
+    from polymodel.spec.teaal.schema import read_sections
+
     first = entries["einsum"]
     if not _free("workload", document, first):
         return

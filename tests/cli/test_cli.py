@@ -294,6 +294,19 @@ def test_evaluation_and_its_text_import_nothing_heavy(spec: str) -> None:
     assert "polymodel.analysis.exact" not in loaded
 
 
+def test_a_small_evaluation_loads_no_more_than_it_needs() -> None:
+    command = ["evaluate", "matmul/output_stationary", "simple_two_level"]
+    script = (
+        f"import sys\nfrom polymodel.cli.app import main\ncode = main({command})\n"
+        "print(code, *sys.modules, file=sys.stderr)"
+    )
+    code, *loaded = process("-c", script).stderr.split()
+    assert code == "0"
+    assert "polymodel.analysis.symbolic" in loaded
+    others = ("numpy", "polymodel.spec.teaal", "polymodel.spec.includes", "polymodel.mapping.teaal")
+    assert not {*HEAVY, *others} & set(loaded)
+
+
 def test_first_table_brings_pandas(spec: str) -> None:
     script = (
         "import sys, polymodel as pm\n"

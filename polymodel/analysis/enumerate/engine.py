@@ -37,6 +37,10 @@ class Enumerate:
     def __repr__(self) -> str:
         return "engine enumerate: every operation executed"
 
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """The traffic of the whole analysis: all counts come from the same walk."""
+        return self.analyse(problem, reuse=reuse).traffic
+
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
         overlapped = pipelines_of(problem)

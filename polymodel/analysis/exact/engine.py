@@ -46,6 +46,11 @@ class Exact:
     def __repr__(self) -> str:
         return "engine exact: relations, counted with barvinok"
 
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """The traffic alone; raises Refused for what this engine does not cover."""
+        layout = lay_out(problem, reuse)
+        return _traffic(layout, flows(layout))
+
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
         overlapped = pipelines_of(problem)

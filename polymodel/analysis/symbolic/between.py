@@ -20,8 +20,8 @@ from itertools import islice, pairwise
 from itertools import product as cartesian
 from math import prod
 
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
-from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
+from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
 from polymodel.analysis.symbolic.layout import Carry, Node, temporal
 from polymodel.analysis.symbolic.meets import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
@@ -120,7 +120,7 @@ def chain(space: Space, variable: str, roles: Stamp, leaf: Leaf = ONE, until: in
     key = (variable, tuple(map(roles.get, space.of(variable))), leaf, until)
     if key not in space.chains:
         levels = space.ladder(variable, roles, until=until)
-        space.chains[key] = of_atom(atom(space.extent(variable), levels, leaf))
+        space.chains[key] = summed(space.extent(variable), levels, leaf)
     return space.chains[key]
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.cuts import Cut
-from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.meets import Meet, Side
 from polymodel.analysis.symbolic.regions import Asked, What
 from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use
@@ -33,10 +33,13 @@ _TOLD: dict[tuple[bool, bool], What] = {
 
 def count(space: Space, uses: Uses) -> Form:
     """How many distinct (kept counters, element) there are."""
-    result = _apart(space, uses)
-    for group in space.groups:
-        result = result * of_atom(within(space, group, uses))
-    return result
+    key = tuple(map(uses.__getitem__, range(len(space.axes))))
+    if key not in space.counted:
+        result = _apart(space, uses)
+        for group in space.groups:
+            result = result * of_atom(within(space, group, uses))
+        space.counted[key] = result
+    return space.counted[key]
 
 
 def _apart(space: Space, uses: Uses) -> Form:
@@ -45,9 +48,9 @@ def _apart(space: Space, uses: Uses) -> Form:
     for v in space.spread:
         if v not in space.tied:
             levels = space.ladder(v, {i: _SPREAD[uses[i]] for i in space.of(v)})
-            result = result * of_atom(atom(space.extent(v), levels, ONE))
+            result = result * summed(space.extent(v), levels, ONE)
     for v in sorted(space.single - space.tied):
-        result = result * of_atom(atom(space.extent(v), _elements_of(space, v, uses), SIZE))
+        result = result * summed(space.extent(v), _elements_of(space, v, uses), SIZE)
     for halo in space.halos:
         if halo.p not in space.tied:
             result = result * _windows(space, halo, uses)
@@ -131,10 +134,10 @@ def _windows(space: Space, halo: Halo, uses: Uses) -> Form:
         # The union of the tiles of merged innermost loops is the tile above them.
         chains[v] = space.ladder(v, {i: _INDEXED[uses[i]] for i in positions if i not in inside})
     p, r = (space.extent(v) for v in (halo.p, halo.r))
-    whole = of_atom(atom(p, chains[halo.p], SIZE)) * of_atom(atom(r, chains[halo.r], SIZE))
+    whole = summed(p, chains[halo.p], SIZE) * summed(r, chains[halo.r], SIZE)
     return whole - (
-        of_atom(atom(p, chains[halo.p], Leaf("over", halo.shift_p)))
-        * of_atom(atom(r, chains[halo.r], Leaf("over", halo.shift_r)))
+        summed(p, chains[halo.p], Leaf("over", halo.shift_p))
+        * summed(r, chains[halo.r], Leaf("over", halo.shift_r))
     )
 
 
@@ -152,7 +155,7 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
         )
     here = _elements_of(space, merged, uses)
     there = space.ladder(other, {i: _SPREAD[uses[i]] for i in positions})
-    return of_atom(atom(space.extent(merged), here, SIZE)) * of_atom(atom(space.extent(other), there, ONE))
+    return summed(space.extent(merged), here, SIZE) * summed(space.extent(other), there, ONE)
 
 
 def largest(space: Space) -> Form:
@@ -175,8 +178,8 @@ def settled(space: Space, axis: int) -> Form:
     if any(lv.role == "widest" and lv.more is not None for lv in levels):
         # Any of several windows may be the widest: the loop has a second trip if it has one in any of them.
         again = space.ladder(v, {**roles, axis: "second"}, until=axis)
-        return number(1) - of_atom(atom(space.extent(v), again, ONE))
-    return of_atom(atom(space.extent(v), levels, ONE))
+        return number(1) - summed(space.extent(v), again, ONE)
+    return summed(space.extent(v), levels, ONE)
 
 
 def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
@@ -201,7 +204,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
             result = result * of_atom(Meet(_side(space, v, axis, uses), Side(1, ()), 1, 1))
             continue
         levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
-        result = result * of_atom(atom(space.extent(v), levels, leaf))
+        result = result * summed(space.extent(v), levels, leaf)
     for halo in space.halos:
         still = not any(_temporal_inside(space, v, axis, uses) for v in (halo.p, halo.r))
         if still and moving not in (halo.p, halo.r):
@@ -236,12 +239,12 @@ def _wrapped(space: Space, variable: str, axis: int, uses: Uses) -> Form:
         held = all(uses[i] == "at0" for i in positions if space.axes[i].spatial)
         wrapped: Role = "first" if held else "last"
         roles = {i: wrapped if i in wraps else _SPREAD[uses[i]] for i in positions}
-        return of_atom(atom(x, space.ladder(variable, roles), ONE))
+        return summed(x, space.ladder(variable, roles), ONE)
     rest = positions[positions.index(min(merged[0], wraps[0])) :]
     if len(merged) > 1 or any(i not in wraps and i not in merged for i in rest):
         raise _uneven(space, variable)
     head = space.ladder(variable, {i: _SPREAD[uses[i]] for i in positions if i not in rest}, until=rest[0])
-    return of_atom(atom(x, head, Leaf("steady", rest=_rest(space, variable, rest, rest[0]))))
+    return summed(x, head, Leaf("steady", rest=_rest(space, variable, rest, rest[0])))
 
 
 def _rest(space: Space, variable: str, positions: Sequence[int], since: int) -> tuple[Level, ...]:
@@ -274,7 +277,7 @@ def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
             raise _uneven(space, variable)
         kind: Literal["kept", "both"] = "kept" if spatial == {"merge"} else "both"
         leaf = Leaf(kind, rest=_rest(space, variable, inside, axis))
-    return of_atom(atom(space.extent(variable), step, leaf))
+    return summed(space.extent(variable), step, leaf)
 
 
 def _step(
@@ -359,19 +362,19 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
         other = halo.r if moving == halo.p else halo.p
         step, leaf = _step(space, axis, uses, "bridge", shifts[moving])
         still = _stays(space, other, axis, uses)
-        shared = of_atom(atom(space.extent(moving), step, leaf)) * of_atom(
+        shared = summed(space.extent(moving), step, leaf) * of_atom(
             atom(space.extent(other), still, Leaf("over", shifts[other]))
         )
         window = space.window(moving)
         if window is None or axis >= window.depth or not dict(window.later)[axis]:
             return shared
         step, leaf = _step(space, axis, uses, "seam")
-        seam = of_atom(atom(space.extent(moving), step, leaf))
-        return shared + seam * of_atom(atom(space.extent(other), still, SIZE))
+        seam = summed(space.extent(moving), step, leaf)
+        return shared + seam * summed(space.extent(other), still, SIZE)
     chains = {v: _stays(space, v, axis, uses) for v in shifts}
     whole = number(1)
     rest = number(1)
     for v, shift in shifts.items():
-        whole = whole * of_atom(atom(space.extent(v), chains[v], SIZE))
-        rest = rest * of_atom(atom(space.extent(v), chains[v], Leaf("over", shift)))
+        whole = whole * summed(space.extent(v), chains[v], SIZE)
+        rest = rest * summed(space.extent(v), chains[v], Leaf("over", shift))
     return whole - rest

@@ -15,11 +15,12 @@ from polymodel.analysis.result import (
     LinkTraffic,
     TollTraffic,
     Traffic,
+    mapped,
 )
-from polymodel.analysis.symbolic.atoms import ONE, Atom, Role, atom
+from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
 from polymodel.analysis.symbolic.counts import count, largest, settled
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
-from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.inferred import Undecided
 from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
@@ -52,6 +53,13 @@ class Symbolic:
         if live:
             raise NotSeparable("element-level lifetimes have no closed form here", "use engine exact")
         return forms(problem, reuse=reuse).at({})
+
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """The traffic of a problem without symbols: what is held is not worked out."""
+        _refuse_what_is_not_formed(problem)
+        layout = lay_out(problem, override(reuse))
+        rows = _traffic(layout, flows(layout, busiest=False))
+        return tuple(mapped(row, Form, lambda form: form.at({})) for row in rows)
 
 
 ENGINE = Symbolic()
@@ -198,9 +206,9 @@ def _trips(stamps: Space, axis: int) -> Form:
     above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
     if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
         roles: dict[int, Role] = dict.fromkeys(above, "nominal")
-        return of_atom(atom(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE))
+        return summed(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE)
     if above and stamps.axes[above[-1]].start is not None:
-        return of_atom(atom(stamps.extent(v), stamps.ladder(v, {above[-1]: "nominal", axis: "each"}), ONE))
+        return summed(stamps.extent(v), stamps.ladder(v, {above[-1]: "nominal", axis: "each"}), ONE)
     enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
     return of_atom(Atom(enclosing, (replace(stamps.axes[axis].level("each"), spatial=False),), ONE))
 

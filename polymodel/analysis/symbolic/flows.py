@@ -19,14 +19,16 @@ Chosen = Callable[[int], Use]
 
 @dataclass
 class Entry:
-    """One row's forms: over all instances, and of the first instance."""
+    """One row's forms: over all instances, and of the first instance unless that is not wanted."""
 
+    busiest: bool = True
     whole: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
     first: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
 
     def add(self, kind: str, form: Callable[[bool], Form]) -> None:
         self.whole[kind] = self.whole[kind] + form(False)
-        self.first[kind] = self.first[kind] + form(True)
+        if self.busiest:
+            self.first[kind] = self.first[kind] + form(True)
 
 
 @dataclass
@@ -37,14 +39,15 @@ class Ledger:
     accesses: dict[tuple[str, int, str], Entry] = field(default_factory=dict)
     tolls: dict[tuple[str, str, str], Entry] = field(default_factory=dict)
     links: dict[tuple[str, str, str, str], Entry] = field(default_factory=dict)
+    busiest: bool = True
 
     def entry(self, einsum: str, node: Node) -> Entry:
-        return self.accesses.setdefault((einsum, node.id, node.tensor), Entry())
+        return self.accesses.setdefault((einsum, node.id, node.tensor), Entry(self.busiest))
 
 
-def flows(layout: Layout) -> Ledger:
-    """All accesses and passages, booked as docs/semantics.md says."""
-    ledger = Ledger()
+def flows(layout: Layout, busiest: bool = True) -> Ledger:
+    """All accesses and passages, booked as docs/semantics.md says; `busiest`: also those of one instance."""
+    ledger = Ledger(busiest=busiest)
     for einsum in layout.problem.tree.einsums:
         one = layout.problem.cascade[einsum]
         if one.is_copy:
@@ -251,13 +254,13 @@ def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Callable[
     and which transfers further in are one."""
     for toll, level in _tolls(link):
         yield (
-            ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry()),
+            ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry(ledger.busiest)),
             _held(link, partial(_below, link, level)),
             _shared(link),
         )
     for component, dim in link.costly_dimensions:
         yield (
-            ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry()),
+            ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry(ledger.busiest)),
             _held(link, partial(_within, link, link.order((component, dim)))),
             _shared(link),
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.atoms import Atom, Leaf, Level, Size, atom
 from polymodel.analysis.symbolic.cuts import Cut
 from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.ops import INTEGERS
@@ -103,6 +103,12 @@ def of_atom(a: Factor) -> Form:
     if not a.symbols:
         return number(_number(a, {}))
     return Form((((a,), 1),))
+
+
+@lru_cache(maxsize=8192)  # a mapping asks for the same sums in many places, and under each reuse policy again
+def summed(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Form:
+    """The sum of `leaf` over the tiles that the levels cut from an extent."""
+    return of_atom(atom(extent, levels, leaf))
 
 
 def product(forms: Iterable[Form]) -> Form:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
@@ -59,6 +60,10 @@ class Layout:
     windows: dict[str, tuple[tuple[str, Window], ...]]
     sizes: tuple[tuple[str, str], ...] = ()
 
+    @cached_property
+    def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
+        return {}
+
     def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
         steps = storage_chain(self.problem.tree, einsum, tensor)
@@ -68,9 +73,12 @@ class Layout:
 
     def space(self, einsum: str, tensor: str, depth: int | None = None) -> Space:
         """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
-        one = self.problem.cascade[einsum]
-        axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
-        return Space(one, one.access_of(tensor), axes, self.sizes, self.windows[einsum])
+        key = einsum, tensor, depth
+        if key not in self._spaces:
+            one = self.problem.cascade[einsum]
+            axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
+            self._spaces[key] = Space(one, one.access_of(tensor), axes, self.sizes, self.windows[einsum])
+        return self._spaces[key]
 
     def stamps(self, einsum: str, axes: tuple[Axis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node
@@ -38,7 +39,7 @@ class Link:
     def parent(self) -> Node:
         return self.chain[self.place - 1]
 
-    @property
+    @cached_property
     def space(self) -> Space:
         child = self.child
         return self.layout.space(self.einsum, self.tensor, None if child is None else child.depth)

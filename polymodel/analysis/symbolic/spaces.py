@@ -206,6 +206,11 @@ class Space:
         return (*outer, window.level, *(lv for i, lv in found.items() if i >= window.depth))
 
     @cached_property
+    def counted(self) -> dict[tuple[Use, ...], Form]:
+        """Counts that were worked out before: what happens to each counter -> (counters, elements)."""
+        return {}
+
+    @cached_property
     def sized(self) -> dict[tuple[Role | None, ...], Form]:
         """Sizes of tiles that were worked out before: the role of each loop -> elements."""
         return {}

@@ -17,19 +17,12 @@ from polymodel.spec.teaal.hardware import read_architecture
 from polymodel.spec.teaal.mapping_section import read_mappings
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.teaal_sections import OLD, SECTIONS
 from polymodel.spec.yaml_text import parse_yaml
 
-_OLD = "expression"  # what older specs call `expressions`
-SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
 # An output at the beginning of an expression.
 _OUTPUT = re.compile(r"[A-Za-z_]\w*\s*\[[^\[\]=]*\]\s*=(?!=)")
 _ROOT = "start with `einsum:` with `declaration:` and `expressions:`"
-
-
-def is_teaal(root: Node) -> bool:
-    """True if a document is a TeAAL spec: `einsum:` with a `declaration:` or `expressions:`."""
-    entry = root.entry("einsum")
-    return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions", _OLD))
 
 
 def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
@@ -104,7 +97,7 @@ def _table(data: object) -> Mapping[str, object] | None:
 def _one_expression_each(section: Entry) -> Entry:
     """The `einsum` section with a block of expressions, one a line, as the list of them."""
     entry = section.value.entry("expressions")
-    if entry is None and (old := section.value.entry(_OLD)) is not None:
+    if entry is None and (old := section.value.entry(OLD)) is not None:
         entry = replace(old, key="expressions")
         entries = tuple(entry if e is old else e for e in section.value.entries or ())
         section = replace(section, value=replace(section.value, entries=entries))

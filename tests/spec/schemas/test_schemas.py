@@ -15,8 +15,7 @@ from polymodel.cli.schema import write_schemas
 from polymodel.spec.document import SECTIONS, Document, root_of
 from polymodel.spec.schemas import KINDS, schema, schema_text
 from polymodel.spec.schemas.texts import TEXTS
-from polymodel.spec.teaal import bindings, hardware
-from polymodel.spec.teaal.schema import is_teaal
+from polymodel.spec.teaal import bindings, hardware, is_teaal
 from polymodel.spec.yaml_text import TAGS
 
 ROOT = Path(__file__).parents[3]
