@@ -66,6 +66,26 @@ def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
         raise SpecError(faults)
 
 
+def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -> None:
+    """Raise SpecError for what another tool has no counterpart for and is not allowed by name.
+
+    `lacking`: (name, what the spec has).
+    """
+    found = dict(lacking)
+    faults = [
+        Diagnostic(f"{why}; this changes counts or costs there", f"write it without: allow=[{name!r}]", name)
+        for name, why in found.items()
+        if name not in allow
+    ]
+    faults += [
+        Diagnostic(f"{name!r} is allowed, but nothing of that name is left out", "remove it", "allow")
+        for name in allow
+        if name not in found
+    ]
+    if faults:
+        raise SpecError(faults)
+
+
 @dataclass(frozen=True, repr=False)
 class Imported(Answer):
     """A converted file.

@@ -66,13 +66,19 @@ def _item(item: object, indent: int, width: int | None) -> list[str]:
     return [line]
 
 
-def _flow(value: object) -> str:
+def _flow(value: object, inside: bool = False) -> str:
+    """One line. `inside` brackets, texts with commas or brackets of their own have to be quoted."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_flow(k, True)}: {_flow(v, True)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(v) for v in value) + "]"
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.strip().removesuffix("\n...").strip()
+        return "[" + ", ".join(_flow(v, True) for v in value) + "]"
+    if inside:
+        return _written([value]).removeprefix("[").removesuffix("]")
+    return _written(value).removesuffix("\n...").strip()
+
+
+def _written(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True).strip()
 
 
 class _Dumper(yaml.SafeDumper):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
+from polymodel.importers.imported import refuse_lacking
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
@@ -37,19 +38,7 @@ def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("export_accelforge", spec)
-    lacking = dict(_lacking(spec))
-    faults = [
-        Diagnostic(f"{why}; this changes counts or costs there", f"write it without: allow=[{name!r}]", name)
-        for name, why in lacking.items()
-        if name not in allow
-    ]
-    faults += [
-        Diagnostic(f"{name!r} is allowed, but nothing of that name is left out", "remove it", "allow")
-        for name in allow
-        if name not in lacking
-    ]
-    if faults:
-        raise SpecError(faults)
+    refuse_lacking(_lacking(spec), allow)
     sections: dict[str, object] = {}
     if spec.raw_workload is not None:
         sections["workload"] = _workload(spec.workload)

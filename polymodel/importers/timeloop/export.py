@@ -1,0 +1,425 @@
+"""`export_timeloop`: a spec of one Einsum as Timeloop's YAML, so that its tool can evaluate the same mapping.
+
+What is written is imported again and compared with the spec: a file that is another problem is not given out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from polymodel.affine import Affine
+from polymodel.architecture.hierarchy import Component, FanoutDim
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.importers.imported import refuse_lacking
+from polymodel.importers.timeloop.run import import_timeloop
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.polyhedra.build import is_box
+from polymodel.reuse import Reuse
+from polymodel.spec.dump import dump
+from polymodel.spec.faults import not_a_spec
+from polymodel.workload.einsum import Einsum, TensorAccess
+
+WIDTH = 110
+CYCLE = 1e-9  # seconds, where no compute unit has a throughput
+PICO, SQUARE_MICRO = 1e12, 1e12  # joules to pJ, square metres to um^2
+
+
+def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
+    """The spec as Timeloop's YAML (version 0.4): problem, architecture with its energies (ERT) and areas
+    (ART), and the mapping where there is one.
+
+    One Einsum over a box can be written. What Timeloop has no counterpart for, or counts by another rule,
+    refuses the export unless `allow` names it: `reuse`, `multicast`, `broadcast_partials`, `link` and others;
+    the message lists them. Symbols need values: `spec.bind(...)`.
+
+    For example `Path("theirs.yaml").write_text(export_timeloop(spec))`. Raises SpecError.
+    """
+    if not isinstance(spec, Spec):
+        raise not_a_spec("export_timeloop", spec)
+    if len(spec.workload.einsums) != 1:
+        what = f"the workload has {len(spec.workload.einsums)} Einsums, a problem of Timeloop's is one"
+        raise SpecError([Diagnostic(what, 'choose one: spec.only("NAME")', "workload")])
+    einsum = spec.workload.einsums[0]
+    refuse_lacking(_lacking(spec, einsum), allow)
+    names = {v: v.upper() for v in einsum.rank_variables}
+    sections: dict[str, object] = {"problem": _problem(einsum, names)}
+    if spec.raw_arch is not None:
+        parts = _written(spec.arch.components)
+        cycle = _cycle(parts)
+        nest = _nest(spec.mapping, parts, einsum) if spec.mapping is not None else None
+        sections["variables"] = {"version": 0.4, "global_cycle_seconds": cycle}
+        sections["architecture"] = {"version": 0.4, "nodes": _nodes(parts, einsum, nest, cycle)}
+        sections["ERT"] = {"version": 0.4, "tables": list(_energies(parts, einsum, cycle))}
+        areas = list(_areas(parts))
+        sections |= {"ART": {"version": 0.4, "tables": areas}} if areas else {}
+        if nest is not None:
+            sections["mapping"] = list(_directives(nest, parts, einsum, names))
+    text = "\n".join(dump({key: value}, WIDTH) for key, value in sections.items())
+    _check(spec, einsum, text)
+    return text
+
+
+def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
+    """(name, what the spec has and Timeloop has not, or counts by another rule)."""
+    nodes = [n for _, n, _ in spec.mapping.walk()] if spec.mapping is not None else []
+    if any(isinstance(n, StorageNode) and n.reuse is not Reuse.SLIDE for n in nodes):
+        yield "reuse", "a storage reuses by another policy than `slide`"
+    if len({a.bits_per_value for a in einsum.accesses}) > 1:
+        yield "bits_per_value", "tensors have values of different widths, the widest is written for all"
+    if any(a.density is not None for a in einsum.accesses):
+        yield "densities", "tensors have densities"
+    if einsum.n_instances != 1:
+        yield "n_instances", "the Einsum is executed several times"
+    if spec.raw_arch is None:
+        return
+    parts = spec.arch.components
+    dims = [d for c in parts for d in c.spatial]
+    windows = any(len(e.variables) > 1 for a in einsum.accesses for e in a.projection)
+    actions = [a for c in parts for a in c.actions]
+    for name, there, why in (
+        ("link", any(d.link for d in dims), "a fanout has a link with costs or a throughput"),
+        ("broadcast_partials", any(not d.broadcast_partials for d in dims), "partial sums are sent to one"),
+        (
+            "multicast",
+            windows and any(d.multicast != "identical" for d in dims),
+            "a fanout shares tiles that overlap",
+        ),
+        ("compute", sum(c.kind == "compute" for c in parts) > 1, "there are several compute units"),
+        ("toll", any(c.kind == "toll" for c in parts), "a toll takes a price for what passes"),
+        ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
+        ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
+        ("read_first", any(c.read_first for c in parts), "a memory reads outputs before the first sum"),
+        ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
+        ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
+        ("bits_per_action", any(a.bits_per_action for a in actions), "an action moves so many bits at once"),
+        ("operators", any(c.by_operator for c in parts), "operators have prices of their own"),
+        (
+            "leak_power",
+            any((c.leak_power or c.area) and c.kind == "container" for c in parts),
+            "a container leaks, or has an area",
+        ),
+        ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
+    ):
+        if there:
+            yield name, why
+
+
+def _refuse(message: str, remedy: str, path: str) -> SpecError:
+    return SpecError([Diagnostic(f"{message}, which Timeloop has no form for", remedy, path)])
+
+
+def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
+    lows = [low for low, _ in einsum.bounds]
+    if any(lows) or not is_box(einsum.iteration_space):
+        raise _refuse(f"the iteration space of {einsum.name} is not a box from 0 on", "", "workload")
+    factors = {c for a in einsum.accesses for e in a.projection for _, c in e.terms if c != 1}
+    shape: dict[str, object] = {"name": einsum.name, "dimensions": list(names.values())}
+    if factors:
+        shape["coefficients"] = [{"name": f"by_{c}", "default": c} for c in sorted(factors)]
+    shape["data_spaces"] = [_data_space(a, names) for a in einsum.accesses]
+    sizes = {names[v]: high + 1 for v, (_, high) in zip(names, einsum.bounds, strict=True)}
+    return {"version": 0.4, "shape": shape, "instance": sizes}
+
+
+def _data_space(access: TensorAccess, names: dict[str, str]) -> dict[str, object]:
+    projection = [_rank(access.tensor, e, names) for e in access.projection]
+    found: dict[str, object] = {"name": access.tensor, "projection": projection}
+    return {**found, "read_write": True} if access.output else found
+
+
+def _rank(tensor: str, expr: Affine, names: dict[str, str]) -> list[list[str]]:
+    if expr.constant or any(c < 1 for _, c in expr.terms):
+        raise _refuse(f"{tensor} is indexed by {expr}", "write it without the constant", "workload")
+    return [[names[v]] if c == 1 else [names[v], f"by_{c}"] for v, c in expr.terms]
+
+
+def _written(parts: Sequence[Component]) -> tuple[Component, ...]:
+    """The components that are written: no tolls, and of compute units the innermost one."""
+    units = [c for c in parts if c.kind == "compute"]
+    return tuple(c for c in parts if c.kind != "toll" and c not in units[:-1])
+
+
+def _cycle(parts: Sequence[Component]) -> float:
+    rates = [c.action("compute").throughput for c in parts if c.kind == "compute"]
+    finite = [r for r in rates if not math.isinf(r)]
+    return 1 / finite[-1] if finite else CYCLE
+
+
+@dataclass
+class _Level:
+    """What the mapping has at one component: spatial loops over it, tensors in it, loops below them."""
+
+    spatial: list[Loop] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    temporal: list[Loop] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """`bounds`: by id of a loop how often it runs, and how often in the last iteration of those outside."""
+
+    levels: dict[str, _Level]
+    bounds: dict[int, tuple[int, int]]
+
+
+def _nest(tree: LoopTree, parts: Sequence[Component], einsum: Einsum) -> _Nest:
+    """The mapping by components, each with spatial loops, storage and temporal loops, in this order."""
+    order = {c.name: i for i, c in enumerate(parts)}
+    levels = {c.name: _Level() for c in parts}
+    lasts = {v: high for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
+    tiles: dict[str, int] = {}
+    bounds: dict[int, tuple[int, int]] = {}
+    at, memory = -1, ""  # the component that was last reached; the memory that loops in time stand below
+    for _, node, _ in tree.walk():
+        if isinstance(node, Split):
+            raise _refuse("the mapping has branches", "", "mapping")
+        if isinstance(node, ComputeNode):
+            if node.component != parts[-1].name:
+                what = f"{node.einsum} executes on {node.component}, not on the innermost compute unit"
+                raise _refuse(what, "", "mapping")
+            continue
+        if isinstance(node, StorageNode):
+            stays = order[node.component] == at and memory == node.component
+            if order[node.component] < at or (stays and levels[node.component].temporal):
+                held = f"{', '.join(node.tensors)} in {node.component}"
+                remedy = f"write all of {node.component} in one place"
+                raise _refuse(f"{held} stands below loops or memories further in", remedy, "mapping")
+            at, memory = order[node.component], node.component
+            levels[node.component].kept += node.tensors
+            continue
+        bounds[id(node)] = _bound(node, lasts[node.rank_variable], tiles)
+        if node.spatial:
+            if order[node.component] < at or (order[node.component] == at and memory == node.component):
+                what = f"the spatial loop over {node.component} stands below its storage"
+                raise _refuse(what, "write it above", "mapping")
+            at = order[node.component]
+            levels[node.component].spatial.append(node)
+        elif not memory or order[memory] != at:
+            what = f"the loop over {node.rank_variable} stands between a spatial loop and the next storage"
+            raise _refuse(what, "write it above the spatial loop, or below the storage", "mapping")
+        else:
+            levels[memory].temporal.append(node)
+    return _Nest(levels, bounds)
+
+
+def _bound(loop: Loop, last: int, tiles: dict[str, int]) -> tuple[int, int]:
+    """The loop's bounds. `last`: the last value of its variable; `tiles`: of each variable, that above it.
+
+    Tiles below the outermost loop divide each other, so that the last value has digits in the loops' bounds.
+    """
+    tile, above = loop.tile_shape, tiles.get(loop.rank_variable)
+    if loop.initial_tile_shape is not None or not isinstance(tile, int) or (above or tile) % tile:
+        what = f"the loop over {loop.rank_variable} cuts {above or last + 1} in tiles of {tile}"
+        raise _refuse(what, "use tiles that divide what is above them", "mapping")
+    tiles[loop.rank_variable] = tile
+    bound = above // tile if above is not None else last // tile + 1
+    return bound, last // tile % bound + 1
+
+
+def _axes(part: Component, level: _Level | None) -> tuple[FanoutDim, ...]:
+    """The fanouts along X and Y: loops along Y stand above those along X."""
+    if len(part.spatial) > 2:
+        raise _refuse(f"{part.name} has {len(part.spatial)} fanout dimensions", "two can be written", "arch")
+    along = [x.dim for x in level.spatial] if level is not None else []
+    if along != sorted(along, key=along.index):
+        raise _refuse(f"the spatial loops over {part.name} alternate", "group them by dimension", "mapping")
+    outermost = list(dict.fromkeys(along))
+    if len(part.spatial) == 2 and outermost and outermost[0] == part.spatial[0].name:
+        return part.spatial[::-1]
+    return part.spatial
+
+
+def _nodes(
+    parts: Sequence[Component], einsum: Einsum, nest: _Nest | None, cycle: float
+) -> list[tuple[str, dict[str, object]]]:
+    found: list[tuple[str, dict[str, object]]] = []
+    bits = max(a.bits_per_value for a in einsum.accesses)
+    for part in parts:
+        fields: dict[str, object] = {"name": part.name}
+        axes = _axes(part, nest.levels[part.name] if nest is not None else None)
+        if axes:
+            fields["spatial"] = {f"mesh{x}": d.fanout for x, d in zip("XY", axes, strict=False)}
+        if part.kind != "container":
+            backing = part.kind == "memory" and math.isinf(part.size_bits) and part is parts[0]
+            fields["class"] = "intmac" if part.kind == "compute" else "DRAM" if backing else "SRAM"
+            fields["attributes"] = _attributes(part, bits, cycle)
+        constraints = _constraints(part, einsum)
+        if constraints:
+            fields["constraints"] = constraints
+        found.append(("Container" if part.kind == "container" else "Component", fields))
+    return found
+
+
+def _attributes(part: Component, bits: int, cycle: float) -> dict[str, object]:
+    found: dict[str, object] = {"datawidth": bits}
+    if part.kind == "compute":
+        return found
+    found["width"] = bits
+    if not math.isinf(part.size_bits):
+        found["depth"] = int(part.size_bits // bits)
+    rates = {way: part.action(way).throughput * cycle / bits for way in ("read", "write")}
+    finite = {way: rate for way, rate in rates.items() if not math.isinf(rate)}
+    if part.ports == "shared" and len(finite) == 2 and rates["read"] == rates["write"]:
+        return {**found, "shared_bandwidth": rates["read"]}
+    return {**found, **{f"{way}_bandwidth": rate for way, rate in finite.items()}}
+
+
+def _constraints(part: Component, einsum: Einsum) -> dict[str, object]:
+    """What a memory keeps, and what a fanout does not share."""
+    found: dict[str, object] = {}
+    if part.kind == "memory" and (part.keep is not None or part.may_keep is not None):
+        keep, may = _held(part, einsum)
+        found["dataspace"] = {
+            "keep": [t for t in einsum.tensors if t in keep],
+            "bypass": [t for t in einsum.tensors if t not in keep | may],
+        }
+    alone = [t for t in einsum.tensors if any(not d.reuses(einsum.name, t) for d in part.spatial)]
+    if alone:
+        found["spatial"] = {"no_reuse": alone}
+    return found
+
+
+def _held(part: Component, einsum: Einsum) -> tuple[frozenset[str], frozenset[str]]:
+    """Tensors of the Einsum that the memory has to keep, and those that it may keep."""
+    every = frozenset(einsum.tensors)
+    keep = part.keep.tensors(einsum.name) & every if part.keep is not None else frozenset()
+    may = part.may_keep.tensors(einsum.name) & every if part.may_keep is not None else every
+    return keep, may | keep
+
+
+def _energies(parts: Sequence[Component], einsum: Einsum, cycle: float) -> Iterator[dict[str, object]]:
+    bits = max(a.bits_per_value for a in einsum.accesses)
+    for part in parts:
+        if part.kind == "container":
+            continue
+        if part.kind == "compute":
+            prices = {"compute": part.action("compute").energy * PICO}
+        else:
+            read, write = (
+                a.energy * (bits / (a.bits_per_action or 1)) * PICO
+                for a in (part.action("read"), part.action("write"))
+            )
+            prices = {"read": read, "write": write, "update": write}
+        prices["leak"] = part.leak_power * cycle * PICO
+        actions = [{"name": name, "energy": price} for name, price in prices.items()]
+        yield {"name": f"system.{part.name}", "actions": actions}
+
+
+def _areas(parts: Sequence[Component]) -> Iterator[dict[str, object]]:
+    for part in parts:
+        if part.kind in ("memory", "compute") and part.area:
+            yield {"name": f"system.{part.name}", "area": part.area * SQUARE_MICRO}
+
+
+def _directives(
+    nest: _Nest, parts: Sequence[Component], einsum: Einsum, names: dict[str, str]
+) -> Iterator[dict[str, object]]:
+    for part in parts:
+        level = nest.levels[part.name]
+        if level.spatial:
+            axes = _axes(part, level)
+            split = sum(x.dim == axes[0].name for x in level.spatial)
+            loops = _loops(level.spatial, nest, names)
+            yield {"target": part.name, "type": "spatial", **loops, "split": split}
+        if part.kind != "memory":
+            continue
+        gone = [t for t in einsum.tensors if t not in level.kept]
+        yield {"target": part.name, "type": "dataspace", "keep": level.kept, "bypass": gone}
+        if level.temporal:
+            yield {"target": part.name, "type": "temporal", **_loops(level.temporal, nest, names)}
+
+
+def _loops(loops: Sequence[Loop], nest: _Nest, names: dict[str, str]) -> dict[str, object]:
+    """Factors and their order, innermost first; a variable has one loop at a level."""
+    variables = [x.rank_variable for x in loops]
+    twice = {v for v in variables if variables.count(v) > 1}
+    if twice:
+        what = f"{', '.join(sorted(twice))} has two loops at one level"
+        raise _refuse(what, "write one loop, with the smaller tile", "mapping")
+    pairs = [(names[x.rank_variable], *nest.bounds[id(x)]) for x in loops]
+    factors = [f"{v}={bound}" if bound == last else f"{v}={bound},{last}" for v, bound, last in pairs]
+    return {"factors": factors, "permutation": [names[v] for v in variables[::-1]]}
+
+
+def _check(spec: Spec, einsum: Einsum, text: str) -> None:
+    """What is written has to come back as the spec, but for what is allowed."""
+    with TemporaryDirectory(prefix="polymodel-") as folder:
+        path = Path(folder) / "theirs.yaml"
+        path.write_text(text, encoding="utf-8")
+        again = import_timeloop(path).spec
+    found = list(_differences(spec, einsum, again))
+    if found:
+        remedy = "leave out what Timeloop has no counterpart for"
+        raise SpecError([Diagnostic(f"what is written there is read otherwise: {d}", remedy) for d in found])
+
+
+def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
+    like = again.workload.einsums[0]
+    if _problem_of(einsum) != _problem_of(like):
+        yield f"Einsum {einsum.name}"
+    if spec.raw_arch is None:
+        return
+    theirs = {c.name: c for c in again.arch.components}
+    parts = _written(spec.arch.components)
+    for part in parts:
+        if part.kind == "container" and all(d.fanout == 1 for d in part.spatial):
+            continue
+        changed = _changed(part, theirs[part.name], einsum, like) if part.name in theirs else ["all of it"]
+        yield from (f"component {part.name}, {what}" for what in changed)
+    if spec.mapping is not None:
+        ours, back = (
+            _nest(t, p, e)
+            for t, p, e in ((spec.mapping, parts, einsum), (again.mapping, again.arch.components, like))
+            if t is not None
+        )
+        if _plain(ours) != _plain(back):
+            yield "the mapping"
+
+
+def _problem_of(einsum: Einsum) -> tuple[object, ...]:
+    accesses = {(a.tensor, a.projection, a.output) for a in einsum.accesses}
+    return accesses, dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+
+
+def _plain(nest: _Nest) -> dict[str, object]:
+    """The loops and storages of each component that has any; of fanouts only how they are grouped."""
+    return {
+        name: (
+            [(x.rank_variable, x.tile_shape, x.dim == level.spatial[0].dim) for x in level.spatial],
+            sorted(level.kept),
+            [(x.rank_variable, x.tile_shape) for x in level.temporal],
+        )
+        for name, level in nest.levels.items()
+        if level.spatial or level.kept or level.temporal
+    }
+
+
+def _changed(part: Component, like: Component, einsum: Einsum, again: Einsum) -> Iterator[str]:
+    """What of a component is read otherwise than it is here."""
+    bits = max(a.bits_per_value for a in einsum.accesses)
+    room = part.size_bits if math.isinf(part.size_bits) else part.size_bits // bits * bits
+    if (part.kind, room) != (like.kind, like.size_bits):
+        yield "its size"
+    if [sorted(d.fanout for d in c.spatial if d.fanout > 1) for c in (part, like)] != [
+        sorted(d.fanout for d in c.spatial) for c in (like, like)
+    ]:
+        yield "its fanouts"
+    if part.kind == "memory" and _held(part, einsum) != _held(like, again):
+        yield "what it keeps"
+    if part.kind == "container":
+        return
+    rates = [part.action(way).throughput for way in ("read", "write")]
+    if part.kind == "memory" and part.ports != like.ports and not all(map(math.isinf, rates)):
+        yield "its ports"
+    pairs = [("leakage", part.leak_power, like.leak_power), ("area", part.area, like.area)]
+    for name in ("read", "write") if part.kind == "memory" else ("compute",):
+        one, other = part.action(name), like.action(name)
+        pairs.append((f"energy of {name}", one.energy / (one.bits_per_action or 1), other.energy))
+        if part.kind == "memory" or not math.isinf(one.throughput):
+            pairs.append((f"throughput of {name}", one.throughput, other.throughput))
+    yield from (name for name, one, other in pairs if not math.isclose(one, other, rel_tol=1e-9))

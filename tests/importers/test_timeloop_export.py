@@ -1,0 +1,122 @@
+"""Specs as Timeloop's files and back: equal, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+
+HERE = Path(__file__).parent / "timeloop"
+COUNTED = ("einsum", "component", "tensor", "read_bits", "write_bits")
+
+
+def again(tmp_path: Path, text: str) -> pm.Spec:
+    path = tmp_path / "theirs.yaml"
+    path.write_text(text)
+    return pm.import_timeloop(path).spec
+
+
+def nested(**changed: Any) -> pm.Spec:
+    """A strided convolution on three memories and a mesh, counted as Timeloop counts."""
+    mesh = [
+        {"name": d, "fanout": n, "broadcast_partials": True, "multicast": "identical"}
+        for d, n in (("X", 2), ("Y", 3))
+    ]
+    priced = [{"name": way, "energy": 2e-12, "throughput": 64e9} for way in ("read", "write")]
+    compute = {"name": "compute", "energy": 1e-12, "throughput": 5e8}
+    arch = [
+        {"type": "Memory", "name": "DRAM", "actions": priced, "leak_power": 1e-3},
+        {"type": "Memory", "name": "GLB", "size": 65536, "area": 2e-7, "actions": priced},
+        {"type": "Container", "name": "PE", "spatial": mesh},
+        {"type": "Memory", "name": "RF", "size": 4096, "tensors": {"keep": "W", "may_keep": "O"}},
+        {"type": "Compute", "name": "MAC", "actions": [compute]},
+    ]  # fmt: skip
+    nodes: list[dict[str, Any]] = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["I", "W", "O"], "reuse": "slide"},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": changed.pop("outer", 6)},
+        {"type": "Storage", "component": "GLB", "tensors": ["I", "O"], "reuse": "slide"},
+        {"type": "Temporal", "rank_variable": "c", "tile_shape": 3},
+        {"type": "Spatial", "rank_variable": "c", "tile_shape": 1, "component": "PE", "name": "Y"},
+        {"type": "Spatial", "rank_variable": "k", "tile_shape": 2, "component": "PE", "name": "X"},
+        {"type": "Storage", "component": "RF", "tensors": ["W"], "reuse": changed.pop("reuse", "slide")},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": 1},
+        {"type": "Temporal", "rank_variable": "k", "tile_shape": 1},
+        {"type": "Temporal", "rank_variable": "r", "tile_shape": 1},
+        {"type": "Compute", "einsum": "O", "component": "MAC"},
+    ]
+    workload = {
+        "rank_sizes": {"P": 15, "C": 6, "K": 4, "R": 3, "N": 31},
+        "bits_per_value": {"All": 16},
+        "einsums": ["O[p, k] = I[N=2*p+r, c] * W[r, c, k]"],
+    }
+    return pm.load({"arch": {"nodes": arch}, "workload": workload, "mapping": {"nodes": nodes}, **changed})
+
+
+@pytest.mark.parametrize("outer", [5, 6])  # 15 in tiles of 6: the last bound is another one
+def test_an_evaluation_there_and_back_is_the_same(outer: int, tmp_path: Path) -> None:
+    spec = nested(outer=outer)
+    text = pm.export_timeloop(spec)
+    assert ("'P=6,3'" in text) == (outer == 6)
+    one, other = pm.evaluate(spec), pm.evaluate(again(tmp_path, text))
+    assert one.accesses[list(COUNTED)].equals(other.accesses[list(COUNTED)])
+    assert other.total_energy == pytest.approx(one.total_energy, rel=1e-9)
+    assert other.total_latency == pytest.approx(one.total_latency, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "allow"), [
+    (("matmul", "simple_two_level"), []),
+    (("matmul", "simba_chiplet"), ["broadcast_partials"]),
+    (("matmul", "tpu_v4i"), ["broadcast_partials", "compute", "leak_power"]),
+])  # fmt: skip
+def test_machines_come_back(name: tuple[str, str], allow: list[str], tmp_path: Path) -> None:
+    spec = pm.load(*name)
+    found = again(tmp_path, pm.export_timeloop(spec, allow=allow)).arch
+    for other in found.components:
+        one = spec.arch[other.name]
+        assert (one.kind, one.size_bits) == (other.kind, other.size_bits)
+        assert [d.fanout for d in one.spatial] == [d.fanout for d in other.spatial]
+        for action in one.actions if one.kind != "container" else ():
+            like = other.action(action.name)
+            per_bit = action.energy / (action.bits_per_action or 1)
+            assert like.energy == pytest.approx(per_bit, rel=1e-9)
+
+
+def test_what_is_lacking_there_is_named() -> None:
+    with pytest.raises(pm.SpecError, match="another policy than `slide`"):
+        pm.export_timeloop(nested(reuse="refill"))
+    assert "mapping:" in pm.export_timeloop(nested(reuse="refill"), allow=["reuse"])
+    with pytest.raises(pm.SpecError, match="'link' is allowed, but nothing"):
+        pm.export_timeloop(nested(), allow=["link"])
+    with pytest.raises(pm.SpecError, match="is no spec"):
+        pm.export_timeloop("x")  # type: ignore[arg-type]  # what it refuses
+    with pytest.raises(pm.SpecError, match="2 Einsums, a problem of Timeloop's is one"):
+        pm.export_timeloop(pm.load("matmul_chain_2"))
+    with pytest.raises(pm.SpecError, match="I in GLB stands below loops"):
+        pm.export_timeloop(pm.load("conv2d", "simple_two_level"), allow=["reuse"])
+    accesses = [{"name": "A", "projection": ["m", "n"]}, {"name": "Z", "projection": ["m"], "output": True}]
+    triangle = {
+        "rank_sizes": {"M": 8, "N": 8},
+        "bits_per_value": {"All": 8},
+        "einsums": [{"name": "Z", "iteration_space_shape": ["n <= m"], "tensor_accesses": accesses}],
+    }
+    with pytest.raises(pm.SpecError, match="is not a box from 0 on"):
+        pm.export_timeloop(pm.load({"workload": triangle}))
+    with pytest.raises(pm.SpecError, match="cuts 6 in tiles of 4"):
+        pm.export_timeloop(_uneven())
+
+
+def _uneven() -> pm.Spec:
+    spec = nested()
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["I", "W", "O"], "reuse": "slide"},
+        {"type": "Temporal", "rank_variable": "c", "tile_shape": 4},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": 6},
+        {"type": "Storage", "component": "GLB", "tensors": ["I", "O"], "reuse": "slide"},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": 4},
+        {"type": "Storage", "component": "RF", "tensors": ["W"], "reuse": "slide"},
+        {"type": "Compute", "einsum": "O", "component": "MAC"},
+    ]
+    return spec.with_mapping(pm.MappingSpec(nodes=nodes))  # type: ignore[arg-type]  # plain data is read
