@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -17,7 +17,8 @@ import numpy as np
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
-from polymodel.mapper.terms import Costs, Factors, Form, Term, prod_of
+from polymodel.mapper.term_factors import Factors, prod_of
+from polymodel.mapper.terms import Actions, Costs, Form, Part, Term, parts, worth
 from polymodel.mapper.tilechains import TileChains
 from polymodel.pareto import undominated
 
@@ -32,7 +33,7 @@ class PartialPoints:
     """`values`: the product of each term so far [n]; `spread` [fanouts, n]: instances in use; `keys` [D, n]:
     tile sizes below the fused loops, 0 if not chosen yet; `index`: per bundle the candidate [n]."""
 
-    values: Mapping[Term, Array]
+    values: Mapping[Part, Array]
     spread: Array
     keys: Array
     index: Mapping[int, Array]
@@ -82,7 +83,7 @@ class PartialFigures:
         space: EinsumSpace,
         template: Template,
         costs: Costs,
-        factors: Mapping[tuple[Term, Group], Array],
+        factors: Mapping[tuple[Part, Group], Array],
         forms: Sequence[Form],
         memories: Sequence[int],
         relaxed: bool,
@@ -95,17 +96,25 @@ class PartialFigures:
 
     def of(self, points: PartialPoints, others: Sequence[Group]) -> Iterator[Array]:
         """Smaller is better in every one [n]; `others`: the groups that are not among the points'."""
-        alike: dict[Term, tuple[tuple[bytes, ...], float]] = {}
+        alike: dict[Part, tuple[tuple[bytes, ...], float]] = {}
+        sizes: dict[Part, None] = {}
         for form in self.forms:
-            sums: dict[tuple[bytes, ...], Array] = {}
-            for t, c in form.items():
+            # Transfers are compared by how many there are and how large each is: actions grow with both.
+            sums: dict[tuple[object, tuple[bytes, ...]], Array] = {}
+            for key, c in form.items():
+                filled = (key.transfers.size, key.bits, key.per_action) if isinstance(key, Actions) else None
+                t = key.transfers if isinstance(key, Actions) else key
+                if isinstance(key, Actions):
+                    sizes[key.transfers.size] = None
                 if t not in alike:
                     some = [self.scaled[t, g] for g in others]
                     alike[t] = tuple(b for b, _ in some), float(np.prod([s for _, s in some]))
                 kind, scale = alike[t]
                 value = points.values[t] * (c * scale)
-                sums[kind] = sums[kind] + value if kind in sums else value
+                which = filled, kind
+                sums[which] = sums[which] + value if which in sums else value
             yield from sums.values()
+        yield from (points.values[t] for t in sizes)
         if others:
             for f, wide in zip(self.space.fanouts, points.spread, strict=True):
                 if f.width > 1:
@@ -231,9 +240,7 @@ class Combination:
         self.bound = bound
         factors = Factors(space, template, chains)
         forms: list[Form] = [found.energy, *found.besides, *found.times.forms]
-        terms = {t: None for form in forms for t in form}
-        terms.update({t: None for t, _ in found.nodes})
-        self.terms = tuple(terms)
+        self.terms = parts([*forms, {t: 1.0 for t, _ in found.nodes}])
         depth = template.depth
         ones = {t: np.ones(1) for t in self.terms}
         self.points = PartialPoints(
@@ -337,17 +344,20 @@ class Combination:
         rows, columns = np.nonzero(fits)
         return rows, columns
 
-    def _rest(self, term: Term, extreme: Callable[[Array], Any]) -> float:
+    def _rest(self, term: Part, extreme: Callable[[Array], Any]) -> float:
         """The smallest or largest factor that the groups not joined yet can give."""
         return prod(float(extreme(self.factors[term, g])) for g in self.left)
 
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
         """Points whose best completion no known whole mapping beats."""
 
+        def completed(extreme: Callable[[Array], Any], part: Part) -> Array:
+            return points.values[part] * self._rest(part, extreme)
+
         def least(form: Form) -> Array:
             result = np.zeros(points.n)
-            for t, c in form.items():
-                result = result + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+            for key, c in form.items():
+                result = result + c * worth(key, partial(completed, np.min if c > 0 else np.max))
             return result
 
         latency = self.costs.times.seconds(least) * self.space.times
@@ -437,8 +447,8 @@ class Combination:
 
     def _form(self, form: Form, points: PartialPoints) -> Array:
         result = np.zeros(points.n)
-        for t, c in form.items():
-            result = result + points.values[t] * c
+        for key, c in form.items():
+            result = result + worth(key, points.values.__getitem__) * c
         return result
 
 

@@ -21,7 +21,8 @@ from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
-from polymodel.mapper.terms import Costs, Factors, Form, Term, costs
+from polymodel.mapper.term_factors import Factors
+from polymodel.mapper.terms import Costs, Form, Part, costs, parts, worth
 from polymodel.mapper.tilechains import TileChains, broken_rules, spread_after, spread_choices
 
 Array = Any
@@ -182,8 +183,7 @@ class Descent:
         self.places = Places(space, template, sizes)
         self.costs: Costs = costs(space, template)
         forms: list[Form] = [self.costs.energy, *self.costs.times.forms]
-        terms = {t: None for form in forms for t in form} | {t: None for t, _ in self.costs.nodes}
-        self.terms = tuple(terms)
+        self.terms = parts([*forms, {t: 1.0 for t, _ in self.costs.nodes}])
         self.group_of = {b: g for g in space.groups for b in g}
 
     def from_(self, placed: tuple[Array, ...]) -> Found:
@@ -275,7 +275,7 @@ class Descent:
         bits, apart = (tuple(x[m] for m in self.memories) for x in (held, private))
         return Figures(energy, latency, bits, apart, excess)
 
-    def _value(self, made: Factors, term: Term, axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
+    def _value(self, made: Factors, term: Part, axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
         result = np.ones(shape)
         for group in self.space.groups:
             factor = made.of(term, group)
@@ -288,7 +288,7 @@ class Descent:
             result = result * factor
         return result
 
-    def _held(self, values: Mapping[Term, Array], shape: tuple[int, ...], shared: bool) -> list[Array]:
+    def _held(self, values: Mapping[Part, Array], shape: tuple[int, ...], shared: bool) -> list[Array]:
         """Bits in every memory, of exchanged tensors or of the others."""
         result = [np.zeros(shape) for _ in self.space.memories]
         for node, (term, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
@@ -327,10 +327,10 @@ class Stopped(Exception):
         self.found = found
 
 
-def _form(form: Form, values: Mapping[Term, Array], shape: tuple[int, ...]) -> Array:
+def _form(form: Form, values: Mapping[Part, Array], shape: tuple[int, ...]) -> Array:
     result = np.zeros(shape)
-    for term, c in form.items():
-        result = result + values[term] * c
+    for key, c in form.items():
+        result = result + worth(key, values.__getitem__) * c
     return result
 
 

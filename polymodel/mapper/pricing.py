@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, TollTraffic, Traffic
+from polymodel.architecture.hierarchy import Action
 from polymodel.cost.context import Counts
 from polymodel.cost.energy import action_energies
 from polymodel.cost.formula import FORMULAS, Exact, Formula, Largest, Over, Sum, Times, Where
@@ -95,9 +96,27 @@ def _begun(seconds: Array, fixed: float) -> Array:
     return np.where(seconds > 0, seconds + fixed, 0.0) if fixed else seconds
 
 
-def priced(problem: Problem, analysis: Analysis) -> tuple[LinearForm, PricedTimes]:
-    """Joules of all actions, and seconds, of the only Einsum of a problem."""
-    counts = Counts(problem, analysis)
+class LinearCounts(Counts):
+    """Counts in linear forms. `filled`: per component, tensor and kind of access how many actions move it,
+    where transfers are filled up to whole ones."""
+
+    def __init__(
+        self, problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], LinearForm]
+    ) -> None:
+        super().__init__(problem, analysis)
+        self.filled = filled
+
+    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> Any:
+        if not action.rounds(self.bits(moved.tensor)):
+            return super().actions(moved, kind, action)
+        return count(self.filled.get((moved.component, moved.tensor, kind), {}))
+
+
+def priced(
+    problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], LinearForm]
+) -> tuple[LinearForm, PricedTimes]:
+    """Joules of all actions, and seconds, of the only Einsum of a problem; `filled` as in `LinearCounts`."""
+    counts = LinearCounts(problem, analysis, filled)
     energy = linear(FORMULAS.total(item.energy for item in action_energies(counts)))
     rows = component_times(counts, FORMULAS)
     if problem.hierarchy.assume_overlap:

@@ -83,7 +83,8 @@ def window_elements(window: Window, p: Ranges, r: Ranges) -> int:
 @dataclass(frozen=True)
 class Operand:
     """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
-    many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1)."""
+    many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
+    `rounds`: whether some component fills transfers of it up to whole actions."""
 
     tensor: str
     output: bool
@@ -93,6 +94,7 @@ class Operand:
     ranks: tuple[int, ...]
     elements: int
     fusable: bool
+    rounds: bool = False
 
     @cached_property
     def windowed(self) -> frozenset[int]:
@@ -291,7 +293,7 @@ class EinsumSpace:
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
             self.operator, self.beside,
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
-            tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
+            tuple(replace(o, tensor="", elements=0) for o in self.operands),
             tuple(
                 (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly, f.mesh)
                 for f in self.fanouts
@@ -356,20 +358,26 @@ def _prices(hierarchy: Hierarchy) -> Hierarchy:
     return replace(hierarchy, components=tuple(bare))
 
 
-def _whole_actions(one: Einsum, components: Iterable[Component]) -> None:
-    """Refuses actions that transfers have to be filled up for."""
-    for c in components:
-        for a in c.actions if c.kind in ("memory", "toll") else ():
-            if any(a.rounds(access.bits_per_value) for access in one.accesses):
-                what = f"the search does not cover `bits_per_action` of {c.name} that divides no value"
-                raise Refused(what, REMEDY)
+def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> frozenset[str]:
+    """Tensors whose transfers some component fills up to whole actions. Refused where they are not all
+    equal."""
+    acting = [(c, a) for c in components if c.kind in ("memory", "toll") for a in c.actions]
+    result = {x.tensor: c.name for c, a in acting for x in one.accesses if a.rounds(x.bits_per_value)}
+    for name in result.values():
+        told = f"`bits_per_action` of {name} that divides no value"
+        if one.is_copy:
+            raise Refused(f"the search does not cover copies ({one.name}) beside {told}", REMEDY)
+        if limits.sizes == "all":
+            what = f"the search covers {told} only where tile sizes divide"
+            raise Refused(what, "leave `sizes: all` out, or " + REMEDY)
+    return frozenset(result)
 
 
 def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
     _box(one)
     if one.is_copy and hierarchy.costly_links:
         raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
-    _whole_actions(one, hierarchy.components)
+    rounding = _rounding(one, hierarchy.components, limits)
     variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
     memories = [c for c in hierarchy.components if c.kind == "memory"]
     position = {v: i for i, v in enumerate(variables)}
@@ -379,7 +387,9 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         one.name,
         variables,
         tuple(one.bound(v)[1] + 1 for v in variables),
-        tuple(_operand(one, a, position, cascade) for a in one.accesses),
+        tuple(
+            replace(_operand(one, a, position, cascade), rounds=a.tensor in rounding) for a in one.accesses
+        ),
         one.is_copy,
         one.n_instances,
         tuple(_memory(c, hierarchy.index(c.name)) for c in memories),

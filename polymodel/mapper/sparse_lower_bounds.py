@@ -41,6 +41,10 @@ def least_shares(
     if paid or several or not hierarchy.assume_overlap:
         what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+    moving = [(c, a) for c in hierarchy.components if c.kind == "memory" for a in c.actions]
+    for c in (c for c, a in moving for e in cascade for x in e.accesses if a.rounds(x.bits_per_value)):
+        what = f"`bits_per_action` of {c.name} that divides no value"
+        raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
     return tuple(_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
 
 

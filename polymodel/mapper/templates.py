@@ -271,6 +271,7 @@ def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, rea
     def lowered(k: int) -> bool:
         free = (
             not any(space.rules.blocks)
+            and not space.operands[operand].rounds
             and k < closed
             and all(d > k for d in inside)
             and (k + 1 < depth or not inside)

@@ -9,10 +9,9 @@ back but for the visits that find nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,11 @@ from polymodel.analysis.result import (
     TollTraffic,
     Traffic,
 )
-from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.architecture.hierarchy import Action
+from polymodel.cost.actions import movement_actions
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
-from polymodel.mapper.space import EinsumSpace, Operand, Ranges, Window, window_elements
+from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Node, Template
-from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
 END = -1
@@ -48,6 +47,7 @@ class Term:
     `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
     largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
     `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
+    `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
     """
 
     operand: int
@@ -59,6 +59,7 @@ class Term:
     tile: bool = False
     into: int | None = None
     reaching: tuple[int, int] | None = None
+    each: bool = False
 
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
@@ -66,7 +67,44 @@ class Term:
         return frozenset([self.reaching[0]]) if self.reaching is not None and counts else NONE
 
 
+@dataclass(frozen=True)
+class Transfers:
+    """In how many transfers of `size` elements each the elements of `moved` cross a link: like a term, a
+    product of one factor per group."""
+
+    moved: Term
+    size: Term
+
+
+@dataclass(frozen=True)
+class Actions:
+    """How many whole actions move equal transfers of values of so many bits."""
+
+    transfers: Transfers
+    bits: int
+    per_action: int
+
+
+Part = Term | Transfers  # products of one factor per group
+Key = Term | Actions  # what a form adds up
 Form = LinearForm
+
+
+def parts(forms: Iterable[Form]) -> tuple[Part, ...]:
+    """The products that the values of forms are worked out from."""
+    result: dict[Part, None] = {}
+    for key in (key for form in forms for key in form):
+        for part in (key.transfers, key.transfers.size) if isinstance(key, Actions) else (key,):
+            result[part] = None
+    return tuple(result)
+
+
+def worth(key: Key, value: Callable[[Part], Array]) -> Array:
+    """The value of one key of a form, `value` being that of a product. It grows with each."""
+    if not isinstance(key, Actions):
+        return value(key)
+    filled = np.ceil(value(key.transfers.size) * key.bits / key.per_action)
+    return value(key.transfers) * filled
 
 
 @dataclass(frozen=True)
@@ -107,6 +145,7 @@ class Moved:
         self.tolls: dict[tuple[str, int], list[Form]] = {}
         self.links: dict[int, list[tuple[int, Form, Form, Form]]] = {}
         self.sparse_energy: Form = {}
+        self.actions: dict[tuple[str, str, str], Form] = {}  # where transfers are filled up
         reach = 0 if space.copy or template.bottom else space.units[template.unit].fanouts
         self.fanouts = [(i, f) for i, f in enumerate(space.fanouts) if i < reach]
 
@@ -121,10 +160,17 @@ class Moved:
         )
 
     def move(
-        self, memory: int, kind: str, operand: int, elements: Form, busiest: Form, refilled: int
+        self,
+        memory: int,
+        kind: str,
+        operand: int,
+        elements: Form,
+        busiest: Form,
+        refilled: int,
+        size: Term | None = None,
     ) -> None:
         """One kind of access at a memory: elements of all instances, and of the busiest one. `refilled`: the
-        memory at the inner end of the link (`COMPUTE`: none)."""
+        memory at the inner end of the link (`COMPUTE`: none). `size`: of one transfer (None: of a value)."""
         name, bits = self.space.memories[memory].name, float(self.space.operands[operand].bits)
         if self.space.shares is not None:
             price, bits = self.space.shares.of(operand, memory, kind)
@@ -136,7 +182,36 @@ class Moved:
         forms[kind] = plus(forms.get(kind, {}), elements)
         storage = "" if refilled == COMPUTE else self.space.memories[refilled].name
         waiting = storage if storage and self.space.hierarchy.waits(storage) else ""
-        self._load(name, waiting, kind in READS, busiest, bits)
+        read = kind in READS
+        action = movement_actions(self.space.hierarchy[name])[0 if read else 1]
+        busiest, bits = self._filled((name, kind), action, operand, (elements, busiest), size, bits)
+        self._load(name, waiting, read, busiest, bits)
+
+    def _filled(
+        self,
+        at: tuple[str, str],
+        action: Action,
+        operand: int,
+        moved: tuple[Form, Form],
+        size: Term | None,
+        bits: float,
+    ) -> tuple[Form, float]:
+        """What the busiest instance moves and how many bits each of that is, where transfers take whole
+        actions; notes how many all instances take. `at`: the component and the kind of access."""
+        o = self.space.operands[operand]
+        if not action.rounds(o.bits):
+            return moved[1], bits
+        per_action = action.bits_per_action or 1
+        each = float(action.whole_bits(o.bits) // per_action)
+        every, busiest = (
+            plus({}, form, each)
+            if size is None
+            else {Actions(Transfers(t, size), o.bits, per_action): c for t, c in form.items()}
+            for form in moved
+        )
+        key = at[0], o.tensor, at[1]
+        self.actions[key] = plus(self.actions.get(key, {}), every)
+        return busiest, float(per_action)
 
     def _load(self, component: str, refill: str, read: bool, form: Form, bits: float) -> None:
         reads, writes = self.busiest.get((component, refill), ({}, {}))
@@ -151,9 +226,13 @@ class Moved:
                 outside = frozenset(j for j, f in self.fanouts if f.index <= toll.index)
                 down, up = way.passing(outside)
                 sums = self.tolls.setdefault((toll.name, way.operand), [{}, {}])
-                for k, (elements, busiest) in enumerate((down, up)):
-                    sums[k] = plus(sums[k], elements)
-                    self._load(toll.name, "", k == 0, busiest, float(operand.bits))
+                actions = movement_actions(space.hierarchy[toll.name])
+                for k, (kind, moved) in enumerate((("down", down), ("up", up))):
+                    sums[k] = plus(sums[k], moved[0])
+                    where = toll.name, kind
+                    size, bits = way.size(outside), float(operand.bits)
+                    busiest, bits = self._filled(where, actions[k], way.operand, moved, size, bits)
+                    self._load(toll.name, "", k == 0, busiest, bits)
         for number, fan in enumerate(space.fanouts):
             if fan.costly and way.outer < fan.index <= way.inner:
                 outside = frozenset(j for j, _ in self.fanouts if j < number)
@@ -237,13 +316,14 @@ class Moved:
 
 
 def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[float, float]:
-    """Joules of one element in one kind of access, and the bits of it that take time."""
+    """Joules of one element in one kind of access, and the bits of it that take time; at least, where
+    transfers are filled up to whole actions."""
     if space.shares is not None:
         return space.shares.of(operand, memory, kind)
     bits = space.operands[operand].bits
     read, write = movement_actions(space.component(memory))
     action = read if kind in READS else write
-    return whole_actions(action, 1, bits) * action.energy, float(bits)
+    return bits / (action.bits_per_action or 1) * action.energy, float(bits)
 
 
 def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
@@ -271,6 +351,11 @@ class Crossing:
     output: bool
     fresh: Form
     begun: bool
+
+    def size(self, outside: Fans) -> Term | None:
+        """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
+        inside = self.union - outside
+        return None if self.level == END else Term(self.operand, self.level, inside, each=True)
 
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
@@ -305,7 +390,7 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
             _output(t, i, o, held)
         else:
             _input(t, i, o, held)
-    energy, times = priced(space.problem, t.analysis())
+    energy, times = priced(space.problem, t.analysis(), t.actions)
     if space.shares is not None:
         energy = t.sparse_energy
     nodes = tuple(
@@ -349,10 +434,11 @@ def _input(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     for outer, inner, level in _links(t, held):
         way = _crossing(t, i, o, (outer, inner, level), {}, False)
         (asked, busiest), _ = way.passing(t.above(outer))
-        t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner)
+        size = way.size(t.above(outer))
+        t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
-            every = Term(i, level)
-            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner)
+            every, size = Term(i, level), Term(i, level, each=True)
+            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         t.cross(way)
 
 
@@ -388,170 +474,19 @@ def _output(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
             fresh, begun = {}, False
         way = _crossing(t, i, o, (outer, inner, level), fresh, begun)
         back, joint = way.passing(t.above(outer))
-        end = COMPUTE if level == END else inner
-        t.move(outer, "writes_drain", i, *joint, end)
-        t.move(outer, "reads_fill", i, *back, end)
+        end, size = COMPUTE if level == END else inner, way.size(t.above(outer))
+        t.move(outer, "writes_drain", i, *joint, end, size)
+        t.move(outer, "reads_fill", i, *back, end, size)
         t.cross(way)
         if level == END:
             return
-        every = Term(i, level)
-        t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner)
+        every, size = Term(i, level), Term(i, level, each=True)
+        t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         sent, busiest = way.received(t.above(inner))
-        t.move(inner, "writes_fill", i, sent, busiest, inner)
+        t.move(inner, "writes_fill", i, sent, busiest, inner, size)
         fresh = plus({every: 1.0}, sent, -1)
 
 
 def _spread(term: Term, fans: Fans) -> Term:
     """The same elements, once per instance that shares them."""
     return replace(term, spread=term.spread | fans)
-
-
-class Factors:
-    """The factor of each group of bundles in each term, as arrays over the group's candidates."""
-
-    def __init__(self, space: EinsumSpace, template: Template, found: tuple[TileChains, ...]) -> None:
-        self.space = space
-        self.positions = [spread_after(template, f.below) for f in space.fanouts]
-        self.chains = found
-        self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
-        self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
-        self._trips: dict[tuple[int, int], Array] = {}
-
-    def of(self, term: Term, group: tuple[int, ...]) -> Array:
-        """[n1, n2, ...] for the candidates of the group's bundles."""
-        operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
-        windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
-        within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
-        result: Array = np.ones(1)
-        for axis, b in enumerate(group):
-            if b in within:
-                continue
-            alone = operand is not None and self.space.bundles[b][0] in operand.alone
-            result = result * _along(self._single(term, b, alone), axis, len(group))
-        for w in windows:
-            # One loop over the first window slides through what is live; else the tile stays whole.
-            into = term.into if operand and w == operand.windows[0] else None
-            result = result * self._windowed(term, w, group, into)
-        return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
-
-    def _single(self, term: Term, v: int, alone: bool) -> Array:
-        c = self.chains[v]
-        if term.tile:
-            return self._tile(v, term.level if term.into is None else term.into, alone)
-        result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
-        divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
-        if divided:
-            result = result / prod(c.spread[f] for f in sorted(divided))
-        if term.spread and not alone:
-            result = result * prod(c.spread[f] for f in sorted(term.spread))
-        return result * self._instances(v, term.repeated(v))
-
-    def _tile(self, v: int, level: int, alone: bool = True) -> Array:
-        c = self.chains[v]
-        return c.tiles[level].astype(float) if alone and level != END else np.ones(c.count)
-
-    def _count(self, v: int, level: int) -> Array:
-        """Tiles of a variable at a level, those of all instances."""
-        c = self.chains[v]
-        if level == END:
-            return np.full(c.count, float(c.extent))
-        if (v, level) not in self._trips:
-            if c.even:
-                self._trips[v, level] = c.extent / c.tiles[level]
-            else:
-                self._trips[v, level] = trips(self._whole(v), list(c.tiles[: level + 1])).astype(float)
-        return self._trips[v, level]
-
-    def _whole(self, v: int) -> Array:
-        return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
-
-    def _windowed(self, term: Term, w: Window, group: tuple[int, ...], into: int | None) -> Array:
-        if into is not None:
-            return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
-        return self._window(term, w, group, None, None)
-
-    def _window(
-        self, term: Term, w: Window, group: tuple[int, ...], into_p: int | None, into_r: int | None
-    ) -> Array:
-        """Elements of a window's rank: of the largest tile, or summed over all tiles of all instances."""
-        p, r = self.bundle[w.p], self.bundle[w.r]
-        axes = group.index(p), group.index(r)
-        if not term.tile and self.chains[p].even:
-            result = self._even_window(term, w, p, r, axes, len(group))
-        else:
-            e, over_p = self._parts(term, p, w.step_p, into_p)
-            f, over_r = self._parts(term, r, w.step_r, into_r)
-            whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
-            result = whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
-        for v, axis in zip((p, r), axes, strict=True):
-            fans = () if term.tile else sorted(term.split | term.own)
-            if fans:
-                result = result / _along(self._instances(v, fans), axis, len(group))
-            result = result * _along(self._instances(v, term.repeated(v)), axis, len(group))
-        return result
-
-    def _even_window(
-        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
-    ) -> Array:
-        """All tiles are equal: how many there are, times the elements of each, or of those that instances
-        read together."""
-        times_p, parts_p, where_p = self._read_together(term, p)
-        times_r, parts_r, where_r = self._read_together(term, r)
-        sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]
-        each = np.array(sizes, dtype=float)[np.ix_(where_p, where_r)]
-        if axes[0] > axes[1]:
-            each = each.T
-        shape = [1] * many
-        shape[axes[0]], shape[axes[1]] = len(where_p), len(where_r)
-        return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
-
-    def _read_together(self, term: Term, v: int) -> tuple[Array, list[Ranges], Array]:
-        """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
-        and which of these each candidate has [n]."""
-        c = self.chains[v]
-        size = np.ones(c.count, np.int64) if term.level == END else c.tiles[term.level]
-        fans = sorted(term.union & self.overlapping)
-        columns = [size]
-        for f in fans:
-            columns += [c.spread[f], self._apart(c, f)]
-        rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        parts = [Ranges.of(row[0], zip(row[1::2], row[2::2], strict=True)) for row in rows.tolist()]
-        return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
-
-    def _apart(self, c: TileChains, fanout: int) -> Array:
-        """How far apart neighbouring instances of a fanout begin."""
-        at = self.positions[fanout]
-        result = c.tiles[at + 1] if at + 1 < len(c.tiles) else np.ones(c.count, np.int64)
-        for g in range(fanout + 1, len(self.positions)):
-            if self.positions[g] == at:
-                result = result * c.spread[g]
-        return result
-
-    def _instances(self, v: int, fans: Iterable[int]) -> Array:
-        """Over how many instances of these fanouts a variable is spread."""
-        return prod_of([self.chains[v].spread[f] for f in fans], self.chains[v].count)
-
-    def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
-        """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
-        c = self.chains[v]
-        if term.tile:
-            size = self._tile(v, term.level if into is None else into)
-            return size, np.maximum(size - step, 0)
-        total = np.full(c.count, float(c.extent))
-        if term.level == END:
-            return total, np.zeros(c.count)
-        return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
-
-
-def _along(values: Array, axis: int, axes: int) -> Array:
-    shape = [1] * axes
-    shape[axis] = -1
-    return np.reshape(values, shape)
-
-
-def prod_of(arrays: Sequence[Array], n: int) -> Array:
-    """The product of arrays [n]."""
-    result = np.ones(n)
-    for a in arrays:
-        result = result * a
-    return result

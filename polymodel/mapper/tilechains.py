@@ -157,6 +157,8 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
 
 
 def _kind(o: Operand, variable: int) -> str:
+    if o.rounds and variable in o.alone:
+        return "free"  # large tiles fill more of their last action
     return "small" if variable in o.alone else "free" if variable in o.windowed else "large"
 
 

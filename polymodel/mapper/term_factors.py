@@ -1,0 +1,174 @@
+"""The value of terms at the tile sizes of a template: one factor per group of rank variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.space import EinsumSpace, Ranges, Window, window_elements
+from polymodel.mapper.templates import Template
+from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
+from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
+
+Array = Any
+
+
+class Factors:
+    """The factor of each group of bundles in each term, as arrays over the group's candidates."""
+
+    def __init__(self, space: EinsumSpace, template: Template, found: tuple[TileChains, ...]) -> None:
+        self.space = space
+        self.positions = [spread_after(template, f.below) for f in space.fanouts]
+        self.chains = found
+        self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
+        self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
+        self._trips: dict[tuple[int, int], Array] = {}
+
+    def of(self, term: Part, group: tuple[int, ...]) -> Array:
+        """[n1, n2, ...] for the candidates of the group's bundles."""
+        if isinstance(term, Transfers):
+            return self.of(term.moved, group) / self.of(term.size, group)
+        operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
+        windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
+        within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
+        result: Array = np.ones(1)
+        for axis, b in enumerate(group):
+            if b in within:
+                continue
+            alone = operand is not None and self.space.bundles[b][0] in operand.alone
+            result = result * _along(self._single(term, b, alone), axis, len(group))
+        for w in windows:
+            # One loop over the first window slides through what is live; else the tile stays whole.
+            into = term.into if operand and w == operand.windows[0] else None
+            result = result * self._windowed(term, w, group, into)
+        return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
+
+    def _single(self, term: Term, v: int, alone: bool) -> Array:
+        c = self.chains[v]
+        if term.tile:
+            return self._tile(v, term.level if term.into is None else term.into, alone)
+        if term.each:
+            together = self._instances(v, term.union & self.overlapping if alone else NONE)
+            return self._tile(v, term.level, alone) * together
+        result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
+        divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
+        if divided:
+            result = result / prod(c.spread[f] for f in sorted(divided))
+        if term.spread and not alone:
+            result = result * prod(c.spread[f] for f in sorted(term.spread))
+        return result * self._instances(v, term.repeated(v))
+
+    def _tile(self, v: int, level: int, alone: bool = True) -> Array:
+        c = self.chains[v]
+        return c.tiles[level].astype(float) if alone and level != END else np.ones(c.count)
+
+    def _count(self, v: int, level: int) -> Array:
+        """Tiles of a variable at a level, those of all instances."""
+        c = self.chains[v]
+        if level == END:
+            return np.full(c.count, float(c.extent))
+        if (v, level) not in self._trips:
+            if c.even:
+                self._trips[v, level] = c.extent / c.tiles[level]
+            else:
+                self._trips[v, level] = trips(self._whole(v), list(c.tiles[: level + 1])).astype(float)
+        return self._trips[v, level]
+
+    def _whole(self, v: int) -> Array:
+        return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
+
+    def _windowed(self, term: Term, w: Window, group: tuple[int, ...], into: int | None) -> Array:
+        if into is not None:
+            return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
+        return self._window(term, w, group, None, None)
+
+    def _window(
+        self, term: Term, w: Window, group: tuple[int, ...], into_p: int | None, into_r: int | None
+    ) -> Array:
+        """Elements of a window's rank: of the largest tile, or summed over all tiles of all instances."""
+        p, r = self.bundle[w.p], self.bundle[w.r]
+        axes = group.index(p), group.index(r)
+        if not term.tile and self.chains[p].even:
+            result = self._even_window(term, w, p, r, axes, len(group))
+        else:
+            e, over_p = self._parts(term, p, w.step_p, into_p)
+            f, over_r = self._parts(term, r, w.step_r, into_r)
+            whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
+            result = whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
+        for v, axis in zip((p, r), axes, strict=True):
+            fans = () if term.tile else sorted(term.split | term.own)
+            if fans:
+                result = result / _along(self._instances(v, fans), axis, len(group))
+            result = result * _along(self._instances(v, term.repeated(v)), axis, len(group))
+        return result
+
+    def _even_window(
+        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
+    ) -> Array:
+        """All tiles are equal: how many there are, times the elements of each, or of those that instances
+        read together."""
+        times_p, parts_p, where_p = self._read_together(term, p)
+        times_r, parts_r, where_r = self._read_together(term, r)
+        sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]
+        each = np.array(sizes, dtype=float)[np.ix_(where_p, where_r)]
+        if axes[0] > axes[1]:
+            each = each.T
+        shape = [1] * many
+        shape[axes[0]], shape[axes[1]] = len(where_p), len(where_r)
+        if term.each:
+            return each.reshape(shape)
+        return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
+
+    def _read_together(self, term: Term, v: int) -> tuple[Array, list[Ranges], Array]:
+        """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
+        and which of these each candidate has [n]."""
+        c = self.chains[v]
+        size = np.ones(c.count, np.int64) if term.level == END else c.tiles[term.level]
+        fans = sorted(term.union & self.overlapping)
+        columns = [size]
+        for f in fans:
+            columns += [c.spread[f], self._apart(c, f)]
+        rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        parts = [Ranges.of(row[0], zip(row[1::2], row[2::2], strict=True)) for row in rows.tolist()]
+        return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
+
+    def _apart(self, c: TileChains, fanout: int) -> Array:
+        """How far apart neighbouring instances of a fanout begin."""
+        at = self.positions[fanout]
+        result = c.tiles[at + 1] if at + 1 < len(c.tiles) else np.ones(c.count, np.int64)
+        for g in range(fanout + 1, len(self.positions)):
+            if self.positions[g] == at:
+                result = result * c.spread[g]
+        return result
+
+    def _instances(self, v: int, fans: Iterable[int]) -> Array:
+        """Over how many instances of these fanouts a variable is spread."""
+        return prod_of([self.chains[v].spread[f] for f in fans], self.chains[v].count)
+
+    def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
+        """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
+        c = self.chains[v]
+        if term.tile:
+            size = self._tile(v, term.level if into is None else into)
+            return size, np.maximum(size - step, 0)
+        total = np.full(c.count, float(c.extent))
+        if term.level == END:
+            return total, np.zeros(c.count)
+        return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+def _along(values: Array, axis: int, axes: int) -> Array:
+    shape = [1] * axes
+    shape[axis] = -1
+    return np.reshape(values, shape)
+
+
+def prod_of(arrays: Sequence[Array], n: int) -> Array:
+    """The product of arrays [n]."""
+    result = np.ones(n)
+    for a in arrays:
+        result = result * a
+    return result
