@@ -43,8 +43,9 @@ class Objective:
     """One entry of the vocabulary.
 
     `of`: what it names behind a colon: nothing, a memory, or a memory or toll (`moving`). `figure`: its value
-    from figures and that name. `most`: the largest value is the best; else the smallest. `sparse`: whether
-    it has a value on sparse data as well.
+    from figures and that name, written with `+`, `*` and `/`, which numbers, arrays and closed forms have.
+    `most`: the largest value is the best; else the smallest. `sparse`: whether it has a value on sparse data
+    as well.
     """
 
     word: str

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from polymodel import objectives
 from polymodel.cli import main
-from polymodel.objectives import ALIASES, BY_WORD, OBJECTIVES, canonical, known_names, score, uses
+from polymodel.mapping import mapspace_constraints
+from polymodel.objectives import ALIASES, BY_WORD, OBJECTIVES, Objective, canonical, known_names, score, uses
+from polymodel.sweeps import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 SYMBOLS = {"TM": [16, 24], "TN": [32, 64]}
@@ -88,6 +91,31 @@ def test_older_names_are_aliases(spec: pm.Spec) -> None:
     for wrong in ("wattage", "accesses:MAC", "working_set:Bus", "energy:GLB"):
         with pytest.raises(pm.SpecError, match="unknown objective"):
             report.value(wrong)
+
+
+def test_a_new_objective_is_one_entry(spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/develop/recipes.md has it: every part of polymodel knows it, and its column has a meaning."""
+    made = Objective(
+        "ed2p", "J s^2", "energy times delay twice", lambda f, _: f.energy * f.latency * f.latency
+    )
+    for place in (objectives, rows):
+        monkeypatch.setattr(place, "OBJECTIVES", (*OBJECTIVES, made))
+    # What follows from the vocabulary when the module is loaded.
+    monkeypatch.setattr(mapspace_constraints, "COSTS", (*mapspace_constraints.COSTS, "ed2p"))
+    monkeypatch.setitem(BY_WORD, "ed2p", made)
+    size = {"TM": 16, "TN": 32}
+    report = pm.evaluate(spec, symbols=size)
+    value = report.value("ed2p")
+    assert value == report.total_energy * report.total_latency * report.total_latency
+    assert report.sparse.value("ed2p") == value
+    form = pm.closed_forms(spec).value("ed2p")
+    assert float(form.subs({s: size[s.name] for s in form.free_symbols})) == pytest.approx(value, rel=1e-12)
+    found = pm.sweep(spec, SYMBOLS, objectives=["ed2p"], keep="all").frame.set_index(["TM", "TN"])
+    assert found.loc[(16, 32), "ed2p"] == value
+    front = pm.explore(spec, objectives=["ed2p"])
+    assert front[0].value("ed2p") <= value
+    (column,) = (c for c in front.table().columns if c.name == "ed2p")
+    assert (column.unit, column.meaning) == ("J s^2", made.meaning)
 
 
 def test_each_objective_says_what_it_is_made_of() -> None:

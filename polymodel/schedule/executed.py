@@ -25,7 +25,7 @@ from polymodel.mapping.looptree import (
 )
 from polymodel.polyhedra import needs, steps
 from polymodel.reuse import Reuse
-from polymodel.schedule.holding import innermost_dependent
+from polymodel.schedule.holding import kept_axes
 from polymodel.schedule.text import affine_in, chain, constraint_facts
 from polymodel.schedule.touch import (
     Block,
@@ -261,11 +261,8 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
                 f"store {tensor} below the spatial loop, or make that loop temporal",
             )
         found[f.block] = text
-    if not policy.carries:
-        return found
-    innermost = -1 if policy.wraps else innermost_dependent(held)
     remaining: set[int] = set()  # blocks of axes further in over whose steps not all stays
-    for axis in sorted((a for a in held.temporal if a >= innermost), reverse=True):
+    for axis in sorted(kept_axes(held, policy), reverse=True):
         _subtract_stayed(found, needed, held, axis, remaining)
     return found
 

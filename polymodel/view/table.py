@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import masked
 from polymodel.integers import frame_column
+from polymodel.objectives import BY_WORD
 from polymodel.quantities import engineering
 from polymodel.view.glossary import TERMS
 
@@ -51,7 +52,8 @@ class Column:
     @property
     def meaning(self) -> str:
         """What the column means, in a line; empty where nobody says it."""
-        return self.words or TERMS.get(self.name, "")
+        objective = BY_WORD.get(self.name)
+        return self.words or TERMS.get(self.name) or (objective.meaning if objective is not None else "")
 
     def shown(self, value: Cell) -> str:
         """One cell of the column for people."""

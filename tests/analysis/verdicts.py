@@ -27,7 +27,7 @@ from tests.specs import Drawn, drawn
 
 POINTS = 4  # of a grid of tile sizes, asked one by one
 ENGINES = ("exact", "enumerate", "symbolic")
-REUSES: tuple[Reuse, ...] = ("refill", "slide", "keep_previous")
+REUSES = tuple(Reuse)
 
 
 @dataclass
