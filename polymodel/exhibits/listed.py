@@ -12,7 +12,19 @@ from polymodel.governor import look
 from polymodel.spec.faults import suggestion
 
 # Each a module of this room with an EXHIBIT; imported when it is shown.
-EXHIBITS = ("fused_layers", "looptree", "timeloop_page", "orojenesis", "tensaurus", "bounds")
+EXHIBITS = (
+    "fused_layers",
+    "eyeriss",
+    "tpu_v1",
+    "looptree",
+    "timeloop_page",
+    "orojenesis",
+    "tensaurus",
+    "tiler_swift",
+    "models",
+    "passes",
+    "bounds",
+)
 
 
 def exhibits() -> tuple[Exhibit, ...]:

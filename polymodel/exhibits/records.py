@@ -108,4 +108,8 @@ def _shown(value: Number | None) -> str:
 
 
 def _percent(error: float | None) -> str:
-    return "" if error is None else "equal" if error == 0 else f"{100 * error:+.2g} %"
+    if error is None:
+        return ""
+    if error == 0:
+        return "equal"
+    return f"{100 * error:+.0f} %" if abs(error) >= 0.1 else f"{100 * error:+.2g} %"

@@ -14,13 +14,17 @@ from polymodel.exhibits.listed import EXHIBITS, exhibits
 # Exhibit -> the largest difference of a figure (a share) and how many figures have none.
 AGREEMENT = {
     "fused_layers": (0.011, 0), "looptree": (0.0, 25), "timeloop_page": (0.0, 5), "bounds": (0.0, 1),
-    "tensaurus": (0.43, 16),
+    "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 7),
+    "passes": (0.0, 2),
 }  # fmt: skip
 
 
-# Tensaurus' figures have a test of their own in every run.
+# Of these, every run tests the parts elsewhere.
+LONG = ("tensaurus", "tiler_swift", "models")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "tensaurus" else n for n in AGREEMENT]
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in AGREEMENT]
 )
 def test_an_exhibit_agrees_as_far_as_it_says(name: str) -> None:
     found = pm.gallery(name)
@@ -36,6 +40,24 @@ def test_bounds_of_orojenesis_lie_below_what_was_measured() -> None:
     found = pm.gallery("orojenesis")
     assert [f.error for f in found.rows[:2]] == [0, 0]
     assert all(f.error is not None and f.error < 0 for f in found.rows[2:])
+
+
+def test_the_global_buffer_of_eyeriss_is_what_was_measured() -> None:
+    found = {f.what: f for f in pm.gallery("eyeriss").rows}
+    for layer in ("CONV1", "CONV2", "CONV3", "CONV4", "CONV5"):
+        buffer = found[f"{layer}: global buffer"]
+        assert isinstance(buffer.ours, float)
+        assert abs(buffer.ours - float(buffer.published)) <= 0.05
+        # Compression and waiting take away from what is moved, and add to the time.
+        assert (found[f"{layer}: DRAM"].error or 0) > 0
+        assert (found[f"{layer}: processing"].error or 0) < 0
+
+
+def test_the_roofline_of_the_tpu_lies_above_what_was_measured() -> None:
+    peak, ridge, *applications = pm.gallery("tpu_v1").rows
+    assert abs(peak.error or 1) < 0.005
+    assert abs(ridge.error or 1) < 0.001
+    assert all(f.error is not None and f.error > 0 for f in applications)
 
 
 def test_every_exhibit_says_where_it_is_printed() -> None:
