@@ -10,6 +10,7 @@ single points.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -20,6 +21,7 @@ from polymodel.mapper.records import Shares, Sizes, Toll
 from polymodel.mapper.terms import READS
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, Table, weighted_count
+from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS
 from polymodel.sparse.actions.storage import Kept, kept, written_format
 from polymodel.sparse.actions.zeros import is_union, require_known
@@ -96,10 +98,26 @@ class _Least:
     def _chance(self, leaders: frozenset[str]) -> float:
         """The least probability (of data: share of transfers) that parts of all of them hold anything."""
         given = frozenset(x for x in leaders if self.data[x].actual is not None)
+        if self._tied(leaders):
+            return 0.0  # the nonzeros of one may all lie where the other has none
         result = self._common(given)
         for x in sorted(leaders - given):
             result *= self._point(x)
         return result
+
+    def _tied(self, tensors: frozenset[str]) -> bool:
+        """True if a model says where nonzeros lie along a rank variable of a tensor of which that is known,
+        too."""
+        accesses = [self.einsum.access_of(t) for t in sorted(tensors)]
+        differing = [a for a in accesses if differs(self.data[a.tensor], a)]
+        return any(
+            set(a.variables) & set(b.variables)
+            for a, b in combinations(differing, 2)
+            if self.data[a.tensor].actual is None or self.data[b.tensor].actual is None
+        )
+
+    def _differ(self, tensors: frozenset[str]) -> bool:
+        return any(differs(self.data[t], self.einsum.access_of(t)) for t in tensors)
 
     def _point(self, tensor: str) -> float:
         """Probability that one point is not zero."""
@@ -229,14 +247,15 @@ class _Least:
     def _left(self, tensor: str, nonzeros: bool, leaders: frozenset[str], partial: bool) -> float:
         """Share of the elements that move: nonzeros only, if asked, whose leaders' parts hold anything."""
         known = self.data[tensor]
-        given = frozenset(x for x in leaders if self.data[x].actual is not None)
-        if given and partial:
-            return 0.0  # nonzeros of the data may all lie where sums begin
+        if partial and self._differ(leaders):
+            return 0.0  # the nonzeros may all lie where sums begin
         if not nonzeros:
             return self._chance(leaders)
         leaders -= {tensor}
         if known.actual is not None:
             return self._chance(leaders | {tensor})
+        if self._tied(leaders | {tensor}):
+            return 0.0
         if known.computed and leaders:
             return min(self._chance(leaders), known.density)  # as the counts have it
         return self._chance(leaders) * known.density
@@ -266,13 +285,11 @@ class _Least:
     def _effectual(self) -> float:
         """Share of the operations whose result may be nonzero: they are executed."""
         einsum = self.einsum
-        known = [self.data[a.tensor] for a in einsum.inputs]
         require_known(einsum, self.data)
-        if is_union(einsum):
-            return 1.0 if all(d.dense for d in known) else 1 - prod(1 - d.density for d in known)
-        if any(d.actual is not None for d in known):
+        if any(self.data[a.tensor].actual is not None for a in einsum.inputs):
             return 0.0
-        return prod(d.density for d in known)
+        found = effectual_points(einsum, seen_by(einsum, self.data))
+        return 0.0 if found.label == "estimate" else found.number / found.of
 
 
 def price_of(component: Component, action: str) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Resident
 from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.places import seen_by
 from polymodel.sparse.actions.records import Footprint, SparseCounts
 from polymodel.sparse.density.model import Label
 
@@ -50,7 +51,8 @@ def capacity_checks(
         sparse = [(r, held[r.node, r.tensor]) for r in peak.residents if (r.node, r.tensor) in held]
         rest = peak.bits - sum(r.bits for r, _ in sparse)
         bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
-        chance, label = _overflow(component.size_bits - rest, sparse, data)
+        seen = seen_by(problem.cascade[peak.einsum], data)
+        chance, label = _overflow(component.size_bits - rest, sparse, seen)
         if all(f.label == "exact" for _, f in sparse):
             label = "exact"
         size = component.size_bits

@@ -15,10 +15,17 @@ from polymodel.sparse.actions.certainty import load_labels
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.idle import idle_actions
 from polymodel.sparse.actions.intersections import intersection_counts
-from polymodel.sparse.actions.join import Axis, weighted_count
-from polymodel.sparse.actions.links import POINT, Condition, Structure, sharpest
+from polymodel.sparse.actions.links import Condition, Structure, sharpest
+from polymodel.sparse.actions.places import effectual_points, seen_by, touched_by
 from polymodel.sparse.actions.reach import Looked, effectual_only
-from polymodel.sparse.actions.records import KINDS, AccessCount, Certainty, ComputeCount, SparseCounts
+from polymodel.sparse.actions.records import (
+    KINDS,
+    AccessCount,
+    Certainty,
+    ComputeCount,
+    SparseCounts,
+    least_certain,
+)
 from polymodel.sparse.actions.rounding import at_most
 from polymodel.sparse.actions.storage import (
     Formats,
@@ -31,7 +38,6 @@ from polymodel.sparse.actions.storage import (
 )
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import require_known
-from polymodel.sparse.density.model import Label
 from polymodel.workload.plain import require_plain
 
 SKIPS, ACTIONS = ("skip",), ("skip", "gate")
@@ -44,7 +50,7 @@ class EinsumCounts:
         self, problem: Problem, einsum: str, data: Mapping[str, TensorData], formats: Formats
     ) -> None:
         self.structure = Structure(problem, einsum)
-        self.data = data
+        self.data = seen_by(problem.cascade[einsum], data)
         self.formats = formats
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables = Tables()
@@ -56,15 +62,17 @@ class EinsumCounts:
         sums = LinkSums(self.structure, self.data, self.tables)
         effectual, label = self._effectual(whole)
         skips = sums.looked(SKIPS)
-        turns, about = self._kept(sums, "operations", skips, whole, False)
-        executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
-        label = _worst(label, about, second)
         every = sums.looked(ACTIONS).conditions
         # What is the same by its definition is the same number: a difference of roundings is no operation.
         if effectual_only(self.structure, self.data, ACTIONS):
-            executed = effectual
+            executed, second = effectual, label
+        else:
+            executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
         if sharpest(skips.conditions) == sharpest(every):
-            turns = executed
+            turns, about = executed, second
+        else:
+            turns, about = self._kept(sums, "operations", skips, whole, False)
+        label = least_certain((label, about, second))
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
         turns = at_most(turns, whole)
         executed = at_most(executed, turns)
@@ -76,7 +84,7 @@ class EinsumCounts:
         )  # fmt: skip
 
     def _busiest(
-        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Label
+        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Certainty
     ) -> tuple[Number, Certainty]:
         """Operations of the instance that has most of them. `label`: of the operations of all, `turns`."""
         useful = sharpest(c for c in skips if not self.data[c.leader].dense)
@@ -93,7 +101,7 @@ class EinsumCounts:
         if fullest is not None:
             return fullest
         even = dense.busiest * dense.instances == dense.operations
-        mean, sure = dense.busiest * turns / dense.operations, even and label != "bound"
+        mean, sure = dense.busiest * turns / dense.operations, even and label not in ("bound", "estimate")
         self.notes.append(
             f"{self.structure.name}: operations of the busiest instance of {dense.component} are taken as "
             f"the mean{', the least they can be' if sure else ''}: its time may be longer"
@@ -112,34 +120,17 @@ class EinsumCounts:
         found = float(instances.busiest({v: np.zeros((), np.int64) for v in settings}))
         return int(found) if found.is_integer() and label == "exact" else found, label
 
-    def _effectual(self, whole: int) -> tuple[Number, Label]:
+    def _effectual(self, whole: int) -> tuple[Number, Certainty]:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
         einsum = self.structure.einsum
-        data = [self.data[a.tensor] for a in einsum.inputs]
         require_known(einsum, self.data)
-        if all(d.dense for d in data):
-            return whole, "exact"
-        if self.structure.union:
-            zero = prod(1 - d.density for d in data)
-            return whole * (1 - zero), "expected"
-        sparse = [a for a in einsum.inputs if not self.data[a.tensor].dense]
-        actual = [a for a in sparse if self.data[a.tensor].actual is not None]
-        modelled = prod(self.data[a.tensor].density for a in sparse if a not in actual)
-        if not actual or whole != self._points() or not self.structure.box:
-            label: Label = "expected"
-            return whole * prod(d.density for d in data), label
-        every = frozenset(i for i, _ in self.structure.loops) | {POINT}
-        sums = LinkSums(self.structure, self.data, self.tables)
-        tables = [sums.table(Condition("skip", a.tensor, every)) for a in actual]
-        axes = {
-            c.variable: Axis(np.ones(c.size, np.int64), dict.fromkeys(range(len(tables)), np.arange(c.size)))
-            for c in self.structure.counters
-        }
-        count = weighted_count(tables, axes)
-        return (count, "exact") if len(actual) == len(sparse) else (count * modelled, "expected")
-
-    def _points(self) -> int:
-        return prod(c.size for c in self.structure.counters)
+        found = effectual_points(einsum, self.data)
+        if found.of == 1:
+            return whole * found.number, found.label
+        each_alike = self.structure.box and whole == prod(c.size for c in self.structure.counters)
+        if each_alike and whole % found.of == 0 and isinstance(found.number, int):
+            return whole // found.of * found.number, found.label
+        return whole * found.number / found.of, found.label if each_alike else "estimate"
 
     def access(self, dense: Traffic) -> tuple[AccessCount, ...]:
         """One record per kind of access that happens."""
@@ -156,10 +147,17 @@ class EinsumCounts:
         held, label = self._kept(sums, kind, NOTHING, dense, nonzeros)
         turns, first = self._kept(sums, kind, sums.looked(SKIPS), dense, nonzeros)
         actual, second = self._kept(sums, kind, sums.looked(ACTIONS), dense, nonzeros)
-        return self._record(row, kind, dense, held, turns, actual, _worst(label, first, second))
+        return self._record(row, kind, dense, held, turns, actual, least_certain((label, first, second)))
 
     def _record(
-        self, row: Traffic, kind: str, dense: int, held: Number, turns: Number, actual: Number, label: Label
+        self,
+        row: Traffic,
+        kind: str,
+        dense: int,
+        held: Number,
+        turns: Number,
+        actual: Number,
+        label: Certainty,
     ) -> AccessCount:
         how = self.formats.known.get((row.component, row.tensor))
         bits = self.formats.accesses[row.tensor].bits_per_value if how is not None else 0
@@ -170,7 +168,8 @@ class EinsumCounts:
         m = moved(dense, held, turns, actual, how, tiling, bits)
         about = label
         if how is not None:
-            about = _worst(label, tiling(how).label if m.share in (0, 1) else "expected")
+            shared: Certainty = "exact" if m.share in (0, 1) else "expected"
+            about = least_certain((label, tiling(how).label, shared))
         return AccessCount(
             row.einsum, row.node, row.component, row.tensor, kind, dense, m.actual, m.gated,
             m.held - m.turns, dense - m.held, about if how is not None and how.blocks else label,
@@ -188,43 +187,50 @@ class EinsumCounts:
 
     def _kept(
         self, sums: LinkSums, kind: str, looked: Looked, dense: int, nonzeros: bool
-    ) -> tuple[Number, Label]:
+    ) -> tuple[Number, Certainty]:
         """How much of `dense` is left, and what that number is."""
         if not looked and not nonzeros:
             return dense, "bound" if looked.loose else "exact"
         bounded = self._places(sums, looked.conditions) or looked.loose
-        data = [self.data[t] for t in looked.leaders] + ([self.data[sums.tensor]] if nonzeros else [])
+        data = [self.data[t] for t in (*looked.leaders, *([sums.tensor] if nonzeros else []))]
         if self.structure.box and sums.total(kind) == dense:
-            label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
+            label: Certainty = "exact" if all(d.label == "exact" for d in data) else "expected"
             found = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
+            sure = sums.sure(kind, looked, nonzeros)
+            if own is not None and own.actual is None and looked and not sure:
+                return min(found, sums.total(kind, NOTHING, True)), "bound"
             if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 touched = sums.total(kind, looked)
                 if own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS):
                     # What is touched is nonzero in the end.
-                    return touched, label if sums.sure(kind, looked) and not bounded else "bound"
+                    return touched, label if sums.sure(kind, looked, False) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
-            return found, label if sums.sure(kind, looked) and not bounded else "bound"
+            return found, label if sure and not bounded else "bound"
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
         mine = tuple(c for c in looked.conditions if not nonzeros or c.leader != sums.tensor)
         looked = replace(looked, conditions=mine)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
-        # Of data the chance of a tile is that of one at a random place, which bounds nothing.
-        alike = low == high or any(self.data[t].actual is not None for t in looked.leaders)
-        self.note(sums.tensor, alike)
-        return dense * high * scale, "expected" if alike and not bounded else "bound"
+        # Where places matter the chance of a tile is that of one at a random place, which bounds nothing.
+        placed = any(not d.placeless and not d.dense for d in data)
+        self.note(sums.tensor, low == high or placed)
+        if placed:
+            return dense * high * scale, "estimate"
+        return dense * high * scale, "expected" if low == high and not bounded else "bound"
 
-    def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Label]:
+    def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Certainty]:
         """Of copies, and of tensors without a link: every element moves as often as any other."""
         data = self.data[tensor]
         if not nonzeros:
             return dense, "exact"
         points = data.actual.size if data.actual is not None else 0
-        if data.actual is not None and dense % points == 0:
+        touched = touched_by(self.structure.einsum, self.structure.einsum.access_of(tensor))
+        whole = data.actual is not None and touched == tuple(map(range, data.actual.shape))
+        if data.actual is not None and whole and dense % points == 0:
             return dense // points * data.actual.nnz, "exact"
-        return dense * data.density, "expected"
+        return dense * data.density, "expected" if data.actual is None else "estimate"
 
     def _places(self, sums: LinkSums, conditions: Iterable[Condition]) -> bool:
         """True, with a remark, if a model that knows places leads an action by tiles of several sizes."""
@@ -247,11 +253,6 @@ class EinsumCounts:
             self.notes.append(text)
 
 
-def _worst(*labels: Label) -> Label:
-    order: tuple[Label, ...] = ("exact", "expected", "bound")
-    return max(labels, key=order.index)
-
-
 def sparse_counts(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData], confidence: float = 0.99
 ) -> SparseCounts:
@@ -260,9 +261,7 @@ def sparse_counts(
     `data`: of every tensor. `confidence`: with which a footprint's `quantile_bits` are not exceeded. Raises
     Refused for what cannot be counted, by name.
     """
-    require_plain(
-        problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own"
-    )
+    require_plain(problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own")
     formats = Formats(problem)
     each = {e.name: EinsumCounts(problem, e.name, data, formats) for e in problem.cascade.einsums}
     compute = tuple(
@@ -273,7 +272,7 @@ def sparse_counts(
     held = (resident(problem, b, data, formats, confidence) for b in analysis.buffets)
     footprints = tuple(f for f in held if f is not None)
     mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
-    met = tuple(x for e in mapped for x in intersection_counts(e.structure, data))
+    met = tuple(x for e in mapped for x in intersection_counts(e.structure, e.data))
     notes = (*idle_actions(problem), *(n for e in each.values() for n in e.notes)) + tuple(
         f"{d.tensor} is computed: its nonzeros are taken as uniform, {d.density:.4g} of its points"
         for d in data.values()

@@ -52,6 +52,11 @@ class TensorData:
         """True if the chance that a tile is empty depends on its size alone, so that sums of it are exact."""
         return self.model is None or self.model.placeless
 
+    def alike(self, extents: tuple[int, ...]) -> bool:
+        """True if full tiles of these extents are empty with one and the same probability, wherever they
+        lie."""
+        return self.placeless or (self.model is not None and self.model.alike(extents))
+
     @property
     def law(self) -> Hypergeometric | None:
         """The law of the nonzeros among a number of points, where that number alone decides; else None."""

@@ -22,6 +22,7 @@ from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS
 from polymodel.sparse.actions.links import POINT, Structure
+from polymodel.sparse.actions.places import differs
 from polymodel.sparse.actions.records import IntersectionCount
 from polymodel.sparse.density.model import Label
 
@@ -138,8 +139,8 @@ def _expected(
 ) -> tuple[float, bool]:
     """Coordinates of one tensor's fibers at all visits where no other fiber is empty, expected.
 
-    False beside it: the most it can be. A model that knows places tells nothing of tiles of several sizes, so
-    none of them is taken to be empty.
+    False beside it: the most it can be. A model that knows places tells nothing of tiles of several sizes,
+    nor how often its tiles meet those of another such model, so none of them is taken to be empty.
     """
     names = [
         c.variable for c in structure.counters if any(c.variable in _own(structure, t) for t in rule.tensors)
@@ -173,8 +174,11 @@ def _expected(
                     "leave out the intersection",
                 )
             extents.append(axes[x.terms[0][0]][which].reshape(shape[x.terms[0][0]]))
-        placed = data[t].actual is None and not data[t].placeless
-        if placed and any(np.unique(e).size > 1 for e in extents):
+        placed = not data[t].placeless and not data[t].alike(tuple(int(e.max()) for e in extents))
+        tied = t != tensor and any(
+            differs(data[o], structure.einsum.access_of(o)) for o in rule.tensors if o != t
+        )
+        if placed and (tied or any(np.unique(e).size > 1 for e in extents)):
             sure = False
             continue
         total = total * data[t].nonempty(tuple(extents))

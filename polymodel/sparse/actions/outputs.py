@@ -15,6 +15,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import is_box
+from polymodel.sparse.actions.places import seen_by
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.zeros import is_union
 from polymodel.sparse.density.uniform import Uniform
@@ -29,6 +30,7 @@ def output_data(
     einsum: Einsum, output: TensorAccess, shape: tuple[int, ...], data: Mapping[str, TensorData]
 ) -> TensorData:
     """What is known of an output: exact where all operands are given, else its expected density."""
+    data = seen_by(einsum, data)
     inputs = [a for a in einsum.inputs if not data[a.tensor].dense]
     union = is_union(einsum)
     if not inputs or (union and len(inputs) < len(einsum.inputs)):

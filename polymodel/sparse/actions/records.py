@@ -10,6 +10,8 @@ from polymodel.sparse.density.model import Label
 
 # Of the busiest instance: `lower bound` is the mean of instances that the dense schedule gives equal shares;
 # `estimate` the mean where it is neither, as shares are unequal or the operations themselves are a bound.
+# Other numbers are an `estimate` where places of nonzeros matter that are not followed: they may be more or
+# less.
 Certainty = Literal["exact", "expected", "bound", "lower bound", "estimate"]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
@@ -46,9 +48,9 @@ class AccessCount:
     gated: float = 0
     skipped: float = 0
     absent: float = 0
-    label: Label = "exact"
+    label: Certainty = "exact"
     metadata_bits: float = 0
-    metadata_label: Label = "exact"
+    metadata_label: Certainty = "exact"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class ComputeCount:
     ineffectual: float = 0
     gated: float = 0
     skipped: float = 0
-    label: Label = "exact"
+    label: Certainty = "exact"
     busiest: float = 0
     instances: int = 1
     busiest_label: Certainty = "exact"

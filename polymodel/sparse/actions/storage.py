@@ -17,6 +17,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
+from polymodel.sparse.actions.places import seen_by
 from polymodel.sparse.actions.records import Footprint
 from polymodel.sparse.actions.rounding import at_most, ratio
 from polymodel.sparse.actions.tally import region_table, window
@@ -327,8 +328,8 @@ def resident(
     how = formats.known.get((buffet.component, buffet.tensor))
     if how is None or not buffet.tile_max:
         return None
-    known = data[buffet.tensor]
     structure = Structure(problem, buffet.einsums[0])
+    known = seen_by(structure.einsum, data)[buffet.tensor]
     access = structure.einsum.access_of(buffet.tensor)
     digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
     tiles = Tiles(structure, buffet.tensor, digits)

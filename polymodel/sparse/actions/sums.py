@@ -17,6 +17,7 @@ from polymodel.sparse.actions.links import POINT, Condition, Digits, Link, Struc
 from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
 from polymodel.sparse.actions.storage import Tiles
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
+from polymodel.sparse.actions.tied import Tied
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.workload.einsum import TensorAccess
 
@@ -79,9 +80,9 @@ class LinkSums:
         """
         return self._known(kind, looked, nonzeros)[0]
 
-    def sure(self, kind: str, looked: Looked) -> bool:
+    def sure(self, kind: str, looked: Looked, nonzeros: bool) -> bool:
         """False where that number is the most it can be."""
-        return not looked.loose and self._known(kind, looked, False)[1]
+        return not looked.loose and self._known(kind, looked, nonzeros)[1]
 
     def _known(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
         useful = sharpest(c for c in looked.conditions if self._matters(c, nonzeros))
@@ -110,8 +111,18 @@ class LinkSums:
         tally = Tally(self.structure, self.chain, parts, by_value or looked.by_value)
         counted = self._counted(tally, kind)
         factor, sure = self._met(tally, looked.meetings)
-        factor = factor * self._factor(tally, modelled)
+        leaders = [c.leader for c in given] + [t for m in met for t in m.leaders]
+        leaders += [self.tensor] if given_own else []
+        tied = Tied(
+            tally, self.data, counted, factor, leaders, self._access(self.tensor) if nonzeros else None,
+            lambda some: self._factor(tally, some),
+        )  # fmt: skip
+        free = tied.free(modelled)
         scale = own.density if own is not None and not given_own else 1.0
+        if tied.own_is_tied(free):
+            scale, sure = 1.0, False
+        sure = sure and len(free) == len(modelled)
+        factor = factor * self._factor(tally, free)
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
         tables |= {i: self._meeting(m) for i, m in enumerate(met, len(given))}
         if not tables and not given_own:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.model import (
+    MOST_PLACES,
+    ByPlace,
+    DensityModel,
+    Floats,
+    Ints,
+    edge_classes,
+    points_of,
+)
 from polymodel.sparse.density.offsets import tiles_by_offset
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader, is_number
@@ -82,6 +90,20 @@ class Banded(Placed):
         others = prod(s for axis, s in enumerate(self.shape) if axis not in (first, second))
         sizes = self.shape[first], self.shape[second]
         return float(others * int(_inside(np.zeros(1, dtype=np.int64), sizes, self.width)[0]))
+
+    def part(self, touched: Sequence[range]) -> Banded | None:
+        """A band that begins on the diagonal, too."""
+        first, second = (touched[axis] for axis in self._axes)
+        if first.step != 1 or second.step != 1 or first.start != second.start:
+            return None
+        return replace(self, shape=tuple(map(len, touched)))
+
+    def by_place(self) -> ByPlace | None:
+        first, second = (self.shape[axis] for axis in self._axes)
+        if first * second > MOST_PLACES:
+            return None
+        apart = np.abs(np.subtract.outer(np.arange(first), np.arange(second)))
+        return ByPlace(self._axes, (apart <= self.width).astype(np.int64), 1)
 
     def known_rows(self) -> Ints | None:
         first, second = self._axes

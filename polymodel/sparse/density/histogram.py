@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -15,7 +15,15 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
-from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label, edge_classes, points_of
+from polymodel.sparse.density.model import (
+    ByPlace,
+    DensityModel,
+    Floats,
+    Ints,
+    Label,
+    edge_classes,
+    points_of,
+)
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader
@@ -37,6 +45,8 @@ class RankNnz(Placed):
 
     histogram: Ints
     along: tuple[str, ...]
+    # Points of a fiber, of which the shape may have a part only.
+    _fiber: int = field(default=0, init=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,6 +77,7 @@ class RankNnz(Placed):
         counts.flags.writeable = False
         object.__setattr__(self, "histogram", counts)
         object.__setattr__(self, "along", kept)
+        object.__setattr__(self, "_fiber", room)
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
@@ -133,11 +144,33 @@ class RankNnz(Placed):
         return reader.made((*path, "histogram"), lambda: cls.of(reader.ranks, reader.shape, histogram, along))
 
     @property
+    def _inside(self) -> int:
+        """Points of a fiber that the shape has."""
+        return self.size // self.histogram.size
+
+    @property
     def expected_nnz(self) -> float:
-        return float(self.histogram.sum())
+        return float(self.histogram.sum()) * self._inside / self._fiber
+
+    def alike(self, tile: tuple[int, ...]) -> bool:
+        return bool((self.histogram == self.histogram.flat[0]).all())
+
+    def part(self, touched: Sequence[range]) -> RankNnz:
+        """Of a fiber of which a part is touched that part is hypergeometric."""
+        axes = [self.ranks.index(r) for r in self.along]
+        some = np.ix_(*(np.arange(t.start, t.stop, t.step) for t in (touched[a] for a in axes)))
+        # A fiber may have more nonzeros than its part has room for, so that these are set after the checks.
+        none = np.zeros([len(touched[a]) for a in axes], np.int64)
+        found = RankNnz(self.ranks, tuple(map(len, touched)), none, self.along)
+        object.__setattr__(found, "histogram", self.histogram[some])
+        object.__setattr__(found, "_fiber", self._fiber)
+        return found
+
+    def by_place(self) -> ByPlace:
+        return ByPlace(tuple(self.ranks.index(r) for r in self.along), self.histogram, self._fiber)
 
     def known_rows(self) -> Ints | None:
-        if self.ranks[0] not in self.along:
+        if self.ranks[0] not in self.along or self._inside < self._fiber:
             return None
         axis = self.along.index(self.ranks[0])
         others = tuple(a for a in range(self.histogram.ndim) if a != axis)
@@ -148,7 +181,8 @@ class RankNnz(Placed):
         """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
         along = [self.ranks.index(r) for r in self.along]
         others = [i for i in range(len(parts)) if i not in along]
-        if any(parts[i].any() or parts[i].size != self.shape[i] for i in others):
+        cut = self._inside < self._fiber
+        if cut or any(parts[i].any() or parts[i].size != self.shape[i] for i in others):
             return super().fullest_part(parts)
         histogram = self.histogram[tuple(slice(parts[i].size) for i in along)]
         number = np.zeros(histogram.shape, np.int64)
@@ -167,13 +201,13 @@ class RankNnz(Placed):
         return self.expected_nnz * self.expected_nnz / self.shape[0]
 
     def regions(self) -> Regions:
-        if len(self.along) != 1:
+        if len(self.along) != 1 or self._inside < self._fiber:
             return super().regions()
         axis = self.ranks.index(self.along[0])
         return OfLines.of(self.histogram, self.shape[1 - axis], axis)
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
-        if len(self.along) != 1 or len(self.shape) != 2:
+        if len(self.along) != 1 or len(self.shape) != 2 or self._inside < self._fiber:
             return super().draw(seed, name)
         axis = self.ranks.index(self.along[0])
         line, place = places_in_lines(np.random.default_rng(seed), self.histogram, self.shape[1 - axis])
@@ -188,8 +222,9 @@ class RankNnz(Placed):
             np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
         )
         kept = counts > 0
-        points = prod(self.shape[a] for a in others)
-        return _Fibers(points, blocks, prod(tile[a] for a in others), sizes.prod(axis=-1)[kept], counts[kept])
+        return _Fibers(
+            self._fiber, blocks, prod(tile[a] for a in others), sizes.prod(axis=-1)[kept], counts[kept]
+        )
 
 
 @dataclass(frozen=True, eq=False)

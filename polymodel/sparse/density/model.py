@@ -26,10 +26,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # Points of a tile and nonzeros are counted in 64 bits.
 MOST_POINTS = 2**63 - 1
+# Places whose probabilities are written out.
+MOST_PLACES = 1 << 22
 
 
 class SparseWarning(UserWarning):
     """What a sparse analysis says of numbers that are valid but may mislead."""
+
+
+@dataclass(frozen=True)
+class ByPlace:
+    """A point is nonzero with probability numbers / of, at its coordinates along the ranks `axes`."""
+
+    axes: tuple[int, ...]
+    numbers: Ints | Floats
+    of: int
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,19 @@ class DensityModel(ABC):
         does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to;
         coordinates of the rank beyond these are in no part.
         """
+        return None
+
+    def alike(self, tile: tuple[int, ...]) -> bool:
+        """Whether all full tiles of the tiling by this shape are empty with one and the same probability."""
+        return self.placeless
+
+    def part(self, touched: Sequence[range]) -> DensityModel | None:
+        """The model of the points with these coordinates, one range per rank; None where it does not follow
+        from this one."""
+        return None
+
+    def by_place(self) -> ByPlace | None:
+        """With which probability each point is nonzero; None where the model does not work it out."""
         return None
 
     def known_rows(self) -> Ints | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
@@ -16,6 +17,9 @@ class Placeless(DensityModel):
     @property
     def placeless(self) -> bool:
         return True
+
+    def part(self, touched: Sequence[range]) -> DensityModel:
+        return self
 
     def expected_tiles(self, tile: ArrayLike) -> Floats:
         sizes, counts = edge_classes(self.tiles(tile), self.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.laws import LONGEST, Law
 from polymodel.sparse.density.matched import Counts
-from polymodel.sparse.density.model import Floats, Ints, points_of
+from polymodel.sparse.density.model import MOST_PLACES, ByPlace, Floats, Ints, points_of
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.regions import Regions
 
@@ -62,6 +62,14 @@ class Regional(Placed):
     def matrix(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.shape[0], self.shape[1]
+
+    def by_place(self) -> ByPlace | None:
+        rows, columns = self.matrix
+        if rows * columns > MOST_PLACES:
+            return None
+        at = np.indices((rows, columns)).reshape(2, -1).T
+        means = self.regions().mean(np.concatenate((at, np.ones_like(at)), axis=1))
+        return ByPlace((0, 1), means.reshape(rows, columns), 1)
 
     def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
         box = tile[0], tile[1]

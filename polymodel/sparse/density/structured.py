@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, gcd, prod
 
@@ -12,7 +12,15 @@ import numpy as np
 
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
-from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.model import (
+    MOST_PLACES,
+    ByPlace,
+    DensityModel,
+    Floats,
+    Ints,
+    edge_classes,
+    points_of,
+)
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader
@@ -82,6 +90,29 @@ class FixedStructured(Placed):
         length = self.shape[self._axis]
         one = length // self.m * self.n + min(self.n, length % self.m)
         return float(self.size // length * one)
+
+    def alike(self, tile: tuple[int, ...]) -> bool:
+        return len(self.segments(tile[self._axis])[0]) == 1
+
+    def part(self, touched: Sequence[range]) -> FixedStructured | None:
+        """Whole groups are groups; of a group of which a part is touched the number is not known."""
+        along = touched[self._axis]
+        ends = along.stop % self.m == 0 or along.stop == self.shape[self._axis]
+        if along.step != 1 or along.start % self.m or not ends:
+            return None
+        return replace(self, shape=tuple(map(len, touched)))
+
+    def by_place(self) -> ByPlace | None:
+        length = self.shape[self._axis]
+        rest = length % self.m
+        if not rest or self.n * rest == min(self.n, rest) * self.m:
+            return ByPlace((), np.array(self.n), self.m)
+        if length > MOST_PLACES:
+            return None
+        last = np.arange(length) >= length - rest
+        return ByPlace(
+            (self._axis,), np.where(last, min(self.n, rest) * self.m, self.n * rest), self.m * rest
+        )
 
     def known_rows(self) -> Ints | None:
         if self._axis == 0:

@@ -18,11 +18,12 @@ from polymodel.sparse.actions.busiest import Instances
 from polymodel.sparse.actions.counts import ACTIONS, SKIPS
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.places import differs, each_once, effectual_points, seen_by
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
 from polymodel.sparse.actions.rounding import at_most, ratio
 from polymodel.sparse.actions.storage import Formats, Kept, Moved, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
-from polymodel.sparse.actions.zeros import is_union, require_known
+from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Floats
 from polymodel.sweeps.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweeps.sparse.columns import Column, Settings, bound_problem
@@ -73,6 +74,15 @@ class LinkedSums:
             return self._bounded(chain, kind, looked, dense, nonzeros, points, points.settings)
         own = self.data[chain[-1].tensor] if nonzeros else None
         scale = own.density if own is not None else 1.0
+        access = self.structure.einsum.access_of(chain[-1].tensor) if own is not None else None
+        if (
+            own is not None
+            and access is not None
+            and differs(own, access)
+            and (looked or not each_once(access))
+        ):
+            what = "the density model knows places, and what moves depends on them"
+            raise NotSeparable(f"{self.structure.name}: {access.tensor}: {what}")
         whole = self._total(chain, kind, NOTHING, False, points)
         found = self._total(chain, kind, looked, nonzeros, points) * scale
         if own is not None and looked and (own.computed or looked.by_value):
@@ -216,21 +226,21 @@ class EinsumSweep:
         formats: Formats,
     ) -> None:
         self.structure = structure
-        self.data = data
+        self.data = seen_by(structure.einsum, data)
         self.formats = formats
-        self.sums = LinkedSums(structure, columns, data)
-        self.tilings = Tilings(structure, columns, data)
+        self.sums = LinkedSums(structure, columns, self.data)
+        self.tilings = Tilings(structure, columns, self.data)
         self._effectual = self._share()
         self._instances: dict[tuple[Condition, ...], Instances] = {}
 
     def _share(self) -> float:
         """Effectual operations, of all."""
         einsum = self.structure.einsum
-        data = [self.data[a.tensor] for a in einsum.inputs]
         require_known(einsum, self.data)
-        if is_union(einsum):
-            return 1.0 if all(d.dense for d in data) else 1 - prod(1 - d.density for d in data)
-        return prod(d.density for d in data)
+        found = effectual_points(einsum, self.data)
+        if found.label == "estimate":
+            raise NotSeparable(f"{einsum.name}: which operations are effectual is not known")
+        return found.number / found.of
 
     def compute(self, dense: Array, points: Points) -> tuple[Array, Array]:
         """(executed, executed or gated) operations."""

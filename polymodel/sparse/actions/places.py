@@ -1,0 +1,225 @@
+"""What an Einsum sees of models that know places: the part of a tensor that it touches, and which of its
+operations meet nonzeros.
+
+Of a model that does not know places every point is as likely to be nonzero as any other. Of one that does it
+counts which points are touched, how often, and together with which points of other operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import gcd, prod
+from string import ascii_letters
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.join import Table, joined_rows
+from polymodel.sparse.actions.links import is_box
+from polymodel.sparse.actions.points import points_of
+from polymodel.sparse.actions.records import Certainty, least_certain
+from polymodel.sparse.actions.zeros import is_union
+from polymodel.sparse.density.model import MOST_PLACES, Floats
+from polymodel.workload.einsum import Einsum, TensorAccess
+
+
+def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorData]:
+    """What is known of every tensor, where models that know places tell of what the Einsum touches alone.
+
+    Refused where that does not follow from the model of the whole tensor.
+    """
+    found = dict(data)
+    for access in einsum.accesses:
+        known = data.get(access.tensor)  # an output is not known before its operands are
+        if known is None or known.placeless or known.dense or known.actual is not None:
+            continue
+        assert known.model is not None, "what is not placeless has a model"
+        touched = touched_by(einsum, access)
+        if touched == tuple(map(range, known.model.shape)):
+            continue
+        below = touched is None or any(t.start < 0 for t in touched)
+        part = None if touched is None or below else known.model.part(touched)
+        if part is None:
+            raise Refused(
+                f"{einsum.name} touches a part of {access.tensor}, of which {type(known.model).__name__} "
+                "does not tell the nonzeros",
+                f"set the rank sizes of {access.tensor} to what is touched, or give its nonzeros",
+            )
+        found[access.tensor] = replace(known, model=part)
+    return found
+
+
+def each_once(access: TensorAccess) -> bool:
+    """True if every iteration of a tensor's rank variables touches another point of it."""
+    names = [v for x in access.projection for v in x.variables]
+    return all(len(x.terms) < 2 for x in access.projection) and len(set(names)) == len(names)
+
+
+def differs(known: TensorData, access: TensorAccess) -> bool:
+    """True if some points of a tensor are more likely to be nonzero than others; of given data always."""
+    return not known.dense and not known.alike((1,) * len(access.projection))
+
+
+def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None:
+    """The coordinates of a tensor that an Einsum touches, rank by rank; None where they have gaps of several
+    lengths. Of a space that is no box: those of the box around it."""
+    found = []
+    for x in access.projection:
+        terms = [(c, einsum.bound(v)) for v, c in x.terms]
+        terms = [(c, (low, high)) for c, (low, high) in terms if high > low]
+        fixed = x.value({v: einsum.bound(v)[0] for v in x.variables})
+        low = fixed + sum(min(0, c * (b[1] - b[0])) for c, b in terms)
+        high = fixed + sum(max(0, c * (b[1] - b[0])) for c, b in terms)
+        step = gcd(*(c for c, _ in terms)) or 1
+        reach = 0
+        for c, (first, last) in sorted(terms, key=lambda term: abs(term[0])):
+            if abs(c) > reach + step:
+                return None
+            reach += abs(c) * (last - first)
+        found.append(range(low, high + 1, step))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Effectual:
+    """Of the points of an Einsum's space (of the box around it): `number` of `of` points have a result that
+    may be nonzero. `number` is an int where all zeros are given."""
+
+    number: float
+    of: int
+    label: Certainty
+
+
+def effectual_points(einsum: Einsum, data: Mapping[str, TensorData]) -> Effectual:
+    """Points where all factors are nonzero; of a sum, where any term is. `data`: as the Einsum sees it."""
+    known = {a.tensor: data[a.tensor] for a in einsum.inputs}
+    sparse = [a for a in einsum.inputs if not known[a.tensor].dense]
+    union = is_union(einsum)
+    if not sparse or (union and len(sparse) < len(einsum.inputs)):
+        return Effectual(1, 1, "exact")
+    if all(d.placeless and d.actual is None for d in known.values()):
+        zero = prod(1 - d.density for d in known.values())
+        return Effectual(1 - zero if union else prod(d.density for d in known.values()), 1, "expected")
+    box = _Box(einsum, data)
+    if not union:
+        return box.all_nonzero(sparse)
+    number: float = 0  # an int as long as all that is added is one
+    points = box.points
+    labels: list[Certainty] = []
+    for n in range(1, len(sparse) + 1):
+        for some in combinations(sparse, n):
+            found = box.all_nonzero(some)
+            # Inclusion and exclusion.
+            number -= (-1) ** n * (found.number if found.of == points else found.number * points / found.of)
+            labels.append(found.label)
+    return Effectual(number, points, least_certain(labels))
+
+
+class _Box:
+    """The points of an Einsum, as a box."""
+
+    def __init__(self, einsum: Einsum, data: Mapping[str, TensorData]) -> None:
+        self.einsum = einsum
+        self.data = data
+        self.size = {
+            v: high - low + 1 for v, (low, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)
+        }
+
+    @property
+    def points(self) -> int:
+        return prod(self.size.values())
+
+    def all_nonzero(self, sparse: Sequence[TensorAccess]) -> Effectual:
+        """Points at which none of these tensors is zero."""
+        given = [a for a in sparse if self.data[a.tensor].actual is not None]
+        modelled = [a for a in sparse if a not in given]
+        scale, of, factors = 1.0, 1, []
+        label: Certainty = "expected" if modelled else "exact"
+        if not is_box(self.einsum):
+            label = "estimate"
+        for a in modelled:
+            if self._anywhere(a, [o for o in sparse if o is not a]):
+                scale *= self.data[a.tensor].density
+                continue
+            found = self._factor(a)
+            if found is None:
+                scale, label = scale * self.data[a.tensor].density, "estimate"
+                continue
+            factors.append(found)
+            of *= found.of
+        number: float = self._counted(given, factors)
+        return Effectual(number * scale if modelled else number, self.points * of, label)
+
+    def _anywhere(self, access: TensorAccess, others: Sequence[TensorAccess]) -> bool:
+        """True if the density of the tensor is that at the points, whatever the other tensors are there."""
+        if not differs(self.data[access.tensor], access):
+            return True
+        apart = (o for o in others if differs(self.data[o.tensor], o))
+        return each_once(access) and not any(set(access.variables) & set(o.variables) for o in apart)
+
+    def _factor(self, access: TensorAccess) -> _Factor | None:
+        """The probabilities of a tensor's points over its rank variables; None where the model does not work
+        them out, or these are too many."""
+        model = self.data[access.tensor].model
+        touched = touched_by(self.einsum, access)
+        place = model.by_place() if model is not None else None
+        if place is None or touched is None:
+            return None
+        names = tuple(dict.fromkeys(v for i in place.axes for v in access.projection[i].variables))
+        shape = tuple(self.size[v] for v in names)
+        if prod(shape) > MOST_PLACES:
+            return None
+        index = []
+        for i in place.axes:
+            x = access.projection[i]
+            at = np.full([1] * len(names), x.constant - touched[i].start)
+            for v, c in x.terms:
+                along = np.reshape(range(*_span(self.einsum, v)), [-1 if n == v else 1 for n in names])
+                at = at + c * along
+            index.append(at // touched[i].step)
+        numbers = place.numbers[tuple(index)] if index else place.numbers
+        return _Factor(names, np.broadcast_to(numbers, shape).astype(np.float64), place.of)
+
+    def _counted(self, given: Sequence[TensorAccess], factors: Sequence[_Factor]) -> float:
+        """Sum over all points of the product of the factors, where no given tensor is zero."""
+        tables = [self._table(a) for a in given]
+        among = {v for t in tables for v in t.variables}
+        within = {v for f in factors for v in f.variables}
+        others = prod(n for v, n in self.size.items() if v not in among | within)
+        kept = sorted(among & within)
+        if not factors:
+            return joined_rows(tables).total() * others if tables else others
+        if prod(self.size[v] for v in kept) > MOST_PLACES:
+            raise Refused(f"{self.einsum.name}: too many places at which given and modelled nonzeros meet")
+        letter = dict(zip(self.size, ascii_letters, strict=False))
+        names = ["".join(letter[v] for v in part) for part in (*(f.variables for f in factors), kept)]
+        subscripts = f"{','.join(names[:-1])}->{names[-1]}"
+        weights: Floats = np.einsum(subscripts, *(f.numbers for f in factors))
+        if not tables:
+            return float(weights) * others
+        rows = joined_rows(tables, kept)
+        at = weights[tuple(rows.column(v) for v in kept)]
+        return float((rows.weighed().astype(np.float64) * at).sum()) * others
+
+    def _table(self, access: TensorAccess) -> Table:
+        actual = self.data[access.tensor].actual
+        assert actual is not None, "asked for given tensors only"
+        points = points_of(self.einsum, access, actual)
+        return Table.of(points.variables, points.columns, points.rows, True)
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """The probability numbers / of, over some rank variables."""
+
+    variables: tuple[str, ...]
+    numbers: Floats
+    of: int
+
+
+def _span(einsum: Einsum, variable: str) -> tuple[int, int]:
+    low, high = einsum.bound(variable)
+    return low, high + 1
