@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from polymodel.sparse.execute.thin import Thin
 from polymodel.sparse.execute.times import distinct, measure
 from polymodel.sparse.execute.values import (
     Values,
+    coordinates,
     gathered,
     leaf_values,
     leaves_of,
@@ -77,7 +78,7 @@ class Ran:
         if not self.plan.scattered or not last.element.size:
             return last.element, last.count
         _, one, element = np.unique(last.element, return_index=True, return_inverse=True)
-        found = coordinates(self, one)
+        found = coordinates(self.plan, self.walk, one)
         columns = [found[i] for i in sorted(found)]
         order = sorting(columns)
         point = np.arange(one.size) if order is None else order
@@ -145,16 +146,10 @@ def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
 
 def _with_merged(plan: Plan, walk: Walk) -> Ran | None:
     """The innermost loop as one that merges; None where it does more than that."""
-    entered = merging.enter(walk)
-    if entered is None:
+    found = merging.enter(walk)
+    if found is None:
         return None
-    # What iterates nothing below comes to nothing, and takes no place in the output.
-    filled = entered.high > entered.low
-    there = None if filled.all() else filled
-    alive = effectual(walk.loops, there)
-    grown = grow(plan, walk.loops, alive)
-    merged = replace(entered, output=grown[-1].element, outputs=grown[-1].count)
-    return Ran(plan, walk, None, (None,), there, tuple(alive), tuple(grown), merged=merged)
+    return Ran(plan, walk, None, (None,), found.there, found.alive, found.grown, merged=found.merged)
 
 
 def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
@@ -301,41 +296,18 @@ def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
     Without `values` every output that is touched is 1.
     """
     if ran.merged is not None:
-        return merged_result(ran.plan, ran.walk, ran.merged, _coordinates_of_fibers(ran), values)
+        elements = ran.merged.tally.elements
+        made = merged_result(ran.plan, ran.walk, ran.merged, elements, values)
+        return made, elements - made.nnz
     coords, data = _with_tail_values(ran, values) if ran.tail is not None else _plain_values(ran, values)
     zeros = int((data == 0).sum())
     ranks = tuple(rank for rank, _, _ in ran.plan.output)
     return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
 
 
-def _coordinates_of_fibers(ran: Ran) -> dict[int, Ints]:
-    """The coordinates that each of the output's fibers has above a loop that is merged, by declared rank."""
-    assert ran.merged is not None
-    one = np.zeros(ran.merged.outputs, dtype=np.int64)
-    one[ran.merged.output] = np.arange(ran.walk.nodes, dtype=np.int64)
-    return coordinates(ran, one)
-
-
-def coordinates(ran: Ran, nodes: Ints) -> dict[int, Ints]:
-    """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
-    found = {}
-    wanted = {loop for _, loop, _ in ran.plan.output}
-    first = min(wanted, default=len(ran.walk.loops))
-    for at, loop in reversed(list(enumerate(ran.walk.loops))):
-        if at in wanted:
-            columns = ran.plan.order[at].decode(loop.coords[nodes])
-            for i, (_, where, column) in enumerate(ran.plan.output):
-                if where == at:
-                    found[i] = columns[column]
-        if at <= first:
-            break
-        nodes = loop.parent[nodes]
-    return found
-
-
 def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
     nodes = ran.first_nodes
-    columns = coordinates(ran, nodes)
+    columns = coordinates(ran.plan, ran.walk, nodes)
     rows = [columns[i] for i in sorted(columns)]
     coords = np.array(rows, dtype=np.int64).reshape(len(rows), nodes.size)
     if not values:
@@ -371,7 +343,7 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
         else:
             outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
-        columns = coordinates(ran, first[outputs])
+        columns = coordinates(ran.plan, ran.walk, first[outputs])
         below = {
             i: ran.plan.order[loop].decode(tail.spread(loop - start)[leaves])[column]
             for i, (_, loop, column) in enumerate(ran.plan.output)

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from polymodel.governor import look
 from polymodel.sparse.execute.loops import Walk
-from polymodel.sparse.execute.output import count_below
+from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.fibertree import Ints, Level
+from polymodel.sparse.ranges import count_below, sums_before
 from polymodel.spec.teaal.records import SpaceTime
 
 Small = NDArray[np.int32]
@@ -54,11 +55,35 @@ class Merged:
     @cached_property
     def tally(self) -> Tally:
         """What merging finds in the output."""
-        found = Tally()
         visits = _visits(self.lengths, self.output, by_size=True)
+        found = [self._counted(*block) for block in _blocked(visits, self.lengths)]
+        totals = (sum(getattr(t, name) for t in found) for name in ("elements", "reads", "writes"))
+        return Tally(*totals)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many elements each fiber of the output has that is visited, in any order."""
+        return self._sizes(_visits(self.lengths, self.output, by_size=True))
+
+    def distinct(self, group: Ints) -> Ints:
+        """How many coordinates the fibers of each group of nodes have together; groups in ascending order."""
+        return self._sizes(_visits(self.lengths, group, by_size=False))
+
+    def _sizes(self, visits: tuple[Ints, Ints]) -> Ints:
+        found = [np.zeros(0, dtype=np.int64)]
         for visited, fibers in _blocked(visits, self.lengths):
-            found = found.plus(self._counted(visited, fibers))
-        return found
+            if fibers.size == visited.size:
+                found.append(self.lengths[visited])
+            else:
+                found.append(Fibers(self.level, self.low[visited], self.high[visited], fibers).sizes)
+        return np.concatenate(found)
+
+    def within(self, window: Ints) -> bool:
+        """Whether all nodes that visit a fiber of the output have the same window."""
+        one = np.zeros(self.outputs, dtype=np.int64)
+        nodes = np.flatnonzero(self.lengths)
+        one[self.output[nodes]] = window[nodes]
+        return bool((one[self.output[nodes]] == window[nodes]).all())
 
     def _counted(self, visited: Ints, fibers: Ints) -> Tally:
         """The same for some output fibers: the nodes that visit them, and how many visits each has."""
@@ -66,14 +91,6 @@ class Merged:
         if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
             return Tally(total, 0, total)
         return _populated(Fibers(self.level, self.low[visited], self.high[visited], fibers))
-
-    def distinct(self, group: Ints) -> Ints:
-        """How many coordinates the fibers of each group of nodes have together; groups in ascending order."""
-        found = [np.zeros(0, dtype=np.int64)]
-        for visited, fibers in _blocked(_visits(self.lengths, group, by_size=False), self.lengths):
-            blocked = Fibers(self.level, self.low[visited], self.high[visited], fibers)
-            found.append(np.diff(blocked.elements.starts))
-        return np.concatenate(found)
 
     def pattern(self) -> tuple[Ints, Ints]:
         """Every element of the output once, as its fiber and its coordinate, in ascending order."""
@@ -88,14 +105,11 @@ class Merged:
 
 @dataclass(frozen=True)
 class Tally:
-    """Elements of the output, and reads and writes of populating it."""
+    """Elements of the output's fibers, and reads and writes of populating them."""
 
-    elements: int = 0
-    reads: int = 0
-    writes: int = 0
-
-    def plus(self, other: Tally) -> Tally:
-        return Tally(self.elements + other.elements, self.reads + other.reads, self.writes + other.writes)
+    elements: int
+    reads: int
+    writes: int
 
 
 def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
@@ -111,9 +125,20 @@ def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
     return spacetime is None or any(s.rank == plan.order[last].name for s in spacetime.time)
 
 
-def enter(walk: Walk) -> Merged | None:
+@dataclass(frozen=True, eq=False)
+class Entered:
+    """A walk down to a loop that is merged: that loop, the nodes of the last one walked that iterate in it,
+    the nodes of each loop that something is computed below (None: all), and the output along the loops."""
+
+    merged: Merged
+    there: Bools | None
+    alive: tuple[Bools | None, ...]
+    grown: tuple[Grown, ...]
+
+
+def enter(walk: Walk) -> Entered | None:
     """The innermost loop; None where nothing leads to it, a tensor has nothing at some nodes, or a fiber is
-    cut there. All nodes are said to meet one fiber of the output, until that is known."""
+    cut there."""
     last = len(walk.plan.order) - 1
     if not walk.nodes or any(c.partial or c.cut is not None for c in walk.cursors):
         return None
@@ -121,7 +146,14 @@ def enter(walk: Walk) -> Merged | None:
     found = walk.cursors[slot].fibers(walk.nodes)
     if found.level.span > np.iinfo(np.int32).max:
         return None
-    return Merged(slot, found.level, found.fiber, found.low, found.high, np.zeros_like(found.low), 1)
+    # What iterates nothing below comes to nothing, and takes no place in the output.
+    filled = found.high > found.low
+    there = None if filled.all() else filled
+    alive = effectual(walk.loops, there)
+    grown = grow(walk.plan, walk.loops, alive)
+    output = grown[-1]
+    merged = Merged(slot, found.level, found.fiber, found.low, found.high, output.element, output.count)
+    return Entered(merged, there, tuple(alive), tuple(grown))
 
 
 def _visits(lengths: Ints, group: Ints, by_size: bool) -> tuple[Ints, Ints]:
@@ -183,10 +215,25 @@ class Fibers:
         return np.repeat(np.arange(self.visits.size, dtype=np.int64), self.visits)
 
     @cached_property
+    def lengths(self) -> Ints:
+        return self.high - self.low
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether there is one fiber with more iterations than are worked on at a time."""
+        return self.visits.size == 1 and int(self.lengths.sum()) > 8 * BLOCK
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Elements of each output fiber."""
+        if self.long:
+            return np.diff(self.elements.starts)
+        return _sizes(self._starts(0, self.low.size), self._coords(0, self.low.size), self.level.span)
+
+    @cached_property
     def elements(self) -> Elements:
-        lengths = self.high - self.low
-        total = int(lengths.sum())
-        if total <= 8 * BLOCK or self.visits.size > 1:
+        lengths = self.lengths
+        if not self.long:
             return self._merged(0, self.low.size)
         # One long fiber: a piece of its visits at a time, each added to what there is.
         work = np.cumsum(lengths)
@@ -203,15 +250,43 @@ class Fibers:
 
     def _merged(self, start: int, stop: int) -> Elements:
         """What some of the visits bring."""
-        low, lengths = self.low[start:stop], (self.high - self.low)[start:stop]
+        visit = np.repeat(np.arange(start, stop, dtype=np.int32), self.lengths[start:stop])
+        return _distinct(self._starts(start, stop), self._coords(start, stop), visit, self.level.span)
+
+    def _coords(self, start: int, stop: int) -> Small:
+        """Every coordinate that some of the visits bring, in order of time."""
+        low, lengths = self.low[start:stop], self.lengths[start:stop]
         ends = np.cumsum(lengths)
         at = np.repeat((low - (ends - lengths)), lengths)
         at += np.arange(at.size, dtype=np.int64)
-        visit = np.repeat(np.arange(start, stop, dtype=np.int32), lengths)
-        fibers = self.owner[start:stop]
-        per_fiber = np.bincount(fibers, weights=lengths, minlength=self.visits.size).astype(np.int64)
-        starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(per_fiber)))
-        return _distinct(starts, self.level.small[at], visit, self.level.span)
+        found: Small = self.level.small[at]
+        return found
+
+    def _starts(self, start: int, stop: int) -> Ints:
+        """Where those of each fiber start, and the end."""
+        ends = sums_before(self.lengths[start:stop])
+        fibers = sums_before(self.visits)
+        return ends[np.clip(fibers - start, 0, stop - start)]
+
+
+def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
+    """How many distinct coordinates each fiber has."""
+    from scipy.sparse import csr_array
+
+    fibers = starts.size - 1
+    if span > max(_COUNTED, 4 * coords.size):
+        return np.diff(_compared(starts, coords, np.zeros(coords.size, dtype=np.int32), span).starts)
+    across = csr_array((np.zeros(coords.size, dtype=np.int8), coords, starts), shape=(fibers, span)).tocsc()
+    return np.bincount(across.indices[_first(across.indices, across.indptr)], minlength=fibers)
+
+
+def _first(values: Small, starts: NDArray[np.integer]) -> Bools:
+    """Where in the ranges that begin at `starts` a value is not the one before it."""
+    found = np.ones(values.size, dtype=bool)
+    found[1:] = values[1:] != values[:-1]
+    begins = starts[:-1]
+    found[begins[begins < starts[1:]]] = True
+    return found
 
 
 def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
@@ -226,10 +301,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
         return _compared(starts, coords, visit, span)
     across = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc()
     fiber, ends = across.indices, across.indptr
-    new = np.ones(fiber.size, dtype=bool)
-    new[1:] = fiber[1:] != fiber[:-1]
-    begins = ends[:-1]
-    new[begins[begins < ends[1:]]] = True
+    new = _first(fiber, ends)
     if new.all():
         found = across.tocsr()
     else:
@@ -254,8 +326,7 @@ def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
 
 def _populated(fibers: Fibers) -> Tally:
     """Elements, reads and writes of some output fibers: the rules of `output.grow`, visit by visit."""
-    elements = fibers.elements
-    lengths = fibers.high - fibers.low
+    elements, lengths = fibers.elements, fibers.lengths
     came = np.bincount(elements.born, minlength=lengths.size)
     total, new = int(lengths.sum()), int(elements.born.size)
     searched, moved = _inserted(fibers, elements, lengths, came)

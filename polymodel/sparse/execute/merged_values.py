@@ -11,18 +11,19 @@ from polymodel.governor import charge
 from polymodel.sparse.execute.loops import Walk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.plan import Plan
+from polymodel.sparse.execute.values import coordinates
 from polymodel.sparse.fibertree import Ints, sorting
 from polymodel.sparse.tensor import SparseTensor
 
 Values = NDArray[Any]
 
 
-def merged_result(
-    plan: Plan, walk: Walk, merged: Merged, above: dict[int, Ints], values: bool
-) -> tuple[SparseTensor, int]:
-    """The output and how many of its values came out exactly zero. `above`: per declared rank of the output
-    the coordinate of each of its fibers; the innermost loop gives the others."""
-    size = merged.tally.elements * 8 * (2 * len(plan.output) + 4)
+def merged_result(plan: Plan, walk: Walk, merged: Merged, elements: int, values: bool) -> SparseTensor:
+    """The output, which has so many elements; without `values` all are 1."""
+    one = np.zeros(merged.outputs, dtype=np.int64)
+    one[merged.output] = np.arange(walk.nodes, dtype=np.int64)
+    above = coordinates(plan, walk, one)  # of each of the output's fibers
+    size = elements * 8 * (2 * len(plan.output) + 4)
     charge(size, f"the result of {plan.einsum}", "count without results: values=False")
     if values:
         fiber, coords, data = _product(plan, walk, merged, above)
@@ -33,8 +34,7 @@ def merged_result(
     for i, row in enumerate(points):
         row[:] = above[i][fiber] if i in above else coords
     ranks = tuple(rank for rank, _, _ in plan.output)
-    found = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, data)
-    return found, merged.tally.elements - found.nnz
+    return SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, data)
 
 
 def _product(

@@ -12,6 +12,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.execute.loops import Walked
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.ranges import count_below, sums_before
 
 Bools = NDArray[np.bool_]
 _NUMBERED = 2**62
@@ -130,9 +131,9 @@ def _insertions(
         return 0, 0
     begin, end, fiber, size = begin[inserts], end[inserts], fiber[inserts], size[inserts]
     before = _existing_below(born, base[fiber], element[end - 1], begin)
-    met = _before(there)
+    met = sums_before(there)
     searched = before - (met[end - 1] - met[begin])
-    fresh = _before(new)
+    fresh = sums_before(new)
     came = fresh[end] - fresh[begin]
     some = np.flatnonzero(came)
     events = np.flatnonzero(new)
@@ -140,13 +141,6 @@ def _insertions(
     lower = _existing_below(born, base[fiber[some]], at, begin[some])
     moved = int((size[some] - lower + came[some]).sum())
     return int(searched.sum()) + moved, moved
-
-
-def _before(marks: Bools) -> Ints:
-    """How many marks lie before each place, and in all."""
-    found = np.zeros(marks.size + 1, dtype=np.int64)
-    np.cumsum(marks, out=found[1:])
-    return found
 
 
 def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints]:
@@ -174,33 +168,9 @@ def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
     if total <= 4 * born.size:
         ends = np.cumsum(lengths)
         element = np.arange(total) + np.repeat(low - (ends - lengths), lengths)
-        there = _before(born[element] < np.repeat(time, lengths))
+        there = sums_before(born[element] < np.repeat(time, lengths))
         found: Ints = there[ends] - there[ends - lengths]
         return found
     ranks = np.empty(born.size, dtype=np.int64)
     ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
     return count_below(ranks, low, high, np.searchsorted(np.sort(born), time), born.size)
-
-
-def count_below(values: NDArray[np.integer], low: Ints, high: Ints, bound: Ints, top: int) -> Ints:
-    """How many of values[low:high] are below `bound`, for many ranges at once; all values are below `top`.
-
-    A wavelet matrix: from the highest bit down, values with a 0 are brought before those with a 1.
-    """
-    found = np.zeros(low.size, dtype=np.int64)
-    high = np.maximum(high, low)
-    result_full = high - low
-    full = bound >= top
-    bound = np.minimum(bound, max(top - 1, 0))
-    for bit in reversed(range(max(int(top - 1).bit_length(), 1))):
-        ones = (values & (1 << bit)) != 0
-        zeros = np.zeros(values.size + 1, dtype=np.int64)
-        np.cumsum(~ones, out=zeros[1:])
-        low_zeros, high_zeros = zeros[low], zeros[high]
-        up = ((bound >> bit) & 1).astype(bool)
-        found += np.where(up, high_zeros - low_zeros, 0)
-        low = np.where(up, zeros[-1] + low - low_zeros, low_zeros)
-        high = np.where(up, zeros[-1] + high - high_zeros, high_zeros)
-        if bit:
-            values = np.concatenate((values[~ones], values[ones]))
-    return np.where(full, result_full, found)

@@ -18,6 +18,23 @@ Values = NDArray[Any]
 BLOCK = 4_000_000
 
 
+def coordinates(plan: Plan, walk: Walk, nodes: Ints) -> dict[int, Ints]:
+    """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
+    found = {}
+    wanted = {loop for _, loop, _ in plan.output}
+    first = min(wanted, default=len(walk.loops))
+    for at, loop in reversed(list(enumerate(walk.loops))):
+        if at in wanted:
+            columns = plan.order[at].decode(loop.coords[nodes])
+            for i, (_, where, column) in enumerate(plan.output):
+                if where == at:
+                    found[i] = columns[column]
+        if at <= first:
+            break
+        nodes = loop.parent[nodes]
+    return found
+
+
 def presence(plan: Plan, walk: Walk) -> tuple[list[Bools | None], Bools | None]:
     """Per term the leaves where it is (None: all), and the leaves where any is."""
     found: list[Bools | None] = []

@@ -70,8 +70,7 @@ class Use:
             begin = np.where(fibers < 0, 0, starts[fibers])
             reads = np.where(fibers < 0, 0, starts[fibers + 1] - begin)
         else:
-            walked = nest.loops[self.place.loop]
-            begin, reads = walked.begin[slot], walked.reads[slot]
+            begin, reads = nest.begins(self.place.loop)[slot], nest.reads(self.place.loop)[slot]
         used = np.flatnonzero(reads)
         return used, begin[used], reads[used]
 
@@ -81,7 +80,8 @@ class Use:
         The visits of a fiber read its first coordinates, so a window has read as far as the longest of them.
         """
         loop = self.place.loop
-        if self.how == "payload":
+        # A loop that is merged enters all that it reads.
+        if self.how == "payload" and not self.merged:
             nodes, element = self.entered
             if evict > loop:
                 return int(nodes.size)
@@ -98,6 +98,11 @@ class Use:
         keys, lines = keys[order], ceil_div(reads[order], self.per_line)
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
         return int(np.maximum.reduceat(lines, starts).sum())
+
+    @property
+    def merged(self) -> bool:
+        """Whether the data is of the loop that is merged and not walked."""
+        return self.nest.merges_at(self.place.loop) is not None
 
     @property
     def loop(self) -> int:
@@ -157,7 +162,7 @@ def places_of(nest: Nest, held: Held) -> Mapping[str, Place]:
 def use_of(nest: Nest, held: Held, leader: str) -> Use:
     """How a lazily bound input is used. `leader`: of the leader-follower intersection there, if any."""
     place, tensor, slot = places_of(nest, held)[held.rank], held.tensor, nest.slot[held.tensor]
-    read = slot in nest.loops[place.loop].reads
+    read = slot in nest.reads(place.loop)
     # A follower is looked up, so what is read of it is what is entered; and it goes by what is stored.
     follows = read and leader not in ("", tensor)
     stored = nest.stored.get((tensor, place.depth)) if follows else None

@@ -16,7 +16,7 @@ def intersections(nest: Nest, loop: int, kind: str, leader: str = "") -> int:
     one per run of comparisons that advance the same finger. leader-follower: one per coordinate of the
     leader. Refused for other than two tensors, except leader-follower.
     """
-    tensors = [t for t, at in nest.slot.items() if at in nest.loops[loop].reads]
+    tensors = [t for t, at in nest.slot.items() if at in nest.reads(loop)]
     name = nest.names[loop]
     if kind == "leader-follower":
         if leader not in tensors:

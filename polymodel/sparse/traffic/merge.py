@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.sparse.fibertree import Ints, LoopRank, build
+from polymodel.sparse.ranges import count_at_least
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.sparse.traffic.ranges import count_at_least
 
 
 def merge_steps(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.execute.merged import applies
 from polymodel.sparse.execute.plan import Plan, make_plan
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
@@ -15,7 +16,7 @@ from polymodel.sparse.traffic.cache import Clock, lru_misses
 from polymodel.sparse.traffic.inputs import Use, places_of, subtree_reads, use_of
 from polymodel.sparse.traffic.intersect import intersections
 from polymodel.sparse.traffic.lanes import Lanes, fullest, lanes_of
-from polymodel.sparse.traffic.lines import output_lines, output_subtree_lines
+from polymodel.sparse.traffic.lines import ceil_div, output_lines, output_subtree_lines
 from polymodel.sparse.traffic.merge import merge_steps
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.sparse.traffic.output import OutTree
@@ -54,11 +55,9 @@ def traffic(
         whole = plan_walked(spec, expression.name, walked)
         einsum = _Einsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
-        depth = None if later else einsum.depth(plan)
-        nest = Nest(plan, einsum.walked, depth)
-        if depth is None:
-            known[expression.name], einsum.touched = nest.result()
-        found.append(einsum.traffic(nest))
+        found.append(einsum.traffic(einsum.nested(plan, later)))
+        if later:
+            known[expression.name] = einsum.nest.result
     blocks = fused_blocks(spec)
     return Traffic(tuple(found), blocks, total_time(found, blocks))
 
@@ -153,10 +152,42 @@ class _Einsum:
         self.bound = spec.bindings_of(name)
         self.held = held_data(spec, name)
         self.tree: OutTree | None = None
-        self.touched = 0
         self.replacement = replacement
         self.misses: dict[tuple[str, ...], int] = {}
         self.apart: set[str] = set()
+
+    def nested(self, plan: Plan, later: bool) -> Nest:
+        """The loops, as far as they have to be walked. `later`: whether another Einsum reads the output."""
+        depth = None if later else self.depth(plan)
+        spacetime = self.spec.mapping_of(self.name).spacetime
+        if depth is None and applies(plan, spacetime, later):
+            self.nest = Nest(plan, self.walked, merges=True)
+            if self._fits():
+                return self.nest
+        return Nest(plan, self.walked, depth)
+
+    def _fits(self) -> bool:
+        """Whether what is bound can be told without walking the loop that is merged."""
+        if self.nest.merged is None:
+            return True
+        for component in self._components():
+            mine = [h for h in self.held if h.buffer.name == component.name and h.cached]
+            uses = [self._use(h) for h in mine if h.source and h.tensor != self.name and not h.root]
+            merged = [u for u in uses if u.merged]
+            depth = component.number("depth")
+            few = depth is not None and depth * component.instances < len(merged)
+            if merged and (few or self._lanes(component, mine) is not None):
+                return False
+        mine = [h for h in self.held if h.tensor == self.name and h.source]
+        return all(not h.root and self._whole(h) for h in mine)
+
+    def _whole(self, held: Held) -> bool:
+        """Whether an output fiber of the innermost loop, if this is of that, lies in one window."""
+        last = len(self.nest.loops)
+        if held.rank != self.nest.names[last] or self.nest.merged is None:
+            return True
+        evict = evict_loops(held, self.nest.names, last)
+        return evict > last or self.nest.merged.within(self.nest.up(last - 1, evict - 1))
 
     def depth(self, plan: Plan) -> int | None:
         """How many loops what is bound needs, None for all of them and the output."""
@@ -252,10 +283,20 @@ class _Einsum:
                 raise Refused(f"{what}: which of them it drops is not said", LRU)
             if any(h.tensor == self.name or h.root for h in mine):
                 raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
-            clock = Clock(self.nest)
-            uses = [self._use(h) for h in mine]
-            found = lru_misses([u.accesses(clock) for u in uses], lines)
-            self.misses.update(zip((h.key for h in mine), found, strict=True))
+            self._dropped(mine, lines)
+
+    def _dropped(self, mine: Sequence[Held], lines: int) -> None:
+        """Misses of a cache that drops the line used least recently."""
+        clock = Clock(self.nest)
+        uses = {h.key: self._use(h) for h in mine}
+        apart = {key: u for key, u in uses.items() if not u.merged}
+        # Of an element the coordinate is read first.
+        whole = sorted((u.how == "payload", key) for key, u in uses.items() if u.merged)
+        visits = None
+        if self.nest.merged is not None and whole:
+            visits = clock.fibers(self.nest.merged, [uses[key].per_line for _, key in whole])
+        found = lru_misses([u.accesses(clock) for u in apart.values()], lines, visits)
+        self.misses.update(zip((*apart, *(key for _, key in whole)), found, strict=True))
 
     def _lanes(self, component: Component, mine: Sequence[Held]) -> Lanes | None:
         """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
@@ -328,7 +369,13 @@ class _Einsum:
     def _out_lines(self, held: Held) -> tuple[int, int]:
         if self.tree is None:
             self.tree = OutTree(self.nest)
-        tree = self.tree
+        tree, merged = self.tree, self.nest.merged
+        last = len(self.nest.loops)
+        if merged is not None and held.rank == self.nest.names[last]:
+            if evict_loops(held, self.nest.names, last) > last:
+                return merged.iterations - self.nest.touched, merged.iterations
+            # What is first touched in a window is new.
+            return 0, int(ceil_div(merged.sizes, held.per_line).sum())
         ranks = [level.rank for level in tree.levels]
         for rank in (held.rank, held.root or held.rank):
             if rank not in ranks:
@@ -365,7 +412,7 @@ class _Einsum:
         """Multiplies: one less than factors per computation; adds: updates of values that are there."""
         term = self.spec.expression(self.name).terms[0]
         if op == "add":
-            return 0 if isinstance(term, Take) else self.nest.activities - self.touched
+            return 0 if isinstance(term, Take) else self.nest.activities - self.nest.touched
         return 0 if isinstance(term, Take) else self.nest.activities * (len(term.factors) - 1)
 
     def _loop(self, binding: Binding) -> int:

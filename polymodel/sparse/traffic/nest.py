@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.sparse.execute.loops import Walk, Walked
+from polymodel.sparse.execute.merged import Merged, enter
+from polymodel.sparse.execute.merged_values import merged_result
 from polymodel.sparse.execute.plan import Plan, Slot
 from polymodel.sparse.fibertree import Fibertree, Ints, Level
 from polymodel.sparse.tensor import SparseTensor
@@ -42,18 +44,29 @@ class Nest:
 
     `walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not stored
     count as elements with empty fibers below. `depth`: how many loops are walked, all without it; of fewer,
-    there is no output.
+    there is no output. `merges`: an innermost loop that merges one tensor's fibers into the output's is not
+    walked if that can be; then it is `merged`, and `loops` are those above it.
     """
 
-    def __init__(self, plan: Plan, walked: Mapping[str, Sequence[str]], depth: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        walked: Mapping[str, Sequence[str]],
+        depth: int | None = None,
+        merges: bool = False,
+    ) -> None:
         if len(plan.terms) > 1:
             what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
             raise Refused(what, "give each term an Einsum of its own")
         self.stored: dict[tuple[str, int], Stored] = {}
         slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
         self.plan = replace(plan, slots=slots)
-        walk = Walk(self.plan)
-        for _ in plan.order[:depth]:
+        walk = self._walk = Walk(self.plan)
+        for _ in plan.order[: -1 if merges else depth]:
+            walk.step()
+        entered = enter(walk) if merges else None
+        self.merged = None if entered is None else entered.merged
+        if merges and entered is None:
             walk.step()
         self.loops: Sequence[Walked] = walk.loops
         self.names = tuple(r.name for r in plan.order)
@@ -93,7 +106,23 @@ class Nest:
         return self.tree(tensor).levels[depth]
 
     def nodes(self, loop: int) -> int:
+        if self.merges_at(loop) is not None:
+            return self.activities
         return 1 if loop < 0 else self.loops[loop].nodes
+
+    def merges_at(self, loop: int) -> Merged | None:
+        """The loop, if it is the one that is merged."""
+        return self.merged if loop == len(self.loops) else None
+
+    def begins(self, loop: int) -> Mapping[int, Ints]:
+        """By slot, the first element of the fiber that each node of the loop above reads there."""
+        one = self.merges_at(loop)
+        return self.loops[loop].begin if one is None else {one.slot: one.low}
+
+    def reads(self, loop: int) -> Mapping[int, Ints]:
+        """By slot, how much of that fiber is read."""
+        one = self.merges_at(loop)
+        return self.loops[loop].reads if one is None else {one.slot: one.lengths}
 
     def up(self, loop: int, outer: int) -> Ints:
         """The node of loop `outer` that each node of `loop` lies in."""
@@ -118,6 +147,8 @@ class Nest:
         found = np.ones(self.nodes(len(self.loops) - 1), dtype=bool)
         for e in self.leaves:
             found &= e >= 0
+        if self.merged is not None:
+            found &= self.merged.lengths > 0
         flags = [found]
         for at in range(len(self.loops) - 1, 0, -1):
             below = np.zeros(self.nodes(at - 1), dtype=bool)
@@ -128,11 +159,26 @@ class Nest:
     @cached_property
     def activities(self) -> int:
         """Innermost iterations that compute."""
+        if self.merged is not None:
+            return self.merged.iterations
         return int(self.alive[-1].sum()) if self.loops else 1
 
-    def result(self) -> tuple[SparseTensor, int]:
-        """The output, and how many points of it were touched."""
+    @cached_property
+    def result(self) -> SparseTensor:
+        """The output."""
+        return self._made[0]
+
+    @cached_property
+    def touched(self) -> int:
+        """How many points of the output were touched."""
+        return self._made[1] if self.merged is None else int(self.merged.sizes.sum())
+
+    @cached_property
+    def _made(self) -> tuple[SparseTensor, int]:
         plan, term = self.plan, self.plan.terms[0]
+        if self.merged is not None:
+            touched = int(self.merged.sizes.sum())
+            return merged_result(plan, self._walk, self.merged, touched, True), touched
         at = np.flatnonzero(self.alive[-1])
         factors = [plan.slots[s].tree.values[self.leaves[s][at]] for s in term.slots]
         values = factors[term.take] if term.take is not None else np.prod(np.stack(factors), axis=0)

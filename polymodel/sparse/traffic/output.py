@@ -47,7 +47,7 @@ class OutTree:
             what = f"{nest.plan.einsum}: a flattened rank holds a rank of the output"
             raise Refused(f"{what}, whose traffic is not worked out", "leave the output without bindings")
         self.levels: list[OutLevel] = []
-        for loop in populate:
+        for loop in populate[:-1] if nest.merged is not None else populate:
             self.levels.append(self._level(loop))
 
     def _level(self, loop: int) -> OutLevel:

@@ -1,0 +1,32 @@
+"""Traffic of loops that are merged is that of the walk, on more data than the enumerator takes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import yaml
+
+from polymodel.sparse.traffic import model, traffic
+from polymodel.spec.teaal import read_teaal
+from tests.seeds import seeds
+from tests.sparse.traffic import data
+from tests.sparse.traffic.specs import DECLARED, as_cache, random_points, random_spec
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("seed", seeds(8, range(200)))
+def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, _, walked = random_spec(seed)
+    rng = Random(seed)
+    if cached:
+        as_cache(spec, rng.choice([2, 5, 15, 40, 100]))
+    sizes = {r: rng.randint(5, 25) for r in "KMN"}
+    tensors = {
+        t: data.tensor(t, DECLARED[t], sizes, random_points(rng, [sizes[r] for r in DECLARED[t]], 0.3))
+        for t in "AB"
+    }
+    teaal = read_teaal(yaml.safe_dump(spec))
+    ours = traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
+    monkeypatch.setattr(model, "applies", lambda *_: False)
+    assert ours == traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
