@@ -38,6 +38,7 @@ from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx
 from .importers.timeloop import export_timeloop as export_timeloop
 from .importers.timeloop import import_timeloop as import_timeloop
+from .importers.zigzag import import_zigzag as import_zigzag
 from .loading import Spec as Spec
 from .loading import load as load
 from .loading import mapping_to_yaml as mapping_to_yaml

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 NAME, ABOUT = "import", "Turn files of another tool into a spec, and name what has no counterpart."
 # What somebody may want to import that needs no importer, or has none.
 OTHERS = {
-    "zigzag": "write its parts as docs/migrate/zigzag.md shows, or import the ONNX model",
     "teaal": "its specs load as they stand: polymodel execute FILE ... (docs/migrate/teaal.md)",
 }
 
@@ -31,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
     _timeloop_command(kinds.add_parser)
     _accelforge_command(kinds.add_parser)
+    _zigzag_command(kinds.add_parser)
     _onnx_command(kinds.add_parser)
 
 
@@ -48,13 +48,24 @@ def _accelforge_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run_kind=run_accelforge)
 
 
-def _add_files(parser: argparse.ArgumentParser, kind: str, about: str) -> None:
+def _zigzag_command(add: Callable[..., argparse.ArgumentParser]) -> None:
+    about = "Read ZigZag's YAML: layers, accelerator, and the operand links of a mapping."
+    parser = add("zigzag", help=about, description=about, allow_abbrev=False)
+    _add_files(parser, "zigzag", "ZigZag files: layers, accelerator, mapping", templates=False)
+    parser.add_argument(
+        "--clock", type=float, default=1e9, metavar="HZ", help="cycles per second (default: 1e9)"
+    )
+    parser.set_defaults(run_kind=run_zigzag)
+
+
+def _add_files(parser: argparse.ArgumentParser, kind: str, about: str, templates: bool = True) -> None:
     """The options of importers that read YAML."""
     add_limits(parser, kind)
     parser.add_argument("files", nargs="+", metavar="FILE", help=about)
-    parser.add_argument(
-        "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
-    )
+    if templates:
+        parser.add_argument(
+            "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
+        )
     parser.add_argument(
         "--allow",
         action="append",
@@ -151,6 +162,13 @@ def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
     words = {"true": True, "false": False}
     given = {n: words.get(str(v).lower(), v) for n, v in variables(options.var).items()}
     return told(import_accelforge(options.files, allow=options.allow, **given), options.out)
+
+
+def run_zigzag(options: argparse.Namespace) -> tuple[str, int]:
+    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    from polymodel.importers.zigzag import import_zigzag
+
+    return told(import_zigzag(options.files, clock=options.clock, allow=options.allow), options.out)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

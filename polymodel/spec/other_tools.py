@@ -118,7 +118,8 @@ _BELOW: dict[str, dict[str, str]] = {
 def foreign(root: Node) -> Diagnostic | None:
     """What a document of another tool is told by, with the way to read it; None for one of ours."""
     if of_zigzag(root):
-        remedy = "write its parts as docs/migrate/zigzag.md shows; there is no importer"
+        name = root.source.file or "FILE"
+        remedy = f"polymodel import zigzag {name} --out spec.yaml (see docs/migrate/zigzag.md)"
         return Diagnostic("this looks like a ZigZag file", remedy, "", root.place())
     timeloop, accelforge, either = _marks(root)
     ours = _ours(root)

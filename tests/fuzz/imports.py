@@ -1,4 +1,4 @@
-"""Files of other tools, damaged: Timeloop's and AccelForge's YAML, ONNX models."""
+"""Files of other tools, damaged: Timeloop's, AccelForge's and ZigZag's YAML, ONNX models."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def timeloop() -> tuple[bytes, ...]:
 def accelforge() -> tuple[bytes, ...]:
     """A chain of Einsums and a machine, in AccelForge's words."""
     return tuple(p.read_bytes() for p in sorted((ROOT / "tests/importers/accelforge").glob("*.yaml")))
+
+
+@cache
+def zigzag() -> tuple[bytes, ...]:
+    """Layers and an accelerator."""
+    return tuple(p.read_bytes() for p in sorted((ROOT / "tests/importers/zigzag").glob("*.yaml")))
 
 
 @cache
@@ -96,6 +102,12 @@ def accelforge_input(random: Random) -> bytes:
     return wordwise(random, text, (*NUMBERS, *WORDS, *HOSTILE)).encode("utf-8", "replace")
 
 
+def zigzag_input(random: Random) -> bytes:
+    """YAML with slips."""
+    text = random.choice(zigzag()).decode("utf-8", "replace")
+    return wordwise(random, text, (*NUMBERS, *WORDS, *HOSTILE)).encode("utf-8", "replace")
+
+
 def onnx_input(random: Random) -> bytes:
     """A model with bytes changed, or one whose attributes and sizes make no sense."""
     from onnx import ModelProto
@@ -142,6 +154,13 @@ def read_accelforge(data: bytes, folder: Path) -> None:
     file = folder / "accelforge.yaml"
     file.write_bytes(data)
     _loads(pm.import_accelforge(file).text, folder)
+
+
+def read_zigzag(data: bytes, folder: Path) -> None:
+    """Import it, and load what comes out."""
+    file = folder / "zigzag.yaml"
+    file.write_bytes(data)
+    _loads(pm.import_zigzag(file).text, folder)
 
 
 def read_onnx(data: bytes, folder: Path) -> None:

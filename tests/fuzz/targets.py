@@ -339,6 +339,7 @@ _EVERY = (
     Target("energy tables", 30, _of(corpus.energies), _energy),
     Target("Timeloop's YAML", 15, *_late("tests.fuzz.imports", "timeloop_input", "read_timeloop")),
     Target("AccelForge's YAML", 15, *_late("tests.fuzz.imports", "accelforge_input", "read_accelforge")),
+    Target("ZigZag's YAML", 15, *_late("tests.fuzz.imports", "zigzag_input", "read_zigzag")),
     Target("ONNX models", 15, *_late("tests.fuzz.imports", "onnx_input", "read_onnx")),
     Target("sweep stores", 3, *_late("tests.fuzz.stores", "damaged", "resumed")),
     Target("command lines", 12, *_late("tests.fuzz.lines", "line", "run")),

@@ -29,7 +29,7 @@ READ = frozenset(
     [f"{name} sources" for name in SOURCES]
     + [f"{name} {given}" for name in ("execute", "traffic") for given in ("spec", "tensors")]
     + ["compare a", "compare b", "sparse files", "tile files", "tensaurus kernel", "tensaurus file"]
-    + ["import timeloop files", "import onnx model", "import accelforge files"]
+    + ["import timeloop files", "import onnx model", "import accelforge files", "import zigzag files"]
     + ["schema kind", "gallery exhibits"]
 )
 

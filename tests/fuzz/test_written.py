@@ -20,6 +20,7 @@ from tests.importers.onnx_models import model, node
 from tests.seeds import seeds
 
 TIMELOOP = Path(__file__).parents[1] / "importers" / "timeloop" / "output_stationary.yaml"
+ZIGZAG = TIMELOOP.parents[1] / "zigzag/layers.yaml"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rights and limits of processes")
 # Every option of every command that writes: one that lacks is told by `test_every_writing_option_is_tried`.
 FIRST = (
@@ -72,6 +73,7 @@ EVERY = (
     "import timeloop t.yaml --out saved/new.yaml",
     "import onnx a.onnx --out saved/new.yaml",
     "import accelforge f.yaml --out saved/new.yaml",
+    "import zigzag z.yaml --out saved/new.yaml",
 )
 SOME = seeds(6, sorted(EVERY, key=lambda line: line not in FIRST))
 
@@ -88,6 +90,7 @@ def made(tmp_path: Path, name: str, *, folder: bool = True) -> Path:
     (here / "a.mtx").write_text(MATRIX, encoding="utf-8")
     shutil.copy(TIMELOOP, here / "t.yaml")
     (here / "f.yaml").write_text(ACCELFORGE, encoding="utf-8")
+    shutil.copy(ZIGZAG, here / "z.yaml")
     save_model(model([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"]), here / "a.onnx")
     return here
 
@@ -109,7 +112,8 @@ def test_a_folder_that_may_not_be_written_to(line: str, parent: Parent, tmp_path
         assert not list((here / "saved").iterdir())
 
 
-ROOM = {"traffic": 250, "timeloop": 1000, "onnx": 300, "accelforge": 150}  # bytes, where files are short
+# Bytes, where files are short.
+ROOM = {"traffic": 250, "timeloop": 1000, "onnx": 300, "accelforge": 150, "zigzag": 150}
 
 
 @pytest.mark.parametrize("line", SOME)

@@ -20,7 +20,7 @@ def test_a_file_of_zigzag_is_told_with_the_page_that_helps(text: str, tmp_path: 
     with pytest.raises(pm.SpecError, match="this looks like a ZigZag file") as caught:
         pm.load(tmp_path / "theirs.yaml")
     assert [d.remedy for d in caught.value.diagnostics if "ZigZag" in d.message] == [
-        "write its parts as docs/migrate/zigzag.md shows; there is no importer"
+        f"polymodel import zigzag {tmp_path / 'theirs.yaml'} --out spec.yaml (see docs/migrate/zigzag.md)"
     ]
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
 from polymodel.importers.accelforge.einsums import Einsums
-from polymodel.importers.accelforge.reading import Reading, Table, lifted
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
+from polymodel.importers.tables import Reading, Table, lifted
 from polymodel.spec.source import Entry, Node
 
 TAGS = ("Memory", "Toll", "Container", "Compute")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from polymodel.importers.accelforge.einsums import Einsums
-from polymodel.importers.accelforge.reading import Reading, Table, lifted
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
+from polymodel.importers.tables import Reading, Table, lifted
 from polymodel.spec.faults import TextFault
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import Node

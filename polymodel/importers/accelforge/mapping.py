@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polymodel.importers.accelforge.reading import Reading, Table, plain
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
+from polymodel.importers.tables import Reading, Table, plain
 from polymodel.spec.source import Node
 
 _KEYS = {

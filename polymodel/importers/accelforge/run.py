@@ -11,11 +11,11 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.accelforge.arch import arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
-from polymodel.importers.accelforge.reading import NO_MERGE, Reading
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
 from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.importers.tables import NO_MERGE, Reading
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.dump import dump

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polymodel.importers.accelforge.reading import Table
+from polymodel.importers.tables import Table
 
 _MODELS = ("it is for models of energy and area", "give `energy:` of the actions, or name an `energy_model:`")
 _SEARCH = ("it limits a search", "say what to search in `explore:` (docs/howto/explore.md)")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from polymodel.importers.accelforge.reading import Reading, Table, flat, plain
 from polymodel.importers.accelforge.values import MOST_TEXT, NoValue, Scope, View
+from polymodel.importers.tables import Reading, Table, flat, plain
 from polymodel.spec.affine_text import parse_einsum
 from polymodel.spec.faults import TextFault
 from polymodel.spec.numbers import Value

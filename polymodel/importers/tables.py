@@ -1,4 +1,4 @@
-"""Tables of AccelForge's YAML, read key by key: what nobody has read is left out by name."""
+"""Tables of other tools' YAML, read key by key: what nobody has read is left out by name."""
 
 from __future__ import annotations
 

@@ -1,0 +1,317 @@
+"""Layers of ZigZag's as Einsums: equations, relations of dimensions, and which layer makes which operand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from polymodel.affine import Affine
+from polymodel.importers.tables import Reading, Table
+from polymodel.spec.affine_text import parse_affine
+from polymodel.spec.faults import TextFault
+from polymodel.spec.source import Node
+
+ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands, as the packaged machines call them
+_TERM = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<dims>(?:\[\s*\w+\s*\]\s*)*)\Z")
+_EQUATION = re.compile(r"(?P<left>[^=+]+?)\s*\+?=\s*(?P<right>.+)\Z", re.DOTALL)
+_IGNORED = ("operator_type", "constant_operands", "pr_loop_dims", "pr_loop_sizes")
+_STEERING = ("spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation")
+MOST = 2**53
+
+
+@dataclass
+class _Layer:
+    """One layer as it was read. `accesses`: operand -> its dimensions, the output first; `relations`:
+    dimensions that follow from loops."""
+
+    id: str
+    name: str
+    table: Table
+    sizes: dict[str, int] = field(default_factory=dict)
+    accesses: dict[str, list[str]] = field(default_factory=dict)
+    output: str = "O"
+    adds: bool = False
+    relations: dict[str, Affine] = field(default_factory=dict)
+    bits: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    padding: dict[str, tuple[int, int]] = field(default_factory=dict)
+    ranks: dict[str, dict[str, str]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+    def index(self, dim: str) -> Affine:
+        """The expression of a dimension in the loops."""
+        return self.relations.get(dim, Affine.variable(dim))
+
+    def reach(self, dim: str) -> int:
+        """Values that a dimension takes, from 0 on."""
+        expr = self.index(dim)
+        return 1 + expr.constant + sum(c * (self.sizes.get(v, 1) - 1) for v, c in expr.terms)
+
+
+def workload_of(reading: Reading, root: Node, links: Mapping[str, str]) -> dict[str, object]:
+    """The section `workload:`. `links`: operand -> memory operand, where a layer has none of its own."""
+    layers = [_layer(reading, node, i) for i, node in enumerate(root.elements or ())]
+    by_id = {layer.id: layer for layer in layers}
+    for layer in layers:
+        if sum(other.id == layer.id for other in layers) > 1:
+            reading.fault(layer.table.node, f"two layers have the id {layer.id}", "give each its own", "id")
+    if len(reading.faults):
+        return {}
+    _wide_sums(reading, layers)
+    several = len(layers) > 1
+    return {"einsums": [_einsum(reading, layer, by_id, links, several) for layer in layers]}
+
+
+def _wide_sums(reading: Reading, layers: Sequence[_Layer]) -> None:
+    """Tell of partial sums that are wider than results: a tensor here has one width."""
+    wide = [x for x in layers if x.bits.get(x.output) not in (None, x.bits.get(f"{x.output}_final"), 0)]
+    wide = [x for x in wide if f"{x.output}_final" in x.bits]
+    if not wide:
+        return
+    shown = ", ".join(x.name for x in wide[:4]) + (f" and {len(wide) - 4} more" if len(wide) > 4 else "")
+    why = f"a tensor has one width, that of its final values; partial sums of {shown} move in as many bits"
+    first = wide[0]
+    node = first.table.take("operand_precision") or first.table.node
+    reading.leave(
+        node, first.output, why, f"set `{first.output}_final` to their width to count all as wide",
+        "operand_precision", changes="bits of partial sums",
+    )  # fmt: skip
+
+
+def _layer(reading: Reading, node: Node, number: int) -> _Layer:
+    table = Table(reading, node, f"layers[{number}]")
+    layer = _Layer(table.text("id") or str(number), table.text("name"), table)
+    layer.name = re.sub(r"\W+", "_", layer.name or f"layer{layer.id}", flags=re.ASCII)
+    table.owner = layer.name
+    _equation(reading, layer)
+    _sizes(reading, layer)
+    for node_ in table.items("dimension_relations"):
+        _relation(reading, layer, node_)
+    layer.bits = _numbers(reading, table, "operand_precision")
+    for key, value in _entries(table, "operand_source"):
+        given = value.elements[0].scalar if value.elements else value.scalar
+        layer.sources[key] = layer.id if value.elements == () or given is None else str(given)
+    for key, value in _entries(table, "padding"):
+        pair = [n.scalar for n in value.elements or ()]
+        if len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair):
+            layer.padding[key.lower()] = int(str(pair[0])), int(str(pair[1]))
+        else:
+            reading.fault(value, f"the padding of {key} is no pair", "write e.g. [1, 1]", table.path)
+    for key, value in _entries(table, "operand_source_dimension_mapping"):
+        layer.ranks[key] = {e.key.lower(): str(e.value.scalar).lower() for e in value.entries or ()}
+    layer.links = {key: str(value.scalar) for key, value in _entries(table, "memory_operand_links")}
+    for key in _IGNORED:
+        table.take(key)
+    for entry in table.rest:
+        if entry.key in _STEERING:
+            why, remedy = "it limits a search", "say what to search in `explore:` (docs/howto/explore.md)"
+            reading.leave(entry.value, entry.key, why, remedy, table.path, owner=layer.name)
+        else:
+            why, remedy = "a layer here has no such key", "check that the counts do not need it"
+            reading.leave(
+                entry.value, entry.key, why, remedy, table.path, owner=layer.name,
+                changes="counts", refused=True,
+            )  # fmt: skip
+    return layer
+
+
+def _entries(table: Table, key: str) -> list[tuple[str, Node]]:
+    node = table.take(key)
+    return [] if node is None else [(e.key, e.value) for e in node.entries or ()]
+
+
+def _numbers(reading: Reading, table: Table, key: str) -> dict[str, int]:
+    found = {}
+    for name, value in _entries(table, key):
+        number = _count(reading, value, f"{table.path}.{key}", least=0)
+        if number is not None:
+            found[name] = number
+    return found
+
+
+def _count(reading: Reading, node: Node, path: str, least: int = 1) -> int | None:
+    value = node.scalar
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
+        return value
+    reading.fault(node, f"{value} is no whole number from {least} on", "write e.g. 64", path)
+    return None
+
+
+def _equation(reading: Reading, layer: _Layer) -> None:
+    """`O[b][k] += W[k][c] * I[b][c]`, or a sum of two operands."""
+    node = layer.table.take("equation")
+    text = "" if node is None else str(node.scalar)
+    match = _EQUATION.match(text.strip())
+    remedy = "write e.g. O[b][k]+=W[k][c]*I[b][c]"
+    where = node if node is not None else layer.table.node
+    right = match["right"] if match else ""
+    layer.adds = "+" in right
+    terms = [_TERM.match(part) for part in ([match["left"], *re.split(r"[*+]", right)] if match else [])]
+    if len(terms) < 2 or any(t is None for t in terms) or ("*" in right and layer.adds):
+        reading.fault(where, f"{text!r} is no equation of a layer", remedy, f"{layer.table.path}.equation")
+        return
+    for i, term in enumerate(t for t in terms if t is not None):
+        name, dims = term["name"], [d.lower() for d in re.findall(r"\w+", term["dims"])]
+        if name in layer.accesses:
+            what = f"operand {name} stands twice in the equation"
+            reading.fault(where, what, "give each its own letter", f"{layer.table.path}.equation")
+        layer.output = name if i == 0 else layer.output
+        layer.accesses[name] = dims
+
+
+def _sizes(reading: Reading, layer: _Layer) -> None:
+    table = layer.table
+    names = [str(n.scalar).lower() for n in table.items("loop_dims")]
+    values = [_count(reading, n, f"{table.path}.loop_sizes") for n in table.items("loop_sizes")]
+    if len(names) != len(values):
+        what = f"{len(names)} loop_dims and {len(values)} loop_sizes"
+        reading.fault(table.node, what, "give each dimension its size", table.path)
+        return
+    layer.sizes = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+    older = _numbers(reading, table, "loop_dim_size")
+    layer.sizes |= {n.lower(): v for n, v in older.items()}
+
+
+def _relation(reading: Reading, layer: _Layer, node: Node) -> None:
+    """`ix=2*ox+1*fx`."""
+    name, equals, text = str(node.scalar).partition("=")
+    path = f"{layer.table.path}.dimension_relations"
+    try:
+        expr = parse_affine(text.lower(), {}) if equals else None
+    except TextFault as fault:
+        reading.fault(node, fault.message, fault.remedy, path)
+        return
+    strange = sorted(set(expr.variables) - set(layer.sizes)) if expr is not None else []
+    if expr is None or strange:
+        what = f"{', '.join(strange)} is no loop dimension" if strange else f"{node.scalar!r} is no relation"
+        reading.fault(node, what, "write e.g. ix=2*ox+1*fx, of loop_dims", path)
+        return
+    layer.relations[name.strip().lower()] = expr
+
+
+def _einsum(
+    reading: Reading, layer: _Layer, by_id: Mapping[str, _Layer], links: Mapping[str, str], several: bool
+) -> dict[str, object]:
+    used = [d for dims in layer.accesses.values() for d in dims]
+    for dim in dict.fromkeys(v for d in used for v in layer.index(d).variables):
+        if dim not in layer.sizes:
+            what = f"{layer.name}: {dim} has no size, 1 is taken"
+            reading.note(layer.table.node, what, "add it to loop_dims")
+            layer.sizes[dim] = 1
+    variables = dict.fromkeys(v for d in used for v in layer.index(d).variables)
+    constraints = [f"0 <= {v} < {layer.sizes[v]}" for v in variables]
+    accesses: list[dict[str, object]] = []
+    roles: dict[str, str] = {}
+    own = _roles(layer, links)
+    for operand, dims in layer.accesses.items():
+        bits = _bits(reading, layer, operand)
+        if bits == 0:
+            reading.note(layer.table.node, f"{layer.name}: {operand} has values of 0 bits, so it is not read")
+            continue
+        made = _source(reading, layer, operand, by_id)
+        tensor = f"{operand}{layer.id if several else ''}"
+        if made is not None:
+            tensor, bits = f"{made.output}{made.id}", _bits(reading, made, made.output)
+        projection, outside = _projection(reading, layer, operand, dims, made)
+        constraints += [c for c in outside if c not in constraints]
+        access = {"name": tensor, "projection": projection, "bits_per_value": bits}
+        accesses.append({**access, "output": True} if operand == layer.output else access)
+        roles[own[operand]] = tensor
+    return {
+        "name": layer.name,
+        **({"operations": {"map": "add"}} if layer.adds else {}),
+        "iteration_space_shape": constraints,
+        "tensor_accesses": accesses,
+        "renames": {role: roles.get(role, "Nothing") for role in ROLES.values()},
+    }
+
+
+def _roles(layer: _Layer, links: Mapping[str, str]) -> dict[str, str]:
+    """Operand -> input, weight or output, by the links, by the usual letters, else in order."""
+    given = {**links, **layer.links}
+    found = {layer.output: "output"}
+    left = [ROLES["I1"], ROLES["I2"]]
+    waiting = []
+    for operand in (o for o in layer.accesses if o != layer.output):
+        usual = {"I": "I1", "X": "I1", "W": "I2", "Y": "I2"}.get(operand, "")
+        role = ROLES.get(given.get(operand, usual), "")
+        if role in left:
+            left.remove(role)
+            found[operand] = role
+        else:
+            waiting.append(operand)
+    for operand in waiting:
+        found[operand] = left.pop(0) if left else "input"
+    return found
+
+
+def _bits(reading: Reading, layer: _Layer, operand: str) -> int:
+    """Bits of a value; a result has those of its final values."""
+    if operand == layer.output:
+        return layer.bits.get(f"{operand}_final", layer.bits.get(operand, 8))
+    if operand not in layer.bits:
+        reading.note(layer.table.node, f"{layer.name}: {operand} has no precision, 8 bits are taken")
+    return layer.bits.get(operand, 8)
+
+
+def _source(
+    reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _Layer]
+) -> _Layer | None:
+    """The layer that makes an operand; None for what comes from outside."""
+    source = layer.sources.get(operand, layer.id)
+    if operand == layer.output or source == layer.id or source == "-1":
+        return None
+    made, path = by_id.get(source), f"{layer.table.path}.operand_source"
+    if made is None:
+        what, remedy = f"{operand} comes from layer {source}, which is not there", f"ids: {', '.join(by_id)}"
+        reading.fault(layer.table.node, what, remedy, path)
+        return None
+    if len(made.accesses[made.output]) != len(layer.accesses[operand]):
+        ranks = len(made.accesses[made.output])
+        why = f"{made.name} makes a tensor of {ranks} ranks, {operand} has another number"
+        reading.leave(
+            layer.table.node, "operand_source", why, "give both the same ranks", layer.table.path,
+            owner=layer.name, changes="what may be fused", refused=True,
+        )  # fmt: skip
+        return None
+    return made
+
+
+def _projection(
+    reading: Reading, layer: _Layer, operand: str, dims: Sequence[str], made: _Layer | None
+) -> tuple[dict[str, str], list[str]]:
+    """Rank -> expression, and constraints that keep accesses out of the padding."""
+    ranks = {d: d for d in dims} if made is None else _matched(layer, operand, dims, made)
+    projection: dict[str, str] = {}
+    outside: list[str] = []
+    for dim in dims:
+        rank, expr, reach = ranks[dim], layer.index(dim), layer.reach(dim)
+        given = layer.padding.get(dim)
+        extent = reach - sum(given or (0, 0)) if made is None else made.reach(rank)
+        low = given[0] if given is not None else max(0, reach - extent) // 2
+        if reach > extent:
+            expr = Affine(expr.terms, expr.constant - low)
+            outside.append(f"0 <= {expr} < {extent}")
+            if given is None:
+                what = f"{layer.name}: {operand} reaches {reach} values of {dim}, {extent} are made"
+                what += f": of padding {low} stand before them"
+                reading.note(layer.table.node, what, "say it: `padding:`")
+        projection[rank.upper()] = str(expr)
+    return projection, outside
+
+
+def _matched(layer: _Layer, operand: str, dims: Sequence[str], made: _Layer) -> dict[str, str]:
+    """Dimension -> the rank of the tensor that another layer makes: as said, by name, else in order."""
+    theirs = list(made.accesses[made.output])
+    said = layer.ranks.get(operand, {})
+    found: dict[str, str] = {}
+    for dim in dims:
+        for name in (said.get(dim, ""), dim, f"o{dim[1:]}" if dim.startswith("i") else ""):
+            if name in theirs:
+                found[dim] = name
+                theirs.remove(name)
+                break
+    for dim in (d for d in dims if d not in found):
+        found[dim] = theirs.pop(0)
+    return found

@@ -1,0 +1,162 @@
+"""`import_zigzag`: ZigZag's files (layers, accelerator, mapping), read together, become one spec."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.importers.tables import Reading, Table
+from polymodel.importers.zigzag.layers import workload_of
+from polymodel.importers.zigzag.machine import machine_of
+from polymodel.spec.document import Document, existing, root_of
+from polymodel.spec.dump import dump
+from polymodel.spec.source import Node, Source, node_of
+
+WIDTH = 110
+CLOCK = 1e9
+File = str | Path | Mapping[str, object] | Sequence[object]
+_HEAD = """\
+# yaml-language-server: $schema=./polymodel.schema.json
+# Imported from ZigZag: {source}.
+"""
+_STEERING = (
+    "spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation", "intra_core_tiling",
+    "inter_core_tiling", "layer_dimensions",
+)  # fmt: skip
+
+
+def import_zigzag(
+    files: File | Sequence[File], *more: File, clock: float = CLOCK, allow: Collection[str] = ()
+) -> Imported:
+    """A spec from ZigZag's YAML: a list of layers, an accelerator, and the operand links of a mapping.
+
+    `clock`: cycles per second, of which the files say nothing. Tensors of several layers are named after
+    their ids, and a layer reads what its `operand_source` makes. Padding is neither stored nor multiplied.
+    Memories become one hierarchy, outermost first; what does not fit one is a fault. What has no counterpart
+    and changes counts refuses the import, unless `allow` names its key.
+
+    For example `import_zigzag(["resnet18.yaml", "tpu_like.yaml"], clock=2e8).save("spec.yaml")`. Raises
+    SpecError with every fault.
+    """
+    listed: list[File] = [*_each(files), *more]
+    _check_clock(clock)
+    document, reading = Document(), Reading()
+    sections = _sections(listed, document, reading)
+    reading.faults.found[:0] = document.faults.found
+    reading.faults.raise_if_any()
+    found: dict[str, object] = {"schema_version": 1}
+    if sections.layers is not None:
+        found["workload"] = workload_of(reading, sections.layers, sections.links)
+    if sections.machine is not None:
+        found["arch"] = {"nodes": machine_of(reading, sections.machine, clock)}
+    reading.faults.raise_if_any()
+    refuse_effects(reading.left, allow)
+    names = [str(f) for f in listed if isinstance(f, (str, Path))]
+    source = ", ".join(names) or "plain data"
+    shown = re.sub(r"\s+", " ", ", ".join(Path(n).name for n in names) or "plain data")
+    text = _HEAD.format(source=shown) + "\n".join(dump({key: value}, WIDTH) for key, value in found.items())
+    imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
+    _check(imported)
+    return imported
+
+
+def _each(files: File | Sequence[File]) -> list[File]:
+    """The files; a list of layers as plain data is one of them."""
+    if isinstance(files, (str, Path, Mapping)):
+        return [files]
+    layers = [f for f in files if isinstance(f, Mapping) and ("equation" in f or "spatial_mapping" in f)]
+    if layers and len(layers) == len(files):
+        return [layers]
+    return [f for f in files if isinstance(f, (str, Path, Mapping, Sequence))]
+
+
+def _check_clock(clock: object) -> None:
+    right = isinstance(clock, (int, float)) and not isinstance(clock, bool) and 0 < clock < math.inf
+    if not right:
+        remedy = "give cycles per second, e.g. clock=2e8"
+        raise SpecError([Diagnostic(f"clock={clock!r} is no frequency", remedy, "clock")])
+
+
+@dataclass
+class _Sections:
+    """The layers, the accelerator, and which memory operand holds which operand of a layer."""
+
+    layers: Node | None = None
+    machine: Node | None = None
+    links: dict[str, str] = field(default_factory=dict)
+
+
+def _sections(files: Sequence[File], document: Document, reading: Reading) -> _Sections:
+    found = _Sections()
+    if not files:
+        document.faults.note(Diagnostic("nothing to import", "name one or more of ZigZag's YAML files"))
+    for file in files:
+        root = _root(file, document)
+        if root is None:
+            continue
+        if root.elements and any(e.entry("equation") for e in root.elements):
+            _once(reading, root, found.layers, "layers")
+            found.layers = root
+        elif root.elements and any(e.entry("spatial_mapping") or e.entry("name") for e in root.elements):
+            _mapping(reading, root, found)
+        elif root.entry("memories") is not None:
+            _once(reading, root, found.machine, "an accelerator")
+            found.machine = root
+        elif root.entry("cores") is not None:
+            what = "several cores that run layers beside each other have no counterpart"
+            reading.fault(root, what, "import the file of one core", "cores")
+        else:
+            remedy = "a list of layers (`equation:`), an accelerator (`memories:`) or a mapping"
+            reading.fault(root, "it has nothing of ZigZag's", remedy)
+    return found
+
+
+def _root(file: File, document: Document) -> Node | None:
+    if not isinstance(file, (str, Path)):
+        return node_of(file, Source("", ()), 0)
+    path = existing(str(file), document)
+    return None if path is None else root_of(path, document, {}, "", ())[0]
+
+
+def _once(reading: Reading, root: Node, before: Node | None, what: str) -> None:
+    if before is not None:
+        reading.fault(root, f"{what} stand in two of the files", "keep one of them")
+
+
+def _mapping(reading: Reading, root: Node, found: _Sections) -> None:
+    """The links of the entry `default`, else of the first one; what steers a search is left out by name."""
+    tables = [Table(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]
+    default = next((t for t in tables if str(_scalar(t, "name")) == "default"), tables[0])
+    for table in tables:
+        table.take("name")
+        links = table.take("memory_operand_links")
+        if links is not None and table is default:
+            found.links = {e.key: str(e.value.scalar) for e in links.entries or ()}
+        for entry in table.rest:
+            why, remedy = "it limits a search", "say what to search in `explore:` (docs/howto/explore.md)"
+            if entry.key in _STEERING:
+                reading.leave(entry.value, entry.key, why, remedy, table.path)
+            else:
+                reading.leave(entry.value, entry.key, "a mapping has no such key", "remove it", table.path)
+
+
+def _scalar(table: Table, key: str) -> object:
+    node = table.take(key)
+    return None if node is None else node.scalar
+
+
+def _check(imported: Imported) -> None:
+    """What an importer writes loads."""
+    try:
+        _ = imported.spec
+    except SpecError as error:
+        told = [
+            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
+            for d in error.diagnostics
+        ]
+        raise SpecError(told) from error

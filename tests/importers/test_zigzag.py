@@ -1,0 +1,122 @@
+"""ZigZag's layers and accelerators: operations, tensors, places of memories and prices by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+
+HERE = Path(__file__).parent / "zigzag"
+LAYER: dict[str, Any] = {
+    "id": 0,
+    "equation": "O[b][k]+=W[k][c]*I[b][c]",
+    "loop_dims": ["B", "K", "C"],
+    "loop_sizes": [4, 8, 16],
+    "operand_precision": {"W": 8, "I": 8, "O": 8},
+    "operand_source": {"W": 0, "I": 0},
+}
+MEMORY: dict[str, Any] = {
+    "size": 4096, "r_bw": 8, "w_bw": 8, "r_cost": 1, "w_cost": 1, "r_port": 1, "w_port": 1, "rw_port": 0,
+    "operands": ["I1", "I2", "O"], "served_dimensions": ["D1", "D2"],
+}  # fmt: skip
+ARRAY = {"unit_energy": 1, "dimensions": ["D1", "D2"], "sizes": [4, 2]}
+
+
+@pytest.fixture(scope="module")
+def imported() -> Any:
+    return pm.import_zigzag(HERE / "layers.yaml", HERE / "machine.yaml", clock=2e8)
+
+
+def test_layers_have_their_operations(imported: Any) -> None:
+    """Of a padded layer of 4 x 4 and windows of 3 x 3, 10 x 10 of 12 x 12 products along rows and columns."""
+    cascade = imported.spec.workload
+    points = {e.name: int(str(e.iteration_space.count_val())) for e in cascade}
+    # Layer 0 makes 8 x 8 values of a stride of 2; windows of 2 fit them.
+    assert points == {
+        "layer0": 8 * 3 * 8 * 8 * 9,
+        "layer1": 8 * 4 * 4 * 4,
+        "layer2": 8 * 8 * 10 * 10,
+        "layer3": 8 * 4 * 4,
+        "layer4": 10 * 8 * 16,
+    }
+    assert [e.tensors for e in cascade] == [
+        ("O0", "W0", "I0"), ("O1", "O0"), ("O2", "W2", "O1"), ("O3", "O1", "O2"), ("O4", "W4", "O3"),
+    ]  # fmt: skip
+    assert str(cascade.einsums[2].access_of("O1").projection[2]) == "oy + fy - 1"
+    assert dict(cascade.einsums[1].renames)["weight"] == frozenset()
+
+
+def test_memories_stand_where_they_serve(imported: Any) -> None:
+    parts = imported.spec.arch.components
+    assert [p.name for p in parts] == ["dram", "sram", "Array_D1", "rf_sum", "Array_D2", "rf_weight", "MAC"]
+    assert [[(d.name, d.fanout) for d in p.spatial] for p in parts if p.spatial] == [[("D1", 4)], [("D2", 2)]]
+    dram, sram, unit = parts[0], parts[1], parts[-1]
+    assert dram.action("write").energy == pytest.approx(750e-12 / 64)
+    assert (sram.ports, parts[3].ports) == ("shared", "separate")
+    assert sram.action("read").throughput == 2 * 128 * 2e8  # two ports
+    assert (unit.action("compute").energy, unit.action("compute").throughput) == (0.04e-12, 2e8)
+    assert sram.keep is not None
+    assert sram.keep.tensors("layer0") == {"I0", "O0"}
+
+
+def test_what_has_no_counterpart_is_named(imported: Any) -> None:
+    changed = {(d.key, d.changes) for d in imported.changed}
+    assert changed == {("O", "bits of partial sums"), ("area", "area")}
+    (wide,) = [d for d in imported.changed if d.key == "O"]
+    assert "layer0, layer2, layer3, layer4" in wide.message
+    notes = " ".join(d.message for d in imported.notes)
+    assert "layer2: I reaches 6 values of iy, 4 are made: of padding 1 stand before them" in notes
+    assert "layer1: W has values of 0 bits" in notes
+
+
+def test_links_say_which_operand_is_where() -> None:
+    links = [{"name": "default", "memory_operand_links": {"W": "I1", "I": "I2", "O": "O"},
+              "spatial_mapping": {"D1": ["K, 4"]}}]  # fmt: skip
+    found = pm.import_zigzag([LAYER], links)
+    renames = dict(found.spec.workload.einsums[0].renames)
+    assert (renames["input"], renames["weight"]) == ({"W"}, {"I"})
+    assert [d.key for d in found.left_out] == ["spatial_mapping"]
+
+
+def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
+    found = pm.import_zigzag({"memories": {"m": MEMORY}, "operational_array": ARRAY})
+    found.save(tmp_path / "machine.yaml")
+    spec = pm.load("depthwise_conv2d", tmp_path / "machine.yaml")
+    assert [c.name for c in spec.arch.components] == ["m", "Array_D1_D2", "MAC"]
+
+
+@pytest.mark.parametrize(("files", "message"), [
+    ([[{**LAYER, "equation": "O[b]"}]], "is no equation of a layer"),
+    ([[{**LAYER, "equation": "O[b]+=W[b]*W[b]"}]], "operand W stands twice"),
+    ([[{**LAYER, "loop_sizes": [4, 8]}]], "3 loop_dims and 2 loop_sizes"),
+    ([[{**LAYER, "loop_sizes": [4, 8, 0]}]], "0 is no whole number from 1 on"),
+    ([[{**LAYER, "dimension_relations": ["ix=2*ox"]}]], "ox is no loop dimension"),
+    ([[{**LAYER, "operand_source": {"I": 7, "W": 0}}]], "I comes from layer 7, which is not there"),
+    ([[{**LAYER, "padding": {"IX": 3}}]], "the padding of IX is no pair"),
+    ([[{**LAYER, "strange": 3}]], "`strange` is not converted"),
+    ([[LAYER, LAYER]], "two layers have the id 0"),
+    ([{"memories": {"m": MEMORY}}], "has no `operational_array:`"),
+    ([{"memories": {"m": {**MEMORY, "operands": ["I3"]}}, "operational_array": ARRAY}], "I3 is held in m"),
+    ([{"memories": {"m": {**MEMORY, "served_dimensions": ["D9"]}}, "operational_array": ARRAY}],
+     "D9 is no dimension of the array"),
+    ([{"memories": {"rows": {**MEMORY, "served_dimensions": ["D1"]},
+                    "columns": {**MEMORY, "served_dimensions": ["D2"]}}, "operational_array": ARRAY}],
+     "these make no one hierarchy"),
+    ([{"cores": ["a.yaml"]}], "several cores"),
+    ([{"x": 1}], "it has nothing of ZigZag's"),
+    (["nowhere.yaml"], "there is no such file"),
+    ([], "nothing to import"),
+])  # fmt: skip
+def test_faults(files: list[Any], message: str) -> None:
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_zigzag(files[0] if files else [], *files[1:])
+    assert any(message in d.message for d in caught.value.diagnostics)
+    assert all(d.remedy for d in caught.value.diagnostics)
+
+
+def test_a_clock_is_a_frequency() -> None:
+    with pytest.raises(pm.SpecError, match="clock=0 is no frequency"):
+        pm.import_zigzag([LAYER], clock=0)
