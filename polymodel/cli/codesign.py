@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE
-from polymodel.cli.options import (
-    LISTED,
-    add_format,
-    add_html,
-    add_sources,
-    add_store,
-    add_workers,
-    named_values,
-)
-from polymodel.cli.output import check_html, tell
+from polymodel.cli.options import add_search, add_sources, named_values
+from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
-from polymodel.errors import writing
 
 if TYPE_CHECKING:
     from polymodel.hardware.answer import Codesign
@@ -60,13 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="what machines must satisfy, e.g. 'KIB >= F'",
     )
     parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="leave out what is within 1 + E")
-    add_workers(parser, "processes, one search each")
-    add_format(parser, LISTED)
-    parser.add_argument(
-        "--out", metavar="DIR", help="save the tables, and every mapping of the front as YAML"
+    add_search(
+        parser,
+        "processes, one search each",
+        "save the tables, and every mapping of the front as YAML",
+        ", with the picture of the front",
     )
-    add_html(parser, ", with the picture of the front")
-    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -74,10 +63,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.hardware.search import codesign
 
     spec = load_spec(options)
-    if options.out:  # told before minutes of work
-        with writing(options.out):
-            Path(options.out).mkdir(parents=True, exist_ok=True)
-    check_html(options.html)
+    check_targets(options)
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = codesign(
         spec,
@@ -97,9 +83,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.out:
         saved = found.save(options.out)
         tell(f"saved {len(saved)} files in {options.out}: tables, and point-I-layer-0.yaml for each point\n")
-    if options.html:
-        found.to_html(options.html, command=options.command)
-        tell(f"saved {options.html}\n")
+    write_page(found, options)
     return text, FINE if len(found) else INFEASIBLE
 
 

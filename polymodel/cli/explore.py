@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
-from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
-from polymodel.cli.output import check_html, tell
+from polymodel.cli.options import add_search, add_sources
+from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -43,17 +42,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
     )
-    add_workers(parser, "processes that evaluate what is found")
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
     parser.add_argument("--unfused", metavar="SET", help="tensors that must")
-    add_format(parser, LISTED)
-    parser.add_argument(
-        "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
+    add_search(
+        parser,
+        "processes that evaluate what is found",
+        "save the front as CSV and parquet, and every mapping as YAML",
+        ", with plots and the best mappings",
     )
-    add_html(parser, ", with plots and the best mappings")
-    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -62,10 +60,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.mapper.run import explore
 
     spec = load_spec(options)
-    if options.out:  # told before minutes of work
-        with writing(options.out):
-            Path(options.out).mkdir(parents=True, exist_ok=True)
-    check_html(options.html)
+    check_targets(options)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
@@ -90,9 +85,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             text += told
         else:
             tell(told)
-    if options.html:
-        found.to_html(options.html, command=options.command)
-        tell(f"saved {options.html}\n")
+    write_page(found, options)
     if found.interrupted:
         return text, INTERRUPTED
     if not len(found) and not found.complete:

@@ -6,7 +6,7 @@ import argparse
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import LISTED, add_format, add_html
-from polymodel.cli.output import check_html, tell
+from polymodel.cli.output import check_html, write_page
 
 NAME = "gallery"
 ABOUT = "Compute published results anew, and show ours beside theirs."
@@ -31,9 +31,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_html(options.html)
     found = gallery(*options.exhibits)
-    if options.html:
-        found.to_html(options.html, command=options.command)
-        tell(f"saved {options.html}\n")
+    write_page(found, options)
     table = found.table("figures")
     if options.format == "json":
         from polymodel.view.files import table_json

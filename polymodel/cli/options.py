@@ -77,6 +77,16 @@ def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=f"{what} (default: 1)")
 
 
+def add_search(parser: argparse.ArgumentParser, workers: str, out: str, page: str) -> None:
+    """What every search has: `workers` says what its processes do, `out` what is saved in a folder, `page`
+    what stands on the page besides."""
+    add_workers(parser, workers)
+    add_format(parser, LISTED)
+    parser.add_argument("--out", metavar="DIR", help=out)
+    add_html(parser, page)
+    add_store(parser)
+
+
 def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
     """The texts NAME=VALUES of an option by name. SpecError for what is none; then those of all are told."""
     from polymodel.spec.faults import Faults

@@ -13,6 +13,7 @@ from polymodel.errors import masked, writing
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
+    from polymodel.view.answer import Answer
     from polymodel.view.table import Table
 
 
@@ -91,6 +92,21 @@ def write_file(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     return path
+
+
+def check_targets(options: argparse.Namespace) -> None:
+    """Refuse a folder (`--out`) or a page (`--html`) that cannot be written, before minutes of work."""
+    if options.out:
+        with writing(options.out):
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+    check_html(options.html)
+
+
+def write_page(found: Answer, options: argparse.Namespace) -> None:
+    """Write the page that `--html` asks for, and say so."""
+    if options.html:
+        found.to_html(options.html, command=options.command)
+        tell(f"saved {options.html}\n")
 
 
 def told_files(files: Sequence[Path], style: str) -> str:

@@ -9,16 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
-from polymodel.cli.options import (
-    LISTED,
-    add_format,
-    add_html,
-    add_sources,
-    add_store,
-    add_workers,
-    named_values,
-)
-from polymodel.cli.output import check_html, tell
+from polymodel.cli.options import add_search, add_sources, named_values
+from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -65,18 +57,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         help="sweep this mapping in the place of the spec's own; repeat it to compare several",
     )
-    add_format(parser, LISTED)
-    parser.add_argument(
-        "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
-    )
-    add_html(parser, ", with plots and the best mappings")
     parser.add_argument(
         "--no-prune",
         action="store_true",
         help="evaluate also what cannot be on a front, and count its reasons",
     )
-    add_store(parser)
-    add_workers(parser, "processes")
+    add_search(
+        parser,
+        "processes",
+        "save all kept rows as CSV and parquet, and the best mapping",
+        ", with plots and the best mappings",
+    )
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -92,10 +83,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
     symbols = named_values(options.symbol, "--symbol") or None
     _check_set(options.set, symbols, spec)
-    if options.out:  # told before hours of work
-        with writing(options.out):
-            Path(options.out).mkdir(parents=True, exist_ok=True)
-    check_html(options.html)
+    check_targets(options)
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
@@ -117,9 +105,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     bar.finish()
     if options.out:
         _save(found, Path(options.out))
-    if options.html:
-        found.to_html(options.html, command=options.command)
-        tell(f"saved {options.html}\n")
+    write_page(found, options)
     for note in found.notes if options.format != "table" and not found.complete else ():
         tell(note + "\n")
     if not found.complete:

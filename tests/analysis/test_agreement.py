@@ -126,7 +126,7 @@ def describe(problem: Problem) -> None:
         event("restricted iteration space")
 
 
-POLICIES = st.sampled_from([None, None, None, "refill", "slide", "keep_previous"])
+POLICIES = st.sampled_from([None, None, None, *Reuse])
 
 
 def run_many(count: int) -> Counter[str]:

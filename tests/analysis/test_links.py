@@ -110,7 +110,7 @@ def test_fills_that_another_einsum_pays_for_are_no_refill() -> None:
 @pytest.mark.parametrize("count", seeds(1, [60, 200]))
 def test_hops_and_refills_agree(count: int) -> None:
     tally: Counter[str] = Counter()
-    policies = st.sampled_from([None, None, "refill", "slide", "keep_previous"])
+    policies = st.sampled_from([None, None, *Reuse])
 
     @settings(max_examples=count, **SETTINGS)
     @given(linked_problems(), policies)

@@ -25,7 +25,7 @@ from tests.generators import problems
 
 REFUSED_AT_MOST = 0.05  # of 200; about 0.002 are, but examples come in clusters
 REFUSED_AT_LENGTH = 0.01
-POLICIES = st.sampled_from([None, None, "refill", "slide", "keep_previous"])
+POLICIES = st.sampled_from([None, None, *Reuse])
 
 
 @st.composite

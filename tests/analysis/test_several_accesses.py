@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import cast
 
 import pytest
-from hypothesis import assume, given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.enumerate import ENGINE as REFEREE
-from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.errors import NotSeparable, Refused
-from polymodel.reuse import Reuse
-from polymodel.schedule.gate import faults_of
-from tests.analysis.test_agreement import (
-    POLICIES,
-    SETTINGS,
-    assert_few_refusals,
-    compare,
-    differences,
-    drawing,
-)
-from tests.generators import lawless, legal
+from tests.analysis.test_agreement import assert_few_refusals
+from tests.analysis.unchecked import engines_and_gate_agree
+from tests.generators import lawless
 from tests.support.features import leaf, loop, memory, product, spread, storage, unit
 from tests.workloads import several_access_forms
 
@@ -129,28 +114,7 @@ def test_a_tensor_is_written_once_by_an_einsum() -> None:
 
 def run_many(count: int, simple: bool = False) -> Counter[str]:
     """Compare the engines, and the gate with the referee, on generated problems."""
-    tally: Counter[str] = Counter()
-
-    @settings(max_examples=count, **SETTINGS)
-    @given(lawless(simple=simple, given=several_access_forms()), POLICIES)
-    def agree(problem: Problem, reuse: Reuse | None) -> None:
-        try:
-            broken = legal(problem)
-        except Refused:
-            assume(False)
-        assert bool(faults_of(problem)) == (broken is not None), drawing(problem)
-        assume(broken is None)
-        compare(problem, reuse, tally)
-        try:
-            ours = SYMBOLIC.analyse(problem)
-        except NotSeparable:
-            return
-        tally["closed forms"] += 1
-        found = differences(ours, REFEREE.analyse(problem))
-        assert not found, "\n".join([*found, drawing(problem)])
-
-    cast(Callable[[], None], agree)()
-    return tally
+    return engines_and_gate_agree(lawless(simple=simple, given=several_access_forms()), count)
 
 
 def test_engines_agree_where_a_tensor_is_read_several_times() -> None:

@@ -25,7 +25,7 @@ from tests.generators import problems
 from tests.matmul import matmul
 
 SYMBOLIC: Engine = symbolic_engine
-POLICIES = st.sampled_from([None, "refill", "slide", "keep_previous"])
+POLICIES = st.sampled_from([None, *Reuse])
 EITHER = st.one_of(problems(simple=True), problems())
 
 

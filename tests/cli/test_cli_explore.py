@@ -117,11 +117,10 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "--fuse: unknown name T9" in err
     assert "--workers: " in err
     assert "constraints" not in err
-    rounded = tmp_path / "rounded.yaml"
-    text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
-    assert "name: read, " in text
-    rounded.write_text(text.replace("name: read, ", "name: read, bits_per_action: 1000, "))
-    code, out, err = run(capsys, "explore", SMALL[0], str(rounded))
+    carried = tmp_path / "carried.yaml"
+    sizes = "rank_sizes: {P: 4, M: 4}, bits_per_value: {All: 8}, init: {S: 0}"
+    carried.write_text(f'workload: {{{sizes}, einsums: ["S[P=p+1, m] = S[p, m] + A[p, m]"]}}')
+    code, out, err = run(capsys, "explore", str(carried), SMALL[1])
     assert (code, out) == (REFUSED, "")
     assert "refused: " in err
 
