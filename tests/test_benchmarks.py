@@ -60,6 +60,7 @@ def test_sparse_sweeps_look_at_many_points_at_once():
     assert row["ratio"] > 1
 
 
+@pytest.mark.slow
 def test_tiling_rows_make_the_tiles_of_a_naive_tiler():
     timed = []
     found = tiling(lambda action, repeats: timed.append(action()) or 1.0, 200, 900, 2000, (300, 600))

@@ -127,6 +127,7 @@ def bomb(path: Path, growth: int, size: int) -> None:
             sink.write(b"%" + os.urandom(3000).hex().encode() + b"\n" + b"1 1\n" * lines)
 
 
+@pytest.mark.slow
 def test_a_small_packed_matrix_does_not_fill_the_memory(tmp_path: Path) -> None:
     """A file of 1 MB took 5 GB."""
     bomb(tmp_path / "m.mtx.gz", 240, 1_000_000)
@@ -171,6 +172,7 @@ def test_a_huge_workload_is_explored_at_once() -> None:
     assert time.process_time() - begun < 15
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_in_time_and_keeps_what_it_has(tmp_path: Path) -> None:
     symbols = {"TM": pm.all_sizes("m"), "TN": pm.all_sizes("n"), "TK": pm.all_sizes("k")}
     spec = matmul()

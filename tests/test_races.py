@@ -36,6 +36,7 @@ def test_our_search_has_the_optimum_and_the_row_says_why_there_is_no_peer(monkey
     assert explored.ours(replace(CHAIN, repeats=1), forget).values == (OPTIMUM,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("energy", "beats"), seeds(1, [(OPTIMUM[0] - 1e3, 1), (OPTIMUM[0], 0)]))
 def test_a_peer_that_finds_better_is_a_fault(energy, beats, monkeypatch):
     monkeypatch.setattr(explored, "peer", lambda race: Ran(4.0, 5.0, ((energy, OPTIMUM[1]), (1e12, 1e9))))
@@ -47,6 +48,7 @@ def test_a_peer_that_finds_better_is_a_fault(energy, beats, monkeypatch):
     assert f"mappings: 2, of which {beats} beat ours" in str(row["peer_name"])
 
 
+@pytest.mark.slow
 def test_what_takes_long_runs_only_if_asked(monkeypatch):
     asked: list[Race] = []
     monkeypatch.setattr(explored, "peer", lambda race: asked.append(race) or Ran(1.0, 1.0, ()))
@@ -83,6 +85,7 @@ def test_what_the_peer_would_not_be_told_is_refused():
         peer_spec(case)
 
 
+@pytest.mark.slow
 def test_three_memories_and_the_space_that_was_not_walked():
     (row,) = three_levels("a matmul", "matmul_2level_glb16384", 60).values()
     assert "evaluated and equal" in str(row["peer_name"])

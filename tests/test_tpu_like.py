@@ -58,6 +58,7 @@ def small(tmp_path):
     return OnTpu("attention", str(workload), ENERGY, False, repeats=1, close=SINGLE, machine=machine)
 
 
+@pytest.mark.slow
 def test_both_tools_have_the_same_optimum_on_a_small_machine(small):
     mine = ours(small, forget)
     ((energy,),) = mine.values
@@ -66,6 +67,7 @@ def test_both_tools_have_the_same_optimum_on_a_small_machine(small):
     assert beating(mine, Ran(50.0, 50.0, ((THEIRS * (1 - 3 * SINGLE),),)), small.close)
 
 
+@pytest.mark.slow
 def test_the_peer_runs_only_in_a_long_benchmark(small):
     rows, faults = races((small,), forget, False)
     ((shown, row),) = rows.items()

@@ -15,6 +15,7 @@ from tests.fused import fused_problems
 from tests.seeds import seeds
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("count", seeds(1, [25, 80]))
 @pytest.mark.parametrize(
     ("strategy", "compare"),

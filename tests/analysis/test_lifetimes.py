@@ -76,6 +76,7 @@ def test_products_agree_with_the_referee() -> None:
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"]
 
 
+@pytest.mark.slow
 def test_products_agree_where_loops_infer_what_executes() -> None:
     tally = run_many(50, lawless_fused())
     assert tally["examples"] > 15

@@ -107,6 +107,7 @@ def test_fills_that_another_einsum_pays_for_are_no_refill() -> None:
     assert loads["E1", "GLB", "GLB"] == ((320, 160),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [60, 200]))
 def test_hops_and_refills_agree(count: int) -> None:
     tally: Counter[str] = Counter()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -147,6 +148,7 @@ def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
     return Meet(of(meet.p, "p"), of(meet.r, "r"), meet.a, meet.b), values, chains
 
 
+@pytest.mark.slow
 @settings(max_examples=8, **SETTINGS)
 @given(sides(long=False), sides(long=False), st.sampled_from([(1, 1), (2, 1), (1, 2)]))
 def test_arrays_and_expressions_give_the_same(p: Side, r: Side, ratio: tuple[int, int]) -> None:

@@ -226,6 +226,7 @@ SPEC = {
 }
 
 
+@pytest.mark.slow
 def test_sweeps_and_closed_forms_have_the_peaks_that_evaluate_has() -> None:
     """Every point: the working set and whether it fits, as the exact engine counts them."""
     spec = pm.load(SPEC)

@@ -156,6 +156,7 @@ def run_many(count: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.slow
 def test_tiles_per_einsum_agree() -> None:
     tally = run_many(40)
     assert tally["kept"] > 8, tally

@@ -58,6 +58,7 @@ def run_many(count: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.slow
 def test_fused_layers_agree_with_the_referee() -> None:
     assert fused_layers_agree(40, 11, 0.4) > 0.5
 

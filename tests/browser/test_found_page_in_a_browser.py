@@ -70,6 +70,7 @@ def sweep(request: pytest.FixtureRequest, browser: Any, pages: dict[str, Path]) 
     found.page.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_page(sweep: Visit) -> None:
     sweep.page.click("text=open all")
     assert sweep.page.evaluate(WIDEST) <= sweep.page.viewport_size["width"]
@@ -192,6 +193,7 @@ def test_a_large_front_sorts_at_once(browser: Any, tmp_path: Path) -> None:
     visit.page.close()
 
 
+@pytest.mark.slow
 def test_names_and_comments_of_any_kind_stay_text(browser: Any, tmp_path: Path) -> None:
     """Ends of scripts and comments, signs beyond the first plane, right-to-left names, a megabyte of YAML."""
     folder = tmp_path / "</scr" / "ipt> -->🚀 שלום"

@@ -41,6 +41,7 @@ def visit(request: pytest.FixtureRequest, browser: Any, report: Path) -> Iterato
     found.page.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_page(visit: Visit, tmp_path: Path) -> None:
     page = visit.page
     width = page.viewport_size["width"]

@@ -43,6 +43,7 @@ def test_evaluate_prints_the_report(capsys: Captured, spec: str) -> None:
     assert "Working sets" in out
 
 
+@pytest.mark.slow
 def test_formats_agree(capsys: Captured, spec: str) -> None:
     _, text, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--format", "json")
     rows = json.loads(text)["tables"]["accesses"]["rows"]
@@ -89,6 +90,7 @@ def test_a_file_without_a_section_is_not_fine(capsys: Captured, tmp_path: Path) 
     assert "there is no workload, architecture or mapping in it" in err
 
 
+@pytest.mark.slow
 def test_symbols_are_set_from_the_command_line(capsys: Captured, spec: str) -> None:
     sizes = []
     for tile in ("2", "8"):
@@ -307,6 +309,7 @@ def test_a_small_evaluation_loads_no_more_than_it_needs() -> None:
     assert not {*HEAVY, *others} & set(loaded)
 
 
+@pytest.mark.slow
 def test_first_table_brings_pandas(spec: str) -> None:
     script = (
         "import sys, polymodel as pm\n"
@@ -318,6 +321,7 @@ def test_first_table_brings_pandas(spec: str) -> None:
     assert process("-c", script).stdout.split() == ["False", "True", "False"]
 
 
+@pytest.mark.slow
 def test_facade_keeps_its_function_when_the_module_is_imported() -> None:
     script = (
         "import polymodel.api.evaluation\nimport polymodel as pm\n"
@@ -372,6 +376,7 @@ def test_a_size_that_is_not_whole(capsys: Captured, spec: str) -> None:
     assert "use a whole number" in err
 
 
+@pytest.mark.slow
 def test_where_things_were_saved_is_said(capsys: Captured, spec: str, tmp_path: Path) -> None:
     out_dir = tmp_path / "out"
     _, out, err = run(capsys, "evaluate", spec, "--out", str(out_dir))

@@ -54,6 +54,7 @@ def test_a_front_is_printed_and_saved(capsys: Captured, tmp_path: Path) -> None:
     assert json.loads(out)["total"]["energy_J"] == front[0].energy
 
 
+@pytest.mark.slow
 def test_formats_and_options(capsys: Captured) -> None:
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energy", "--format", "json")
     assert (code, err) == (FINE, "")

@@ -95,6 +95,7 @@ def test_packages_that_are_missing_or_others(here: Path, name: str, text: str, w
     assert "a bug" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", seeds(1, [f"{EVALUATE} --html saved.html", EVALUATE]))
 def test_nowhere_to_keep_anything(here: Path, line: str) -> None:
     """Neither a home nor a temporary folder: what needs none works."""

@@ -49,6 +49,7 @@ def words(command: str, spec: Path, out: Path) -> list[str]:
     return [w.replace("SPEC", str(spec)).replace("OUT", str(out)) for w in command.split(" ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", FEW)
 @pytest.mark.parametrize("kind", seeds(1, SPECS))
 def test_every_command_and_writer(capsys: Captured, tmp_path: Path, kind: str, power: int) -> None:
@@ -93,6 +94,7 @@ def test_figures_in_bits_grow_with_the_bits_of_a_value(
             assert b.frame()[column.name].replace({pd.NA: None}).tolist() == list(expected)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("power", SOME)
 def test_files_hold_every_digit(capsys: Captured, tmp_path: Path, power: int) -> None:
     spec, out = tmp_path / "spec.yaml", tmp_path / "out"

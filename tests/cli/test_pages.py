@@ -56,6 +56,7 @@ def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> N
     assert all(int(r["live_bits"]) <= int(r["tile_bits"]) for r in tiles)
 
 
+@pytest.mark.slow
 def test_html_saves_the_page_and_prints_the_report(capsys: Captured, spec: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     code, out, err = run(capsys, "evaluate", spec, "--set", "TM=5", "--html", str(page))
@@ -133,6 +134,7 @@ def test_a_comparison_says_what_its_sides_are(capsys: Captured) -> None:
     assert f"<title>{A} and {B} compared</title>" in text
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "words",
     [("show", *A.split(",")), ("compare", A, B), ("timeline", *A.split(","), "--component", "GLB")],

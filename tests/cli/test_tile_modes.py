@@ -169,6 +169,7 @@ def test_tensors_of_three_ranks(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert (code, out.startswith("step,proposal")) == (0, True)
 
 
+@pytest.mark.slow
 def test_published_figures_beside_ours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = str(MATRICES / "relations.mtx.gz")
     code, out, _ = run(capsys, SMALL, other, "--published", "--out", str(tmp_path))

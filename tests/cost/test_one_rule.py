@@ -66,6 +66,7 @@ def names_of(problem: Problem) -> tuple[str, ...]:
     return known_names(*kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [60, 400]))
 def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
     tally: Counter[str] = Counter()

@@ -124,6 +124,7 @@ def test_random_machines_and_spaces(seed: int) -> None:
     same(found, separately(layers, hardware, objectives, {}))
 
 
+@pytest.mark.slow
 def test_processes_and_a_store_change_nothing(tmp_path: Path) -> None:
     hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2]}
     plain = pm.codesign(small(), hardware)

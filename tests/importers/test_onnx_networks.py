@@ -273,6 +273,7 @@ PADDED = model(
 )
 
 
+@pytest.mark.slow
 def test_stored_padding_makes_boxes_that_explore(tmp_path: object) -> None:
     """Each window is whole: conv1 makes 4 x 4 places of 3 x 3, for 2 x 2 channels; conv2 2 x 2."""
     found = import_onnx(PADDED, bits=8, padding="stored")

@@ -44,6 +44,7 @@ def spec() -> pm.Spec:
     return pm.load("matmul_chain_2", "simple_two_level")
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("where", "name"),
@@ -62,6 +63,7 @@ def test_a_step_that_never_asks(
     assert "the time limit of 1 s struck" in repr(found)
 
 
+@pytest.mark.slow
 def test_what_the_guess_has_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time is over at its second Einsum: first mappings are the answer, and no more is looked at."""
     spec, looked = pm.load("matmul_chain_2", "edge_npu"), []
@@ -84,6 +86,7 @@ def test_what_the_guess_has_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert not found.complete
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_takes_long(spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     """The points keep the figures of the search."""
     whole = pm.explore(spec)
@@ -117,6 +120,7 @@ def test_memory_that_runs_out(workers: int, spec: pm.Spec, monkeypatch: pytest.M
     assert pm.explore(spec, time_limit=20).found.memory  # the system's own refusal
 
 
+@pytest.mark.slow
 def test_time_that_others_took_is_a_part_of_a_commands() -> None:
     code = (
         "import sys, time, polymodel.cli.app as app, polymodel.cli.explore as cli\n"

@@ -127,7 +127,6 @@ TINY = [
     Case((8, 4, 6), (200,)),
     Case((5, 4, 3), (64,), every=True),
     Case((3, 4, 4), (160, 16), bits=(4, 8), rates=(8, 8, 8), operations=1000),
-    Case((3, 2, 2), (48, 24), bits=(16, 8), write=1.5, rates=(1, 16, 8), ordered=False),
     Case((4, 2, 4), (128, 16), fanouts=(2, 3), write=3.0),
     Case((4, 3, 6, 2), (128,)),
     Case((3, 4, 2, 5), (72,), every=True),
@@ -135,6 +134,7 @@ TINY = [
     Case((4, 2, 3, 2, 4), (96,)),
 ]
 MORE = [
+    Case((3, 2, 2), (48, 24), bits=(16, 8), write=1.5, rates=(1, 16, 8), ordered=False),
     Case((6, 8, 4), (96,), bits=(16, 4), write=1.5, rates=(1, 16)),
     Case((4, 6, 3), (200, 32)),
     Case((4, 3, 2), (64, 24), bits=(16, 8), write=1.5, rates=(1, 16, 8), ordered=False),

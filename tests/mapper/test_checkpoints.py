@@ -62,6 +62,7 @@ DYING = """
 """
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_again_and_again(
     tmp_path: Path, whole: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ def test_killed_and_resumed_again_and_again(
     assert answer(explored(tmp_path)) == whole
 
 
+@pytest.mark.slow
 def test_the_next_run_goes_on_after_a_time_limit(tmp_path: Path, whole: object) -> None:
     for _ in range(3):
         explored(tmp_path, time_limit=0.2)

@@ -71,6 +71,7 @@ def test_rough_dives_lose_no_point_of_the_front(
     np.testing.assert_allclose(rough, without, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, range(4)))
 def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
     np.testing.assert_allclose(unlisted, listed, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "glb", "rf"), seeds(1, [(4, 400, 48), (8, 1000, 100)]))
 def test_einsums_of_one_shape_are_looked_at_side_by_side(size: int, glb: int, rf: int) -> None:
     """They share the lower regions of a hierarchy that is cut in two."""
@@ -98,6 +100,7 @@ def test_einsums_of_one_shape_are_looked_at_side_by_side(size: int, glb: int, rf
         assert report.total_energy == pytest.approx(c.energy, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, range(6)))
 def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
     """The least energy and the least latency, per level of the buffer, against the front of all three."""

@@ -81,6 +81,7 @@ def test_processes_give_the_same_front(
     assert [p.found for p in found] == [p.found for p in front]
 
 
+@pytest.mark.slow
 def test_ending_the_evaluation_in_processes_early_is_no_warning(
     front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
         found[0].figures  # noqa: B018  # they are counted when looked at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "e"), seeds(1, [(4, 2), (8, 4)]))
 def test_a_tensor_that_two_fused_einsums_read_is_no_bug(m: int, e: int) -> None:
     """Each has to store X by itself for the search to count it; told by name, with what to do."""

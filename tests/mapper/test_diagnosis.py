@@ -146,6 +146,7 @@ def test_utilisation() -> None:
     assert found.relaxations == (Relaxation((Change("min_utilisation", "PE.X", need=0.75, have=1.0),)),)
 
 
+@pytest.mark.slow
 def test_utilisation_of_three_levels() -> None:
     """A hierarchy that is searched in two parts, with a fanout in the lower one."""
     spec = spec_of(MATMUL, {"m": 4, "n": 3, "k": 2}, WHOLE, memory("GLB", 999), pes(4), memory("RF", 99))
@@ -171,6 +172,7 @@ def test_one_point_that_does_not_fit() -> None:
     assert search(deep.workload, deep.arch, Request(("energy",))).candidates
 
 
+@pytest.mark.slow
 def test_two_at_once() -> None:
     """Neither the buffer nor the utilisation alone lets anything through."""
     spec = spec_of(MATMUL, {"m": 3, "n": 5, "k": 7}, WHOLE, memory("GLB", 7, keep="A"), pes(4))
@@ -180,6 +182,7 @@ def test_two_at_once() -> None:
     assert all(len(r.changes) == 2 for r in found.relaxations)
 
 
+@pytest.mark.slow
 def test_two_memories() -> None:
     spec = spec_of(
         MATMUL, dict.fromkeys("mnk", 2), WHOLE, memory("GLB", 16, keep="All"), memory("RF", 4, keep="B")

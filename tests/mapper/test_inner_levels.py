@@ -30,6 +30,7 @@ def some_case(pick: random.Random) -> tuple[list[str], dict[str, int], int, int]
     return einsums, sizes, pick.choice([160, 400, 900]), pick.choice([48, 100, 300])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [2, 0, 1, *range(3, 12)]))
 def test_searching_exchanges_in_the_first_memory_first_loses_no_point(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -81,6 +82,7 @@ def test_origins_searched_at_once_are_those_searched_one_by_one(seed: int) -> No
                 np.testing.assert_allclose(tables[0], tables[1], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [3, 0, 1, 2, 4, 5]))
 def test_cells_at_few_joins_keep_the_promise_of_eps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of a grid at one join only, the one that the rules choose, and so wider ones."""

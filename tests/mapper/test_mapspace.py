@@ -140,6 +140,7 @@ def test_memories_side_by_side(name: str) -> None:
     assert (listed > forced) == (name in ("kept and bypassed", "apart"))
 
 
+@pytest.mark.slow
 def test_utilisation() -> None:
     spec, least = SPECS["fanouts"], (("PE", "X", 1.0), ("PE", "Y", 0.5))
     some = sized(spec, Limits(min_utilisation=least), Rules(utilisation=least))

@@ -121,6 +121,7 @@ def test_attention_is_fused_over_queries_where_the_scores_do_not_fit() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_rank_variable_may_be_fused_twice() -> None:
     """Two fused loops over one variable are at least as good as one, and evaluate agrees."""
     spec = spec_of(CHAIN, {"M": 16, "N": 8, "K": 8, "P": 8}, 500, 0, [])

@@ -226,6 +226,7 @@ def check(case: Case, some: float = 60) -> tuple[pm.Front, list[Pair]]:
     return front, every
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("case", seeds(2, BOUNDED), ids=range(len(BOUNDED)))
 def test_every_mapping_is_above_its_bound_and_near_the_front(case: Case) -> None:
     front, _ = check(case)
@@ -269,6 +270,7 @@ def cascade(rules: dict[str, Any]) -> pm.Spec:
     return pm.load({**TWO, "arch": {"nodes": [*arch, mac]}})
 
 
+@pytest.mark.slow
 def test_fused_cascades_have_sparse_fronts() -> None:
     """Intermediates that are computed; mappings that dense data ask for are covered too."""
     spec = cascade({"DRAM": {"format": {"A": COO}}, "GLB": {"actions": [{"skip": "C", "on": "T"}]}})
@@ -315,6 +317,7 @@ def test_given_data_are_followed(tmp_path: Path) -> None:
         pm.explore(near, objectives=BOTH, constraints={"sizes": "all"})
 
 
+@pytest.mark.slow
 def test_windows_and_sizes_that_do_not_divide() -> None:
     """Uniform densities bound these as well."""
     case = Case((3, 2, 2), {"A": 0.5}, {"GLB": {"actions": [SKIP_B]}}, einsum="Z[m, n] = A[H=m+k] * B[k, n]")
@@ -356,6 +359,7 @@ def test_wrong_objectives(densities: dict[str, Any], objectives: list[str], faul
         pm.load(section)
 
 
+@pytest.mark.slow
 def test_time_that_is_over_and_mappings_that_were_not_evaluated() -> None:
     """Those that are not evaluated still bound; of an interrupted search no factor is told."""
     spec = BOUNDED[0].spec
@@ -379,6 +383,7 @@ def test_factors() -> None:
     assert sparse_objectives.factor(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])) == inf
 
 
+@pytest.mark.slow
 def test_the_command_and_what_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "case.yaml"
     path.write_text(yaml.safe_dump(BOUNDED[0].document))

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "sparse" / "exploration.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_its_table_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "docs" / "sparse")
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

@@ -63,6 +63,7 @@ def test_small_cases(name: str, tmp_path: Path) -> None:
         assert outcome.checked >= 4
 
 
+@pytest.mark.slow
 def test_every_number_of_a_record_is_compared(tmp_path: Path) -> None:
     loose = {"btree_fixpoint", "qtree_fixpoint"}
     wrong = []

@@ -86,6 +86,7 @@ def modelines(wheel: Path) -> Iterator[tuple[str, Path]]:
                 yield first.partition("=")[2], Path(name)
 
 
+@pytest.mark.slow
 def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     wheel, sdist = built
     names = zipfile.ZipFile(wheel).namelist()
@@ -116,6 +117,7 @@ def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     assert not [n for n in packed if n.startswith((".venv", "out/", "build/"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", seeds(1, PYTHONS))
 def test_a_clean_environment(version: str, built: tuple[Path, Path], tmp_path: Path) -> None:
     base, home = interpreter(version), tmp_path / "env"

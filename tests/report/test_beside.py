@@ -66,6 +66,7 @@ mapping:
 """
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("density", "more", "code", "told"),
     seeds(

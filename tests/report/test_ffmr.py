@@ -104,6 +104,7 @@ def run_many(count: int, test: Callable[[Problem], None]) -> None:
     cast(Callable[[], None], run)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [60, 200]))
 def test_the_tree_needs_what_the_formula_says_or_less(count: int) -> None:
     tally: Counter[str] = Counter()

@@ -75,6 +75,7 @@ def plots() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 def test_many_plots_leave_few_figures_open(plots: list[object]) -> None:
     made: list[Axes] = [draw() for _ in range(6) for draw in plots]  # type: ignore[operator]  # each is callable
     assert len(made) == 48
@@ -207,6 +208,7 @@ def test_the_list_of_plots_is_complete() -> None:
     assert methods <= set(draws())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_value", seeds(1, [True, False]))  # of a cell that ends with a semicolon: none
 def test_a_cell_that_ends_with_a_plot_shows_it_once(
     as_value: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -238,6 +240,7 @@ def test_a_cell_that_ends_with_a_plot_shows_it_once(
     assert drawn == [{"text/plain": repr(panels)}]
 
 
+@pytest.mark.slow
 def test_axes_that_are_none_are_refused() -> None:
     for name, draw in draws().items():
         if "ax" in signature(draw).parameters:

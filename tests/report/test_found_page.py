@@ -174,6 +174,7 @@ def test_which_rows_have_their_mapping() -> None:
     assert picked(1000, range(20)) == tuple(range(20))
 
 
+@pytest.mark.slow
 def test_a_long_table_is_cut_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "tiled.yaml"
     file.write_text(MAPPING, encoding="utf-8")

@@ -72,6 +72,7 @@ def test_rows_that_no_consumer_needs_are_not_executed(tmp_path: Path) -> None:
     assert set(found["executed_iterations"]) == {9 * 8 * 10}
 
 
+@pytest.mark.slow
 def test_a_report_without_inferred_loops_says_nothing_of_fusion(fused: Report, tmp_path: Path) -> None:
     assert "Fusion" not in str(fused)
     assert 'id="table-fusion"' not in fused.to_html(live=False)

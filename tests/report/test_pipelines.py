@@ -58,6 +58,7 @@ def test_explanations_tell_when_a_stage_runs_and_what_is_held_twice(report: pm.R
     assert "iterations at once" not in str(report.explain("Matmul1", "GLB", "W0"))
 
 
+@pytest.mark.slow
 def test_pages_show_pipelines_where_there_are_any(report: pm.Report) -> None:
     assert "<h2>Table: Pipelines</h2>" in report.to_html()
     plain = pm.evaluate(pm.load("two_engines", "matmul_chain_2/tiled_fused"))

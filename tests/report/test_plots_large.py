@@ -140,6 +140,7 @@ def test_a_legend_says_how_many_it_leaves_out(many: Report) -> None:
     assert runs[-1] == f"... {EINSUMS - (len(runs) - 1)} more"
 
 
+@pytest.mark.slow
 def test_the_page_says_nothing_on_stderr(long: Report, many: Report) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

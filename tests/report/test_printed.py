@@ -111,6 +111,7 @@ def test_a_spec_without_values_says_what_it_waits_for() -> None:
     assert str(pm.Spec()) == repr(pm.Spec()) == "Spec()"
 
 
+@pytest.mark.slow
 def test_what_prints_is_short() -> None:
     names = library.names()
     for name in names:

@@ -100,6 +100,7 @@ def gpt3() -> Report:
     return pm.evaluate(pm.load("gpt3_6.7B", "tpu_v4i", "gpt3_6.7B/fused", N_TOKENS=2048))
 
 
+@pytest.mark.slow
 def test_the_page_of_the_gpt3_layer(gpt3: Report, tmp_path: Path) -> None:
     text = gpt3.to_html(tmp_path / "report.html", live=False, command="polymodel evaluate x --var 'A=<b>'")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text

@@ -247,6 +247,7 @@ def test_everything_is_pickled_and_copied(found: dict[str, object]) -> None:
             assert repr(again) == repr(kept), name
 
 
+@pytest.mark.slow
 def test_another_process_reads_a_report(found: dict[str, object], tmp_path: Path) -> None:
     """Pickled after its closed forms have been looked at, which hold SymPy's objects."""
     report = found["Report"]

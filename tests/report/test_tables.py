@@ -154,6 +154,7 @@ def test_json_of_an_unbounded_memory_is_strict() -> None:
     assert capacities == {"DRAM": "inf", "GLB": 2**20}
 
 
+@pytest.mark.slow
 def test_files_hold_what_the_tables_say(fused: Report, tmp_path: Path) -> None:
     written = fused.save(tmp_path / "out", parquet=True)
     assert all(p.stat().st_size for p in written)
@@ -164,6 +165,7 @@ def test_files_hold_what_the_tables_say(fused: Report, tmp_path: Path) -> None:
     assert text["read_bits"].tolist() == fused.accesses["read_bits"].tolist()
 
 
+@pytest.mark.slow
 def test_places_that_cannot_be_written_are_told(fused: Report, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")

@@ -345,6 +345,7 @@ def test_dense_counts_are_left_alone(library: pm.Report) -> None:
         assert library.table(name).rows == bare.table(name).rows
 
 
+@pytest.mark.slow
 def test_it_shows_wherever_reports_show(library: pm.Report, tmp_path: Path) -> None:
     found = library.tiling
     assert isinstance(found, TilingReport)

@@ -119,6 +119,7 @@ def _written(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_parquet_has_all_tables(tmp_path: Path) -> None:
     made = {p.name for p in report(tmp_path).save(tmp_path / "out", parquet=True)}
     tables = {n for n in made if n.endswith(".csv")}
@@ -127,6 +128,7 @@ def test_parquet_has_all_tables(tmp_path: Path) -> None:
     assert {n.replace(".csv", ".parquet") for n in tables} <= made
 
 
+@pytest.mark.slow
 def test_a_table_too_large_to_list_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level, "_LISTED", 10)
     gram = pm.evaluate(pm.load("cgra_tiler_swift", "gram"))

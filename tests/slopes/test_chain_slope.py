@@ -77,6 +77,7 @@ def moved(found: ChainSlope, point: ChainPoint, unit: str = "elements") -> int:
     return int(outer[f"read_{unit}"].sum() + outer[f"write_{unit}"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", seeds(1, ["bits", "words"]))
 def test_every_point_is_what_evaluate_counts(unit: str) -> None:
     bits = {"A": 8, "B": 4, "C": 4, "T": 16, "Z": 16}
@@ -102,6 +103,7 @@ def test_imperfect_tiles_are_what_evaluate_counts(tiles: object) -> None:
             assert moved(found, point) == point.accesses
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.tuples(*[st.integers(1, 5)] * 5))
 def test_longer_chains_are_what_evaluate_counts(extents: tuple[int, ...]) -> None:

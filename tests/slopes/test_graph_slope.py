@@ -120,6 +120,7 @@ def test_the_ends_of_the_curves() -> None:
     assert slope["tiled_fused"].at(10**9) == slope["tiled_fused"].points[-1]
 
 
+@pytest.mark.slow
 def test_full_attention_fusion_is_found_where_the_scores_do_not_fit() -> None:
     slope = pm.graph_slope(pm.load("attention", M=256, P=256), curves=["tiled_fused"])
     least = slope["tiled_fused"].points[-1]

@@ -195,6 +195,7 @@ def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride:
     assert curve(pm.ski_slope(spec, tiles="all")) == referee(spec)
 
 
+@pytest.mark.slow
 def test_windows_of_two_ranks_equal_the_referee() -> None:
     spec = pm.load("conv2d", M=1, C=1, P=4, Q=3, R=2, S=2, STRIDE=2)
     assert curve(pm.ski_slope(spec, tiles="all")) == referee(spec)

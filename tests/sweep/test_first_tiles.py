@@ -45,6 +45,7 @@ GRID = {
 }
 
 
+@pytest.mark.slow
 def test_points_equal_evaluate() -> None:
     spec = written(SPEC, TREE)
     check_blocks(spec, GRID, count=40)

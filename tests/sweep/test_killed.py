@@ -131,6 +131,7 @@ def test_two_processes_killed_and_resumed(parent: Parent, tmp_path: Path) -> Non
     same(pm.sweep(matmul(), SYMBOLS, **options, store=tmp_path), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_units")
 def test_points_one_by_one_killed_and_resumed(parent: Parent, tmp_path: Path) -> None:
     values = {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}

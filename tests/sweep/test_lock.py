@@ -264,6 +264,7 @@ def test_three_that_race_for_what_is_left_by_the_dead(tmp_path: Path, links: boo
     assert not (tmp_path / "inside").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", seeds(1, [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
 def test_ended_at_random_moments_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals

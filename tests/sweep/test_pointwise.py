@@ -88,6 +88,7 @@ def test_a_mixed_sweep_of_a_closed_form_and_single_points(tmp_path: Path) -> Non
     assert first["reads:DRAM"].tolist() == forms.frame["reads:DRAM"].tolist()
 
 
+@pytest.mark.slow
 def test_a_front_of_single_points_spills(tmp_path: Path) -> None:
     spec = live(matmul())
     values = {"TM": [1, 2, 3, 4, 6, 8, 12], "TN": [1, 2, 5, 10, 20], "TK": [18]}

@@ -276,6 +276,7 @@ def test_what_is_worse_for_sure_goes_whatever_its_number(
         assert found.evaluated == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prune", [True, False])
 def test_progress_is_that_of_the_work(prune: bool) -> None:
     told: list[tuple[int, int]] = []

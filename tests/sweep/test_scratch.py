@@ -114,6 +114,7 @@ def test_only_what_is_from_here_is_overwritten() -> None:
     assert scratch.into(np.add, 1.5, 2.5) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted as Linux does")
 def test_a_fresh_process_asks_for_few_pages() -> None:
     plain = {n: v for n, v in os.environ.items() if not n.startswith("MALLOC_")}

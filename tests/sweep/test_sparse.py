@@ -117,6 +117,7 @@ case("two on instances", mac=on_both, spatial="m", densities={"A": 0.1, "B": 0.5
 case("slides", dram=SKIP, glb={"format": {"A": "CSR"}}, reuse="slide")
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("step", seeds(1, [7, 1]))
 @pytest.mark.parametrize("name", CASES)
 def test_every_point_is_that_of_a_sparse_report(name: str, step: int) -> None:
@@ -139,6 +140,7 @@ def test_every_point_is_that_of_a_sparse_report(name: str, step: int) -> None:
         assert row["latency"] == report.dense.total_latency
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seeds(1, ["gate", *(name for name in CASES if name != "gate")]))
 def test_many_points_at_once_are_what_each_is(name: str) -> None:
     """Nothing is evaluated point by point; what is found agrees with rows that are, else InternalError."""
@@ -175,6 +177,7 @@ def test_compressed_tiles_decide_what_fits() -> None:
         assert "GLB is too small" in some["reason"]
 
 
+@pytest.mark.slow
 def test_bits_are_objectives_and_the_front_is_that_of_all_points() -> None:
     asked = ("sparse_accesses:DRAM", "sparse_working_set:GLB", "energy")
     whole = pm.sweep(CASES["two leaders"], SYMBOLS, objectives=asked, keep="all")
@@ -251,6 +254,7 @@ def test_leaders_whose_models_know_places_are_looked_at_one_by_one() -> None:
         assert row["sparse_energy"] == pm.evaluate(found.spec(row)).sparse.total_energy
 
 
+@pytest.mark.slow
 def test_the_chapter_says_what_its_example_gives() -> None:
     text = (EXAMPLE.parent / "sweeps.md").read_text(encoding="utf-8")
     loaded = pm.load(EXAMPLE)

@@ -197,6 +197,7 @@ def test_windows_of_drawn_mappings(problem: Problem, picks: list[int]) -> None:
     compare_drawn(problem, True, picks)
 
 
+@pytest.mark.slow
 def test_windows_that_slide_are_bounded_by_the_part_that_is_empty_most_rarely() -> None:
     """Transfers of A are not followed one by one here: what counts is a probability, not elements."""
     problem = product_of(WINDOWS, {"p": 3, "r": 3, "n": 1})

@@ -127,6 +127,7 @@ def compare(problem: Problem, seed: int) -> None:
 CHECKS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @CHECKS
 @given(separable_problems().flatmap(sparse), st.integers(0, 10**6))
 def test_separable_cascades(problem: Problem, seed: int) -> None:

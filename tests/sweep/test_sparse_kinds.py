@@ -148,6 +148,7 @@ def check(one: pm.Spec, symbols: Mapping[str, Any], count: int, more: str = "") 
         assert (found.frame["sparse_" + name] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tiles", "count"), seeds(1, [(FEW, 2), (TILES, 27)]))
 def test_fused_einsums_with_a_sparse_tensor_between(
     tmp_path: Path, tiles: Mapping[str, list[int]], count: int

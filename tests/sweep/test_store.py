@@ -120,6 +120,7 @@ def test_a_thinned_front_is_within_eps(spec: pm.Spec) -> None:
         assert near.any()
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_finds_the_same(spec: pm.Spec) -> None:
     """Through joblib's backend; needs the extra `polymodel[dask]`."""
     distributed = pytest.importorskip("distributed")
@@ -135,6 +136,7 @@ def test_a_dask_cluster_finds_the_same(spec: pm.Spec) -> None:
     same(two, one)
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_counts_what_it_evaluated(spec: pm.Spec, tmp_path: Path) -> None:
     options: dict[str, Any] = {"objectives": OBJECTIVES, "keep": "all", "where": ["TM*TN < 60"]}
     whole = pm.sweep(spec, SYMBOLS, **options)

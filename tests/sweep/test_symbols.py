@@ -106,6 +106,7 @@ def test_sizes_throughputs_energies_and_fanouts_in_the_kernel() -> None:
     check(spec(), {**TILES, **COSTS}, 8)
 
 
+@pytest.mark.slow
 def test_every_point_has_a_row_or_a_reason() -> None:
     """Counts of reasons, and which points have a row, by the exact engine point by point."""
     values = {

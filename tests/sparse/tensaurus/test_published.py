@@ -30,6 +30,7 @@ def records() -> dict[str, Record]:
     return {r.quantity: r for r in published()}
 
 
+@pytest.mark.slow
 def test_machine_and_dense_kernels_are_within_three_percent(records: dict[str, Record]) -> None:
     for name in ("peak", "ridge", "area", "power", *(f"dense {k}" for k in DENSE)):
         assert records[name].agrees, records[name]

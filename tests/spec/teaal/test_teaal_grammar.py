@@ -190,6 +190,7 @@ def test_a_spec_prints_as_a_table() -> None:
     assert "    space         I1, F1, F0" in lines
 
 
+@pytest.mark.slow
 def test_output_does_not_depend_on_hash_seeds() -> None:
     code = (
         "import polymodel as pm\n"

@@ -35,6 +35,7 @@ def test_the_table_has_all_matrices() -> None:
     assert {row[0] for row in ROWS} == files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     seeds(

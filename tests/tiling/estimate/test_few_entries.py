@@ -39,6 +39,7 @@ def _off(
     return wrong, found
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize(
     ("shape", "density", "fit", "op", "tiler"),
     seeds(
@@ -78,6 +79,7 @@ def test_all_tiles_run_where_so_asked() -> None:
     assert found.kernels == found.tiles
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("tiler", ["strips", "qtree"])
 @pytest.mark.parametrize("rows", seeds(1, [300, -5, 5]))
 def test_parts_of_large_matrices_stand_for_all(tiler: str, rows: int) -> None:

@@ -58,6 +58,7 @@ def test_bars_are_the_figures(found: pm.TilingEstimates) -> None:
         found.plot("beauty")
 
 
+@pytest.mark.slow
 def test_models_alone_have_no_actual_figures() -> None:
     model = pm.Uniform.of(["I", "J"], [1000, 1000], density=0.01)
     told = pm.estimate_tiling(model, op="mul", fit=pm.elements(256), second=model)

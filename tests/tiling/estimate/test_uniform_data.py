@@ -130,6 +130,7 @@ def test_one_operand_alone_has_no_products(name: str) -> None:
     assert found.nonempty > 100
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("op", seeds(1, ["multiply", "add"]))
 @pytest.mark.parametrize(("shape", "density"), [((911, 37), 0.2), ((300, 300), 0.05), ((900, 20), 0.3)])
 @pytest.mark.parametrize("capacity", seeds(1, [1000, 2000]))
