@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -13,12 +14,15 @@ import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic.regions import Asked, Region, Tiles, front, total
+from polymodel.analysis.symbolic.peaks import Asked, front
+from polymodel.analysis.symbolic.regions import Region, Tiles, total
+from polymodel.analysis.symbolic.visits import Loops, asked_of_loop
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
 
 Size = int | str
 SEED = 20
+POLICIES = ("refill", "slide", "keep_previous")
 
 
 def access(tensor: str, projection: Any, output: bool = False) -> dict[str, Any]:
@@ -50,15 +54,19 @@ def padded(stride: int, padding: int, planes: str = "pr") -> dict[str, Any]:
 
 
 def nest(
-    einsum: Mapping[str, Any], sizes: Mapping[str, int], levels: Sequence[Mapping[str, Size]], **symbols: int
+    einsum: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    levels: Sequence[Mapping[str, Size]],
+    policies: Mapping[str, str] | None = None,
+    **symbols: int,
 ) -> pm.Spec:
-    """A memory above and below each level of tiles."""
+    """A memory above and below each level of tiles; `policies` of some tensors there."""
     tensors = [a["name"] for a in einsum["tensor_accesses"]]
     names = [f"L{i}" for i in range(len(levels) + 1)]
     nodes: list[dict[str, Any]] = [storage(names[0], *tensors)]
     for name, tiles in zip(names[1:], levels, strict=True):
         nodes += [{"type": "Temporal", "rank_variable": v, "tile_shape": t} for v, t in tiles.items()]
-        nodes.append(storage(name, *tensors))
+        nodes += [storage(name, t, reuse=(policies or {}).get(t, "refill")) for t in tensors]
     return pm.load(
         {
             "schema_version": 1,
@@ -103,8 +111,9 @@ def drawn(random: Random) -> pm.Spec | None:
         sizes = {v.upper(): n for v, n in extents.items()} | {"W0": width, "W1": width}
         if kind == "padding":
             del sizes["W1"]
+    policies = {a["name"]: random.choice(POLICIES) for a in einsum["tensor_accesses"]}
     try:
-        return nest(einsum, sizes, drawn_levels(random, extents))
+        return nest(einsum, sizes, drawn_levels(random, extents), policies)
     except pm.SpecError:
         return None
 
@@ -200,18 +209,9 @@ def test_formulas_are_terms_that_become_numbers() -> None:
     assert fills.subs(dict.fromkeys(fills.free_symbols, 4)) == exact["fill_elements"].tolist()[3]
 
 
-@pytest.mark.parametrize(
-    ("node", "reason"),
-    [
-        (
-            spread("m", 2),
-            "is no box, and m, which a bound ties to another rank variable, is spread over PE.X",
-        ),
-        (storage("L1", "K", reuse="slide"), "what L1 keeps of K over the loop over m, which a bound ties"),
-    ],
-)
-def test_what_has_no_closed_form_is_named(node: dict[str, Any], reason: str) -> None:
-    nodes = [storage("L0", "Q", "K", "S"), loop("m", 2), node, leaf("S")]
+def test_what_has_no_closed_form_is_named() -> None:
+    reason = "is no box, and m, which a bound ties to another rank variable, is spread over PE.X"
+    nodes = [storage("L0", "Q", "K", "S"), loop("m", 2), spread("m", 2), leaf("S")]
     spec = pm.load(
         {
             "schema_version": 1,
@@ -297,8 +297,42 @@ def _compare(random: Random, region: Region, rank: tuple[int, int], inside: list
             }
         )
 
+    _compare_steps(random, Loops(region, u, v, _order(random, u, v)), inside, elements)
     rows = {tuple(size(a, p) for a in asked) for p in inside}
     best = {
         r for r in rows if not any(r != o and all(x <= y for x, y in zip(r, o, strict=True)) for o in rows)
     }
     assert set(front(region, u, v, asked)) == best
+
+
+def _order(random: Random, u: Tiles, v: Tiles) -> str:
+    letters = ["u"] * len(u) + ["v"] * len(v)
+    random.shuffle(letters)
+    return "".join(letters)
+
+
+def _compare_steps(
+    random: Random, loops: Loops, inside: list[tuple[int, int]], elements: Mapping[str, Any]
+) -> None:
+    """What stays over the steps of each loop, by sets of elements at every stamp."""
+    what: Any = random.choice(list(elements))
+    rank = random.choice([(1, 1), (2, 1), (1, 3)])
+    found: dict[tuple[int, ...], set[Any]] = {}
+    for p in inside:
+        tiles = zip(loops.region.extents, (loops.u, loops.v), p, strict=True)
+        counters = [list(tile_of(n, t, x)) for n, t, x in tiles]
+        stamp = tuple(counters["uv".index(letter)].pop(0) for letter in loops.order)
+        element = rank[0] * p[0] + rank[1] * p[1] if what == "rank" else elements[what](p)
+        found.setdefault(stamp, set()).add(element)
+    stamps = sorted(found)
+    for k in range(len(loops.order)):
+        steps = [(s, t) for s, t in pairwise(stamps) if s[:k] == t[:k] and s[k] != t[k]]
+        moved = sum(len(found[s] & found[t]) for s, t in steps)
+        assert asked_of_loop(loops, k, "moves", what, rank) == moved
+        runs = [[s for s in stamps if s[:k] == head] for head in {s[:k] for s in stamps}]
+        wrapped = sum(len(found[run[-1]] & found[run[0]]) for run in runs)
+        assert asked_of_loop(loops, k, "wraps", what, rank) == wrapped
+        alike = all(
+            found[s] == found[t] for s in stamps for t in stamps if s[:k] + s[k + 1 :] == t[:k] + t[k + 1 :]
+        )
+        assert asked_of_loop(loops, k, "settled", what, rank) == alike

@@ -146,6 +146,38 @@ WINDOW_TREE = (
 )
 
 
+def causal_chain() -> Section:
+    """Scores and outputs of attention in which no query looks ahead."""
+
+    def one(name: str, *accesses: Section) -> Section:
+        return {"name": name, "iteration_space_shape": "n <= m", "tensor_accesses": list(accesses)}
+
+    def access(name: str, ranks: str, **more: Any) -> Section:
+        return {"name": name, "projection": list(ranks), **more}
+
+    return {
+        "rank_sizes": {"M": 4, "N": 4, "E": 2, "F": 2},
+        "bits_per_value": {"All": 8},
+        "einsums": [
+            one("S", access("Q", "me"), access("K", "ne"), access("S", "mn", output=True)),
+            one("O", access("S", "mn"), access("V", "nf"), access("O", "mf", output=True)),
+        ],
+    }
+
+
+def causal_tree() -> tuple[Node, ...]:
+    """Queries and outputs stay, keys and values go by; of keys what the next queries need as well stays."""
+    return (
+        storage("DRAM", "Q", "K", "V", "O"),
+        loop("m", 2),
+        storage("GLB", "Q", "O"),
+        loop("n", 2),
+        storage("GLB", "K", "V", reuse="keep_previous"),
+        storage("GLB", "S"),
+        split([leaf("S")], [leaf("O")]),
+    )
+
+
 def halo_tree(reuse: str) -> tuple[Node, ...]:
     """The convolutions fused over tiles of the last output; the intermediate's storage has a policy."""
     return (
@@ -410,6 +442,7 @@ FEATURES: tuple[Feature, ...] = (
         },
         slopes="ski",
     ),
+    Feature("a causal mask over a fused loop", causal_chain(), tree=causal_tree(), slopes="chain"),
     Feature(
         "fused halos, recomputed",
         convolutions(),

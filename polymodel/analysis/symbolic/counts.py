@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
-from polymodel.analysis.symbolic.cuts import Cut
+from polymodel.analysis.symbolic.cuts import Cut, Step
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.meets import Meet, Side
-from polymodel.analysis.symbolic.regions import Asked, What
+from polymodel.analysis.symbolic.peaks import Asked
+from polymodel.analysis.symbolic.regions import What
 from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use
 from polymodel.errors import NotSeparable
 
@@ -195,9 +196,13 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     if moving in space.single and not met:
         return Form()
     result = number(1)
+    for group in space.groups:
+        result = result * of_atom(_kept_within(space, group, axis, uses))
     for v in space.spread:
-        result = result * (_pairs(space, v, axis, uses) if v == moving else _wrapped(space, v, axis, uses))
-    for v in sorted(space.single):
+        if v not in space.tied:
+            of = _pairs if v == moving else _wrapped
+            result = result * of(space, v, axis, uses)
+    for v in sorted(space.single - space.tied):
         seam = v == moving
         apart = seam and any(space.axes[i].spatial for i in space.of(v) if i > axis)
         if apart or (not sliding and _seams(space, v, axis, uses)):
@@ -206,6 +211,8 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
         result = result * summed(space.extent(v), levels, leaf)
     for halo in space.halos:
+        if halo.p in space.tied:
+            continue
         still = not any(_temporal_inside(space, v, axis, uses) for v in (halo.p, halo.r))
         if still and moving not in (halo.p, halo.r):
             # The windows are the same before and after, also those that instances share.
@@ -217,6 +224,41 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         else:
             result = result * _shared_window(space, halo, axis, uses)
     return result
+
+
+def _kept_within(space: Space, group: Group, axis: int, uses: Uses) -> Cut | Step:
+    """What stays over a step along the two variables of a group."""
+    what, rank = touched(space, group)
+    positions = sorted((*space.of(group.u), *space.of(group.v)))
+    kept = [i for i in positions if uses[i] == "keep"]
+    if kept != positions[: len(kept)]:
+        raise NotSeparable(
+            f"tiles of {group.u} and {group.v}, which a bound ties together, overlap between instances",
+            "use engine exact",
+        )
+    outside = sum(i < axis for i in kept)
+    if axis not in kept and outside == len(kept):
+        return within(space, group, uses)
+    u, v = (tuple(space.axes[i].level("each") for i in kept if i in space.of(x)) for x in (group.u, group.v))
+    kind: Literal["moves", "wraps"] = "moves" if axis in kept else "wraps"
+    return Step(group.region, u, v, loop_order(space, group, kept), outside, kind, what, rank)
+
+
+def loop_order(space: Space, group: Group, positions: Sequence[int]) -> str:
+    """The loops of a group as they stand, one letter each."""
+    return "".join("u" if space.axes[i].variable == group.u else "v" for i in positions)
+
+
+def untouched(space: Space, axis: int) -> Form:
+    """1 if the tile does not depend on a loop over a variable that a bound ties to another one."""
+    (group,) = (g for g in space.groups if space.axes[axis].variable in (g.u, g.v))
+    what, rank = touched(space, group)
+    if what == "none":
+        return number(1)
+    positions = sorted((*space.of(group.u), *space.of(group.v)))
+    u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
+    order, place = loop_order(space, group, positions), positions.index(axis)
+    return of_atom(Step(group.region, u, v, order, place, "settled", what, rank))
 
 
 def _stays(space: Space, variable: str, axis: int, uses: Uses) -> tuple[Level, ...]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from polymodel.analysis.symbolic.atoms import Atom, Leaf, Level, Size, atom
-from polymodel.analysis.symbolic.cuts import Cut
+from polymodel.analysis.symbolic.cuts import Cut, Step, Tied
 from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.ops import INTEGERS
 
-Factor = Atom | Meet | Cut
+Factor = Atom | Meet | Cut | Step
 Product = tuple[Factor, ...]
 
 
@@ -21,8 +21,8 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
-    if isinstance(a, Cut):
-        return (repr(a.region), repr((a.u, a.v)), repr((a.what, a.rank, a.asked, a.item, a.place)))
+    if isinstance(a, Tied):
+        return (repr(a.region), repr((a.u, a.v)), repr(a))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
 
 

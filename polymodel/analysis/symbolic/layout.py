@@ -9,14 +9,13 @@ from functools import cached_property
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.pipelined import pipelines_of
-from polymodel.analysis.symbolic.counts import settled
+from polymodel.analysis.symbolic.counts import settled, untouched
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window, groups, halos
 from polymodel.analysis.symbolic.tied import (
     check_tied,
     check_tied_loops,
-    check_tied_policy,
     tied_signature,
     whole_rank,
 )
@@ -166,7 +165,6 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
                 "use engine exact",
             )
     policy = reuse or node.reuse
-    check_tied_policy(spaces[0], node.component, policy.carries)
     return Node(node_id, node.component, tensor, policy, parent, tuple(found), spaces[0], producer)
 
 
@@ -336,7 +334,9 @@ def policy(node: Node) -> Carry:
     settled_inside = number(1)
     for a in reversed(list(temporal(space))):
         found[a] = settled_inside
-        if space.axes[a].variable in space.access.variables:
+        if space.axes[a].variable in space.tied:
+            settled_inside = settled_inside * untouched(space, a)
+        elif space.axes[a].variable in space.access.variables:
             settled_inside = settled_inside * settled(space, a)
     return found
 

@@ -7,7 +7,7 @@ a first tile of its own is taken at its largest tile, or where buffets come and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -19,8 +19,9 @@ from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, leading, number, product
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
-from polymodel.analysis.symbolic.spaces import Space
-from polymodel.analysis.symbolic.tied import tied_peaks
+from polymodel.analysis.symbolic.spaces import Group, Space
+from polymodel.analysis.symbolic.tied_peaks import Part, gap_of, tied_peaks, unknown_gap
+from polymodel.analysis.symbolic.visits import Gap
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
 
@@ -30,7 +31,8 @@ class Item:
     """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
 
     Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
-    ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch.
+    ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch. `gap`: over
+    which steps of loops over tied variables it stays; the loops above are then those over others.
     """
 
     node: Node
@@ -39,6 +41,7 @@ class Item:
     not_last: tuple[tuple[int, Form], ...] = ()
     fixed: bool = False
     shared: int | None = None
+    gap: tuple[Group, Gap] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,23 +144,19 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             items.append(b)
             continue
         times = _joined(bare, b)
-        tied = bare.tied | b.node.space.tied
-        if tied and (times is None or any(bare.axes[i].variable in tied for i in times)):
-            raise NotSeparable(
-                f"{b.node.tensor} may stay in {b.node.component} while {bare.einsum.name} runs, over steps "
-                "of loops whose rank variables a bound ties together",
-                "use engine exact",
-            )
+        if times is None and bare.tied | b.node.space.tied:
+            raise unknown_gap(bare, b)
         if times is None:
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
             _refuse_other_instances(buffets)
             lasting = [i.held for i in used if i.fixed]
             return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
-        if times:
+        gap = gap_of(bare, b)
+        if times or gap:
             steps, shared = tuple(sorted(times.items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())
-            items.append(Item(b.node, b.held, first, last, shared=shared))
+            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap))
     return _phases(bare, items)
 
 
@@ -189,12 +188,15 @@ def _carry(layout: Layout, node: Node) -> Carry:
 def _joined(bare: Space, stay: Stay) -> dict[int, Form] | None:
     """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
 
-    Where a loop's step leaves anything, so do those inside it.
+    Where a loop's step leaves anything, so do those inside it. Loops over tied variables are left out
+    (`gap_of`).
     """
     node, space = stay.node, stay.node.space
     reach = min(node.depth, stay.shared)
     found: dict[int, Form] = {}
     for axis, form in stay.carry.items():
+        if axis < reach and space.axes[axis].variable in space.tied:
+            continue
         common = _in_common(space, axis)
         if axis >= reach or common == 0:
             continue
@@ -206,7 +208,7 @@ def _joined(bare: Space, stay: Stay) -> dict[int, Form] | None:
         found[axis] = form
     if stay.on_path:
         goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared)
-        found |= dict.fromkeys(goes_on, number(1))
+        found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
     return {i: form for i, form in found.items() if form != Form()}
 
 
@@ -259,12 +261,18 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     _refuse_other_instances(items)
     phases = []
     for stamp in _stamps(bare, items):
-        here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
+        here = [i for i in items if i.gap or not i.not_first or any(_advanced(i, stamp))]
         free = (v for v in bare.spread if v not in bare.tied)
         reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
-        held = tuple(_at(bare, i, stamp) for i in here)
-        phases += [(reached, each) for each in tied_peaks([(i.node.space, i.fixed) for i in here], held)]
+        gone = [_gone(bare, i, stamp) for i in here]
+        held = tuple(_at(i, stamp, form) for i, form in zip(here, gone, strict=True))
+        parts = [Part(i.node.space, i.fixed, i.gap, form) for i, form in zip(here, gone, strict=True)]
+        phases += [(reached, each) for each in tied_peaks(bare, parts, held)]
     return leading(phases)
+
+
+def _advanced(item: Item, stamp: Stamp) -> Iterator[bool]:
+    return (stamp.get(a) in ADVANCED for a, _ in item.not_first)
 
 
 def _refuse_other_instances(items: Sequence[Item | Stay]) -> None:
@@ -316,19 +324,22 @@ def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:
     return {i: stamp.get(i, "widest") for i in positions}
 
 
-def _at(bare: Space, item: Item, stamp: Stamp) -> Held:
-    """The item at the stamp that is chosen; nothing where it is gone."""
+def _gone(bare: Space, item: Item, stamp: Stamp) -> Form:
+    """1 where no step of a loop over a variable that is not tied leaves the item there."""
+    one, gone = number(1), number(1 if item.gap else 0)
+    if item.not_last:
+        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in item.not_last)
+    if item.not_first:
+        gone = product(one - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
+    return gone
+
+
+def _at(item: Item, stamp: Stamp, gone: Form) -> Held:
+    """The item at the stamp that is chosen; nothing where it is gone, unless it is there in a gap."""
     held = item.held
     if not item.fixed:
         held = held.of(elements(item.node.space, _there(item, stamp)))
-    if item.not_last:
-        one = number(1)
-        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in item.not_last)
-        held = held.of(held.elements * (one - gone))
-    if item.not_first:
-        absent = product(number(1) - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
-        held = held.of(held.elements * (number(1) - absent))
-    return held
+    return held if item.gap else held.of(held.elements * (number(1) - gone))
 
 
 def _there(item: Item, stamp: Stamp) -> dict[int, Role]:

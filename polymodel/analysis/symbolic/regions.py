@@ -21,7 +21,6 @@ Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the f
 What = Literal["none", "u", "v", "both", "rank"]
 MOST_ROWS = 2**18
 MOST_PIECES = 20_000_000
-TRIED = 8  # tiles of one variable at which whole tiles are looked for
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,6 @@ def _rows(region: Region) -> tuple[Ints, Ints, Ints]:
     return u[some], low[some], high[some]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
-
-    `rank`: the coefficients of both variables in a rank of both, one of which is 1.
-    """
-
-    u: int
-    v: int
-    what: What
-    rank: tuple[int, int] = (0, 0)
-
-
 @lru_cache(maxsize=4096)
 def starts(extent: int, tiles: Tiles) -> Ints:
     """Where the innermost of nested tiles begin, in order; not to be written to."""
@@ -93,14 +79,14 @@ def starts(extent: int, tiles: Tiles) -> Ints:
     return begin
 
 
-def _tile(begin: Ints, values: Ints) -> Ints:
+def tile_of(begin: Ints, values: Ints) -> Ints:
     """The number of the tile that each value is in."""
     import numpy as np
 
     return np.searchsorted(begin, values, side="right") - 1
 
 
-def _united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
+def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
     """By group, how many integers its intervals `low..high` hold together."""
     import numpy as np
 
@@ -127,152 +113,122 @@ def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int])
     if what == "both":
         return int((high - low + 1).sum())
     if what == "rank":
-        return int(
-            _sizes(region, starts(region.extents[0], u), starts(region.extents[1], v), what, rank)[2].sum()
-        )
+        return int(tile_sizes(region, u, v, what, rank)[2].sum())
     begin = starts(region.extents[1], v)
-    first, last = _tile(begin, low), _tile(begin, high)
+    first, last = tile_of(begin, low), tile_of(begin, high)
     if what == "u":
         return int((last - first + 1).sum())
-    group = _tile(starts(region.extents[0], u), row)
-    return int(_united(group, first, last, int(group[-1]) + 1 if len(group) else 0).sum())
+    group = tile_of(starts(region.extents[0], u), row)
+    return int(united(group, first, last, int(group[-1]) + 1 if len(group) else 0).sum())
 
 
-_TURNED: dict[What, What] = {"u": "v", "v": "u"}
-
-
-def _sizes(region: Region, u: Ints, v: Ints, what: What, rank: tuple[int, int]) -> tuple[Ints, Ints, Ints]:
-    """(tile of u, tile of v, elements) of every pair of tiles that has points, in order."""
+@lru_cache(maxsize=8)
+def pairs(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints]:
+    """The pairs of tiles that have points, by u, then by v; not to be written to."""
     import numpy as np
 
-    fewer = _pieces(region.turned, u) < _pieces(region, v)
-    if not (rank[1] != 1 if what == "rank" else fewer):
-        return _sizes_by_rows(region, u, v, what, rank)
-    two, one, sizes = _sizes_by_rows(region.turned, v, u, _TURNED.get(what, what), rank[::-1])
-    order = np.lexsort((two, one))
-    return one[order], two[order], sizes[order]
+    cuts = starts(region.extents[0], u), starts(region.extents[1], v)
+    row, low, high = region.rows
+    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
+    tiles, begin = np.unique(group, return_index=True)
+    lowest, highest = np.minimum.reduceat(first, begin), np.maximum.reduceat(last, begin)
+    count = highest - lowest + 1
+    if int(united(group, first, last, len(cuts[0])).sum()) != int(count.sum()):
+        _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not side by side
+        codes = np.unique(code)
+        return codes // len(cuts[1]), codes % len(cuts[1])
+    which = repeated(count)
+    return tiles[which], lowest[which] + numbered(count)
 
 
-def _pieces(region: Region, v: Ints) -> int:
-    """Into how many pieces tiles of v cut the intervals of all rows."""
-    _, low, high = region.rows
-    return int((_tile(v, high) - _tile(v, low) + 1).sum())
-
-
-def _sizes_by_rows(
-    region: Region, u: Ints, v: Ints, what: What, rank: tuple[int, int]
-) -> tuple[Ints, Ints, Ints]:
+def repeated(count: Ints) -> Ints:
+    """The number of each entry, as often as `count` says."""
     import numpy as np
 
-    if _pieces(region, v) > MOST_PIECES:
+    if int(count.sum()) > MOST_PIECES:
         raise NotSeparable(
             "tiles at the edge of the iteration space are too many to list",
             "use engine exact, or larger tiles",
         )
-    row, low, high = region.rows
-    first = _tile(v, low)
-    count = _tile(v, high) - first + 1
-    which = np.repeat(np.arange(len(row)), count)
-    tile = first[which] + np.arange(len(which)) - (np.cumsum(count) - count)[which]
-    code = _tile(u, row)[which] * len(v) + tile
-    end = np.append(v[1:], region.extents[1]) - 1
-    begin, stop = np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])
-    codes, group = np.unique(code, return_inverse=True)
+    return np.repeat(np.arange(len(count)), count)
+
+
+def numbered(count: Ints) -> Ints:
+    """0, 1, 2, ... for each entry, `count` numbers of it."""
+    import numpy as np
+
+    return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+
+
+@lru_cache(maxsize=8)
+def tile_sizes(
+    region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int]
+) -> tuple[Ints, Ints, Ints]:
+    """(tile of u, tile of v, elements) of every pair of tiles that has points, in order."""
+    import numpy as np
+
+    one, two = pairs(region, u, v)
     if what == "none":
-        found = np.ones(len(codes), np.int64)
-    elif what == "u":
-        found = np.bincount(group, minlength=len(codes))
-    elif what == "both":
-        found = np.bincount(group, weights=stop - begin + 1, minlength=len(codes)).astype(np.int64)
-    elif what == "v":
-        found = _united(group, begin, stop, len(codes))
+        return one, two, np.ones(len(one), np.int64)
+    cuts = starts(region.extents[0], u), starts(region.extents[1], v)
+    if what == "rank":
+        return one, two, _rank_sizes(region, cuts, rank)
+    if len(cuts[0]) * len(cuts[1]) > MOST_PIECES:
+        raise NotSeparable("there are too many tiles to list", "use engine exact, or larger tiles")
+    if what == "v":
+        table = _rows_by_tile(region.turned, cuts[1], cuts[0], False).T
     else:
-        moved = rank[0] * row[which]
-        found = _united(group, moved + begin, moved + stop, len(codes))
-    return codes // len(v), codes % len(v), found
+        table = _rows_by_tile(region, *cuts, what == "both")
+    return one, two, table[one, two]
 
 
-@lru_cache(maxsize=65536)
-def front(region: Region, u: Tiles, v: Tiles, asked: tuple[Asked, ...]) -> tuple[tuple[int, ...], ...]:
-    """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`."""
-    full = _full(region, u, v, asked)
-    if full is not None:
-        return (full,)
+def _rows_by_tile(region: Region, u: Ints, v: Ints, points: bool) -> Ints:
+    """[tile of u, tile of v]: how many rows have points there, or how many `points` there are."""
     import numpy as np
 
-    ends = starts(region.extents[0], u), starts(region.extents[1], v)
-    one, two, _ = _sizes(region, *ends, "none", (0, 0))
-    table = np.empty((len(one), len(asked)), np.int64)
-    for k, a in enumerate(asked):
-        outer = starts(region.extents[0], u[: a.u]), starts(region.extents[1], v[: a.v])
-        p, q, sizes = _sizes(region, *outer, a.what, a.rank)
-        codes = p * len(outer[1]) + q
-        mine = _tile(outer[0], ends[0][one]) * len(outer[1]) + _tile(outer[1], ends[1][two])
-        table[:, k] = sizes[np.searchsorted(codes, mine)]
-    rows = np.unique(table, axis=0)[::-1]
-    kept: list[Ints] = []
-    for row in rows:  # in descending order: what exceeds a row comes before it
-        if not any((row <= other).all() for other in kept):
-            kept.append(row)
-    return tuple(tuple(int(x) for x in row) for row in kept)
+    row, low, high = region.rows
+    group, first, last = tile_of(u, row), tile_of(v, low), tile_of(v, high)
+    table = np.zeros((len(u), len(v) + 1), np.int64)
+    np.add.at(table, (group, first), 1)
+    np.add.at(table, (group, last + 1), -1)
+    table = np.cumsum(table, axis=1)[:, :-1]
+    if not points:
+        return table
+    end = np.append(v[1:], region.extents[1])
+    table *= end - v  # as if rows filled the tiles in which they begin and end
+    np.subtract.at(table, (group, first), low - v[first])
+    np.subtract.at(table, (group, last), end[last] - 1 - high)
+    return table
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """All tiles of one variable: where they begin, how wide they are, and the largest first and the smallest
-    last value of the other variable in their rows."""
-
-    begin: Ints
-    size: Ints
-    low: Ints
-    high: Ints
-
-    @cached_property
-    def widest(self) -> int:
-        return int(self.size.max())
-
-
-@lru_cache(maxsize=4096)
-def _ranges(region: Region, tiles: Tiles) -> Ranges:
-    """The tiles of u in a region of which every row has points."""
+def _rank_sizes(region: Region, cuts: tuple[Ints, Ints], rank: tuple[int, int]) -> Ints:
+    """How many values a rank of both variables takes in each pair of tiles, in order."""
     import numpy as np
 
-    begin = starts(region.extents[0], tiles)
-    _, low, high = region.rows
-    size = np.append(begin[1:], region.extents[0]) - begin
-    return Ranges(begin, size, np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin))
+    turned = rank[1] != 1
+    if turned:
+        region, cuts, rank = region.turned, cuts[::-1], rank[::-1]
+    row, code, begin, stop = pieces(region, *cuts)
+    codes, group = np.unique(code, return_inverse=True)
+    moved = rank[0] * row
+    found = united(group, moved + begin, moved + stop, len(codes))
+    if not turned:
+        return found
+    return found[np.lexsort((codes // len(cuts[1]), codes % len(cuts[1])))]
 
 
-def _full(region: Region, u: Tiles, v: Tiles, asked: tuple[Asked, ...]) -> tuple[int, ...] | None:
-    """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
+def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The pieces into which tiles of v cut the intervals of all rows.
+
+    Of each its row, the number of its pair of tiles, and its first and last value of v.
+    """
     import numpy as np
 
-    turned = region.turned
-    if len(region.rows[0]) < region.extents[0] or len(turned.rows[0]) < region.extents[1]:
-        return None
-    inner = starts(region.extents[0], u), starts(region.extents[1], v)
-    tried = inner[0][:: max(1, len(inner[0]) // TRIED)]
-    good = np.ones((len(tried), len(inner[1])), bool)
-    sizes = []
-    for a in asked:
-        one, two = _ranges(region, u[: a.u]), _ranges(turned, v[: a.v])
-        i, j = _tile(one.begin, tried), _tile(two.begin, inner[1])
-        good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
-        begin, end = two.begin[j], two.begin[j] + two.size[j] - 1
-        if a.what == "u":
-            good &= (one.low[i][:, None] <= end) & (one.high[i][:, None] >= begin)
-        elif a.what == "v":
-            first, last = one.begin[i][:, None], (one.begin[i] + one.size[i] - 1)[:, None]
-            good &= (two.low[j] <= last) & (two.high[j] >= first)
-        else:
-            good &= (one.low[i][:, None] <= begin) & (one.high[i][:, None] >= end)
-        sizes.append(_box(a, one.widest, two.widest))
-    return tuple(sizes) if good.any() else None
-
-
-def _box(asked: Asked, n: int, m: int) -> int:
-    """How many elements a whole tile of n by m values has."""
-    if asked.what == "rank":
-        a, b = asked.rank
-        return n * m - max(0, n - b) * max(0, m - a)
-    return {"u": n, "v": m, "both": n * m}[asked.what]
+    row, low, high = region.rows
+    first = tile_of(v, low)
+    count = tile_of(v, high) - first + 1
+    which = repeated(count)
+    tile = first[which] + numbered(count)
+    code = tile_of(u, row)[which] * len(v) + tile
+    end = np.append(v[1:], region.extents[1]) - 1
+    return row[which], code, np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])

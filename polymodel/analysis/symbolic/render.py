@@ -110,10 +110,10 @@ class Expressions:
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
 
     def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
-        from polymodel.analysis.symbolic.cuts import Cut
+        from polymodel.analysis.symbolic.cuts import Tied
         from polymodel.analysis.symbolic.region_terms import term
 
-        assert isinstance(table, Cut)
+        assert isinstance(table, Tied)
         return term(table, sizes)
 
 

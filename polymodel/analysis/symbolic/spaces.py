@@ -83,7 +83,8 @@ def groups(einsum: Einsum) -> tuple[Group, ...]:
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if least >= 0 or (len(c.expr.variables) == 1 and abs(c.expr.terms[0][1]) == 1):
             continue
-        names = [v for v in einsum.rank_variables if v in c.expr.variables]
+        # In one order, so that Einsums that share loops over both have equal regions.
+        names = sorted(v for v in einsum.rank_variables if v in c.expr.variables)
         if len(names) != 2:
             raise NotSeparable(
                 f"the iteration space of {einsum.name} is no box: {c} is no bound on two rank variables",

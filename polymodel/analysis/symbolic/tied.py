@@ -1,18 +1,15 @@
-"""Rank variables that bounds tie together: which mappings of them have closed forms, and their peaks."""
+"""Rank variables that bounds tie together: which mappings of them have closed forms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product as cartesian
+from collections.abc import Mapping
 from math import gcd
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.counts import touched
-from polymodel.analysis.symbolic.cuts import PEAKS, Cut
-from polymodel.analysis.symbolic.forms import Form, Held, number, of_atom
-from polymodel.analysis.symbolic.regions import Asked, total
-from polymodel.analysis.symbolic.spaces import Axis, Group, Space, groups
+from polymodel.analysis.symbolic.regions import total
+from polymodel.analysis.symbolic.spaces import Group, Space, groups
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 
@@ -74,17 +71,6 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], inferred: bool) -> No
         )
 
 
-def check_tied_policy(space: Space, component: str, carries: bool) -> None:
-    """Refuse what stays over steps of loops over tied variables."""
-    over = next((a.variable for a in space.axes if a.variable in space.tied), None)
-    if carries and over is not None:
-        raise NotSeparable(
-            f"what {component} keeps of {space.access.tensor} over the loop over {over}, which a bound ties "
-            "to another rank variable, has no closed form",
-            "use reuse: refill, or engine exact",
-        )
-
-
 def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
     """(lowest, highest) index of a rank that is touched whole, without holes, at every stamp; else None."""
     names = {v for v, c in expr.terms if c}
@@ -138,60 +124,3 @@ def tied_signature(space: Space) -> tuple[object, ...]:
         )
         found.append((g.region, nodes, ranks))
     return tuple(found)
-
-
-def tied_peaks(spaces: Sequence[tuple[Space, bool]], held: tuple[Held, ...]) -> Iterator[tuple[Held, ...]]:
-    """What is held at the stamps of tied variables that may be the peak; `held` without these variables.
-
-    `spaces`: of each buffet, and True if it holds the same at all stamps.
-    """
-    found: dict[Group, list[tuple[int, Asked, list[list[Axis]]]]] = {}
-    for k, (space, fixed) in enumerate(spaces):
-        for group in () if fixed else space.groups:
-            what, rank = touched(space, group)
-            loops = [[space.axes[i] for i in space.of(v)] for v in (group.u, group.v)]
-            if what != "none":
-                asked = Asked(len(loops[0]), len(loops[1]), what, rank)
-                found.setdefault(group, []).append((k, asked, loops))
-    choices = [_factors(group, rows) for group, rows in found.items()]
-    _refuse_mixed(found)
-    for choice in cartesian(*choices):
-        sizes: list[Form] = [number(1)] * len(held)
-        for factors in choice:
-            for k, form in factors.items():
-                sizes[k] = sizes[k] * form
-        yield tuple(h.of(h.elements * size) for h, size in zip(held, sizes, strict=True))
-
-
-def _factors(group: Group, rows: list[tuple[int, Asked, list[list[Axis]]]]) -> list[dict[int, Form]]:
-    """At each stamp that may be the peak, the size of each buffet's tile along a group."""
-    chains = [max((loops[side] for _, _, loops in rows), key=len) for side in (0, 1)]
-    for _, _, loops in rows:
-        for side in (0, 1):
-            if loops[side] != chains[side][: len(loops[side])]:
-                raise NotSeparable(
-                    f"buffets stand below different loops over {group.u} and {group.v}, which a bound ties "
-                    "together",
-                    "use engine exact",
-                )
-    u, v = (tuple(a.level("each") for a in chain) for chain in chains)
-    asked = tuple(dict.fromkeys(a for _, a, _ in rows))
-    places = 1 if len(asked) == 1 else PEAKS
-    return [
-        {k: of_atom(Cut(group.region, u, v, asked=asked, item=asked.index(a), place=p)) for k, a, _ in rows}
-        for p in range(places)
-    ]
-
-
-def _refuse_mixed(found: Mapping[Group, list[tuple[int, Asked, list[list[Axis]]]]]) -> None:
-    """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
-    owner: dict[int, Group] = {}
-    for group, rows in found.items():
-        for _, _, loops in rows:
-            for axis in (*loops[0], *loops[1]):
-                if owner.setdefault(axis.node, group) != group:
-                    raise NotSeparable(
-                        f"Einsums run loops over {group.u} and {group.v} within other bounds, or under other "
-                        "names",
-                        "use engine exact",
-                    )
