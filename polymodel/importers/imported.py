@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, Place, SpecError, writing
 from polymodel.loading import Spec, load
 from polymodel.spec.coerce import check_classes
+from polymodel.spec.dump import dump
 from polymodel.spec.output import write_text
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 110
+_SCHEMA = "# yaml-language-server: $schema=./polymodel.schema.json\n"
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,25 @@ class Imported(Answer):
 
     def __repr__(self) -> str:
         return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
+
+
+def spec_text(tool: str, source: str, sections: Mapping[str, object], remarks: str = "") -> str:
+    """Sections as a file that loads. `source`: the files, which the head names; `remarks`: more comments."""
+    names = re.sub(r"\s+", " ", ", ".join(Path(name).name for name in source.split(", ")))
+    parts = [dump({key: value}, WIDTH) for key, value in sections.items()]
+    return f"{_SCHEMA}# Imported from {tool}: {names}.\n{remarks}" + "\n".join(parts)
+
+
+def require_loadable(imported: Imported) -> None:
+    """What an importer writes loads; where a name of the other tool is a keyword here, SpecError says so."""
+    try:
+        _ = imported.spec
+    except SpecError as error:
+        faults = [
+            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
+            for d in error.diagnostics
+        ]
+        raise SpecError(faults) from error
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:

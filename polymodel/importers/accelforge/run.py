@@ -14,11 +14,10 @@ from polymodel.importers.accelforge.mapping import mapping_of
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
-from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
 from polymodel.importers.tables import NO_MERGE, Reading
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.dump import dump
 from polymodel.spec.includes import Includes, base_of
 from polymodel.spec.source import Node, Source, node_of
 
@@ -27,14 +26,9 @@ TAGS = (
     "ProcessingStage", "Memory", "Toll", "Container", "Fanout", "Array", "Network", "Hierarchical", "Fork",
     NO_MERGE,
 )  # fmt: skip
-WIDTH = 110
 File = str | Path | Mapping[str, object]
 _READ = ("workload", "renames", "arch", "mapping", "variables")
 _STEERING = ("mapper", "config", "model")
-_HEAD = """\
-# yaml-language-server: $schema=./polymodel.schema.json
-# Imported from AccelForge: {source}.
-"""
 
 
 def import_accelforge(
@@ -64,12 +58,10 @@ def import_accelforge(
     reading.faults.raise_if_any()
     refuse_effects(reading.left, allow)
     source = ", ".join(str(f) for f in listed if not isinstance(f, Mapping)) or "plain data"
-    names = ", ".join(Path(name).name for name in source.split(", "))
-    text = _HEAD.format(source=re.sub(r"\s+", " ", names)) + "\n".join(
-        dump({key: value}, WIDTH) for key, value in found.items()
-    )
+    text = spec_text("AccelForge", source, found)
     imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
-    _check(imported, found)
+    if not set(found) <= {"schema_version", "renames"}:  # renames alone are no spec
+        require_loadable(imported)
     return imported
 
 
@@ -214,17 +206,3 @@ def _einsums(sections: Mapping[str, object], reading: Reading, arch: Node) -> Ei
         what = "no workload is given: sets and widths are read for input, weight and output of 8 bits"
         reading.note(arch, what, "import the workload as well", "arch")
     return Einsums(cascade, given)
-
-
-def _check(imported: Imported, found: Mapping[str, object]) -> None:
-    """What an importer writes loads, as far as it is a spec."""
-    if set(found) <= {"schema_version", "renames"}:
-        return
-    try:
-        _ = imported.spec
-    except SpecError as error:
-        told = [
-            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
-            for d in error.diagnostics
-        ]
-        raise SpecError(told) from error

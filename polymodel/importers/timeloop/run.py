@@ -10,16 +10,15 @@ tables. All else (mapper, constraints on a search, classes of components, networ
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
 from polymodel.importers.timeloop.emit import (
     Axis,
     Machine,
@@ -41,7 +40,6 @@ from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_o
 from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.dump import dump
 from polymodel.spec.faults import Faults, TextFault
 from polymodel.spec.includes import Includes, base_of
 from polymodel.spec.other_tools import none_of_timeloops
@@ -51,10 +49,7 @@ _SECTIONS = (
     "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables",
     "extra_mapping_constraints", *CONSTRAINTS,
 )  # fmt: skip
-WIDTH = 110
-_HEAD = """\
-# yaml-language-server: $schema=./polymodel.schema.json
-# Imported from Timeloop: {source}.
+_REMARKS = """\
 # Counts as Timeloop's: a storage reuses as `slide` says, refilled partial sums are broadcast,
 # and overlapping tiles of instances are not shared (`multicast: identical`).
 """
@@ -96,7 +91,7 @@ def import_timeloop(
     refuse_effects(reading.left, allow)
     source = ", ".join(str(f) for f in files if not isinstance(f, Mapping)) or "plain data"
     imported = Imported(source, _text(found, source, reading), tuple(reading.notes), tuple(reading.left))
-    _check(imported)
+    require_loadable(imported)
     return imported
 
 
@@ -267,8 +262,6 @@ def _settled(reading: Reading, node: Node, parts: tuple[Part, ...], shape: Shape
 
 
 def _text(found: _Found, source: str, reading: Reading) -> str:
-    names = ", ".join(Path(name).name for name in source.split(", "))
-    head = _HEAD.format(source=re.sub(r"\s+", " ", names))
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
     if found.shapes:
@@ -279,8 +272,7 @@ def _text(found: _Found, source: str, reading: Reading) -> str:
         sections["mapping"] = {"nodes": found.fused.nodes}
     elif found.parts:
         _machine(found, bits, sections, reading)
-    parts = [dump({key: value}, WIDTH) for key, value in sections.items()]
-    return head + "\n".join(parts)
+    return spec_text("Timeloop", source, sections, _REMARKS)
 
 
 def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:
@@ -368,15 +360,3 @@ def _note_words(found: _Found, bits: int | None, reading: Reading) -> None:
         remedy = "import the ERT that Accelergy wrote as well, or add `energy:` to the actions"
         which = " at all" if len(free) == len(costs) else f" for {', '.join(free)}"
         reading.note(None, f"no energies are given{which}: they are free", remedy)
-
-
-def _check(imported: Imported) -> None:
-    """What an importer writes loads; a name of theirs that is a keyword of ours is told here."""
-    try:
-        _ = imported.spec
-    except SpecError as error:
-        told = [
-            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
-            for d in error.diagnostics
-        ]
-        raise SpecError(told) from error

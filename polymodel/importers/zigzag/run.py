@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.imported import Imported, refuse_effects
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
 from polymodel.importers.tables import Reading, Table
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
 from polymodel.spec.document import Document, existing, root_of
-from polymodel.spec.dump import dump
 from polymodel.spec.source import Node, Source, node_of
 
-WIDTH = 110
 CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]
-_HEAD = """\
-# yaml-language-server: $schema=./polymodel.schema.json
-# Imported from ZigZag: {source}.
-"""
 _STEERING = (
     "spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation", "intra_core_tiling",
     "inter_core_tiling", "layer_dimensions",
@@ -56,12 +49,10 @@ def import_zigzag(
         found["arch"] = {"nodes": machine_of(reading, sections.machine, clock)}
     reading.faults.raise_if_any()
     refuse_effects(reading.left, allow)
-    names = [str(f) for f in listed if isinstance(f, (str, Path))]
-    source = ", ".join(names) or "plain data"
-    shown = re.sub(r"\s+", " ", ", ".join(Path(n).name for n in names) or "plain data")
-    text = _HEAD.format(source=shown) + "\n".join(dump({key: value}, WIDTH) for key, value in found.items())
+    source = ", ".join(str(f) for f in listed if isinstance(f, (str, Path))) or "plain data"
+    text = spec_text("ZigZag", source, found)
     imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
-    _check(imported)
+    require_loadable(imported)
     return imported
 
 
@@ -148,15 +139,3 @@ def _mapping(reading: Reading, root: Node, found: _Sections) -> None:
 def _scalar(table: Table, key: str) -> object:
     node = table.take(key)
     return None if node is None else node.scalar
-
-
-def _check(imported: Imported) -> None:
-    """What an importer writes loads."""
-    try:
-        _ = imported.spec
-    except SpecError as error:
-        told = [
-            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
-            for d in error.diagnostics
-        ]
-        raise SpecError(told) from error
