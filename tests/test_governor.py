@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import importlib
 import os
@@ -17,7 +18,7 @@ import scipy.sparse
 
 import polymodel as pm
 from polymodel import factoring, governor
-from polymodel.cli import main
+from polymodel.cli import build_parser, main
 from polymodel.sparse.files import read_tensor
 from polymodel.spec.source import Source
 from polymodel.spec.template import render
@@ -172,6 +173,13 @@ def test_a_huge_workload_is_explored_at_once() -> None:
     assert time.process_time() - begun < 15
 
 
+def test_a_search_takes_no_more_than_its_time() -> None:
+    """One that was given 40 s took 78."""
+    spec, begun = pm.load("gpt3_6.7B", "tpu_v4i"), time.process_time()
+    assert len(pm.explore(spec, objectives="energy", time_limit=0.5))
+    assert time.process_time() - begun < 0.5 + GRACE
+
+
 @pytest.mark.slow
 def test_a_sweep_ends_in_time_and_keeps_what_it_has(tmp_path: Path) -> None:
     symbols = {"TM": pm.all_sizes("m"), "TN": pm.all_sizes("n"), "TK": pm.all_sizes("k")}
@@ -203,7 +211,9 @@ def test_tiles_of_products_are_found_in_time(size: int, seconds: int) -> None:
 
 
 COMMANDS = {
-    "import": "import timeloop {slow}",
+    "import timeloop": "import timeloop {slow}",
+    "import accelforge": "import accelforge {slow}",
+    "import onnx": "import onnx {slow}",
     "tile": "tile {matrix} --op matmul",
     "execute": "execute tensaurus/spmm A={matrix} B=random:0.5 --size N=64",
     "validate": "validate simple_two_level {slow}",
@@ -213,6 +223,9 @@ COMMANDS = {
     "compare": "compare {slow} {slow} --with simple_two_level",
     "sweep": "sweep simple_two_level {slow}",
     "explore": "explore tpu_v4i gpt3_6.7B",
+    "codesign": "codesign simple_two_level {slow} --hardware S=1,2",
+    "gallery": "gallery",
+    "tensaurus": "tensaurus spmm A={matrix} B=random:0.5 --size N=64",
     "sparse": "sparse {matrix}",
     "traffic": "traffic tensaurus/spmm A={matrix} B=random:0.5 --size N=64",
 }
@@ -249,6 +262,22 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     bomb(folder / "m.mtx.gz", 36, 900_000)
     return {"slow": slow, "matrix": folder / "m.mtx.gz"}
+
+
+def test_every_command_with_limits_is_tried() -> None:
+    """Whoever adds one adds a line to `COMMANDS`."""
+    limited: set[str] = set()
+
+    def look(parser: argparse.ArgumentParser, name: str) -> None:
+        if {"--time-limit", "--memory"} <= {word for a in parser._actions for word in a.option_strings}:
+            limited.add(name)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for word, inner in action.choices.items():
+                    look(inner, f"{name} {word}".strip())
+
+    look(build_parser(), "")
+    assert limited == set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", seeds(1, COMMANDS))

@@ -14,6 +14,7 @@ from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis, Traffic
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
+from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.compare import Comparison, comparison
@@ -81,7 +82,8 @@ def closed_forms(
     problem = Problem(spec.workload, spec.arch, tree)
     if spec.mapping is not None and not unbound_symbols(spec.mapping):
         require_legal(replace(problem, tree=spec.mapping))
-    return symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
+    found = symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
+    return replace(found, sources=files_of(spec))
 
 
 # Divisible by every number up to 16: sizes that follow from it (heads, groups) are whole.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.errors import Diagnostic, SpecError
@@ -40,7 +41,7 @@ def execute(
 
     teaal, symbols = _teaal(spec, "execute", symbols)
     sizes = by_name("rank_sizes", rank_sizes or {}, '{"J": 64}')
-    return run(
+    found = run(
         teaal,
         tensors,
         rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is no size
@@ -49,6 +50,7 @@ def execute(
         values=values,
         keep_loops=keep_loops,
     )
+    return replace(found, sources=_files(spec))
 
 
 def traffic(
@@ -75,7 +77,8 @@ def traffic(
         with faults.noting():
             known[name] = given_tensor(name, _ranks(teaal, name), given)
     faults.raise_if_any()
-    return moved(teaal, known, symbols=whole, replacement=replacement)
+    found = moved(teaal, known, symbols=whole, replacement=replacement)
+    return replace(found, sources=_files(spec))
 
 
 def values(
@@ -103,6 +106,14 @@ def values(
         remedy = f"until={FIXED_POINT!r}, or a function of the newest generations"
         raise SpecError([Diagnostic(f"until={shown(until)} says nothing", remedy, "until")])
     return computed(spec.workload, tensors, until)
+
+
+def _files(spec: object) -> tuple[str, ...]:
+    """Those that a spec was read from, if it was loaded."""
+    from polymodel.loading.spec import Spec as Loaded
+    from polymodel.loading.spec import files_of
+
+    return files_of(spec) if isinstance(spec, Loaded) else ()
 
 
 def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:

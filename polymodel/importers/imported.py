@@ -116,6 +116,11 @@ class Imported(Answer):
         return load(plain)
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The files it was made from; several stand in one line."""
+        return (self.source, *self.source.split(", "))
+
+    @property
     def changed(self) -> tuple[LeftOut, ...]:
         """What is left out although it changes figures: prices that differ, and what `allow=` names."""
         return tuple(d for d in self.left_out if isinstance(d, LeftOut) and d.changes)

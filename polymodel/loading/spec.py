@@ -374,10 +374,15 @@ def named_files(spec: Spec) -> dict[str, Path]:
 @contextmanager
 def kept_files(*specs: Spec | None) -> Iterator[None]:
     """Meanwhile none of the files that these specs are made of is written over."""
-    known = [s for s in specs if s is not None]
-    files: list[str | Path] = [f for s in known for f in s.files]
-    with keeping([*files, *(f for s in known for f in named_files(s).values())]):
+    with keeping(files_of(*specs)):
         yield
+
+
+def files_of(*specs: Spec | None) -> tuple[str, ...]:
+    """The files that these specs are made of."""
+    known = [s for s in specs if s is not None]
+    named = (f for s in known for f in named_files(s).values())
+    return (*(f for s in known for f in s.files), *map(str, named))
 
 
 UNBOUND = "unbound-symbol"

@@ -44,7 +44,7 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     Raises SpecError for a spec without workload or architecture and for wrong constraints, Refused for what
     the search does not cover.
     """
-    from polymodel.loading import Spec
+    from polymodel.loading.spec import Spec, files_of
     from polymodel.spec.faults import not_a_spec
 
     if not isinstance(spec, Spec):
@@ -55,7 +55,9 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
             f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",
             "leave these rules out of what is counted, or explore with them",
         )
-    return mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
+    found = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
+    found.sources = files_of(spec)
+    return found
 
 
 def mapspace_of(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> Mapspace:

@@ -54,6 +54,7 @@ class SymbolicReport(Answer):
     domain: Domain
     assume: Assume = None
     values: Mapping[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @cached_property
     def renderer(self) -> Renderer:

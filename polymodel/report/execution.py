@@ -65,6 +65,11 @@ class ExecutionReport(Answer):
         return self.execution.notes
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The files that the spec was read from."""
+        return self.execution.sources
+
+    @property
     def title(self) -> str:
         """The heading of its page."""
         return self.execution.title

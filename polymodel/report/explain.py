@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import around, pipeline_notes, storage_chain
 from polymodel.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
@@ -30,6 +31,7 @@ class Explanation(Answer):
     sections: tuple[tuple[str, tuple[str, ...]], ...]
     relations: tuple[str, ...]
     equations: tuple[str, ...]
+    sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @declared
     def lines(self) -> Table:
@@ -108,7 +110,7 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
     if overlapped:
         sections.append(("pipeline", overlapped))
     title = f"{tensor} in {einsum} at {component}"
-    return Explanation(title, tuple(sections), tuple(relations), tuple(equations))
+    return Explanation(title, tuple(sections), tuple(relations), tuple(equations), files_of(report.spec))
 
 
 def _where(counts: Counts, b: Buffet) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop
 from polymodel.report.evaluated import TABLES, Evaluated
 from polymodel.view.blocks import Block, Part
@@ -107,7 +108,8 @@ class Report(Evaluated):
         """The phase in which a memory holds most, who is in it and why; arguments as for `timeline`."""
         from polymodel.report.timeline import peak, timeline
 
-        return peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
+        found = peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
+        return replace(found, sources=files_of(self.spec))
 
     def plot_timeline(
         self, component: str, measure: Measure = "tile", ax: Axes | None = None, *, limit: int = 100_000

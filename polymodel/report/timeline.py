@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
@@ -128,6 +128,7 @@ class Peak(Answer):
     stamp: tuple[tuple[str, int], ...]
     held: tuple[Held, ...]
     where: str = ""
+    sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @declared(title="Who is in the memory at its peak", name="held")
     def holders(self) -> Table:

@@ -40,6 +40,11 @@ class TrafficReport(Answer):
         return self.traffic.notes
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The files that the spec was read from."""
+        return self.traffic.sources
+
+    @property
     def title(self) -> str:
         """The heading of its page."""
         return self.traffic.title

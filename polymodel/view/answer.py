@@ -8,12 +8,13 @@ folders of them follow from that. A class says more where it has more to say: `c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
+from polymodel.inputs import keeping
 from polymodel.spec.faults import suggestion
 from polymodel.view.blocks import Block, Line, Part, Section, notes, printed
 from polymodel.view.files import (
@@ -103,6 +104,7 @@ class Answer:
     declared: ClassVar[dict[str, Declared[Any]]] = {}
     plot: Callable[..., Any] = bars
     notes: Any = ()
+    sources: Any = ()  # files that it was made from
 
     def __init_subclass__(cls) -> None:
         own = {d.name: d for d in vars(cls).values() if isinstance(d, Declared)}
@@ -194,7 +196,7 @@ class Answer:
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the answer was made from is written over."""
-        return nullcontext()
+        return keeping(self.sources)
 
     @overload
     def to_csv(self, place: None = None, *, live: bool = True) -> str: ...

@@ -120,12 +120,17 @@ def test_rows_of_somebody_else_stay(name: str, tmp_path: Path) -> None:
         assert (here / "saved" / name).read_text(encoding="utf-8") == "mine"
 
 
+COPY = "einsum:\n  declaration:\n    A: [K, M]\n    Z: [K, M]\n  expressions:\n  - Z[k, m] = A[k, m]\n"
+
+
 def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
     here = made(tmp_path, "here")
     text = (here / "s.yaml").read_text(encoding="utf-8")
     report = pm.evaluate(pm.load(here / "s.yaml", symbols={"TM": 4}))
     front = pm.explore(pm.load(here / "e.yaml"), objectives=["energy"])
     both, slope = pm.compare(report, report), pm.ski_slope(pm.load(here / "e.yaml"))
+    (here / "copy.yaml").write_text(COPY, encoding="utf-8")
+    run = pm.execute(pm.load(here / "copy.yaml"), {"A": pm.read_tensor(here / "a.mtx")})
     (here / "saved" / "report.json").symlink_to(here / "s.yaml")
     (here / "saved" / "front.csv").hardlink_to(here / "e.yaml")
     for write in (
@@ -138,6 +143,13 @@ def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
         lambda: front[0].save(here / "e.yaml"),
         lambda: both.to_html(here / "s.yaml"),
         lambda: slope.to_csv(here / "e.yaml"),
+        lambda: pm.closed_forms(pm.load(here / "s.yaml")).to_json(here / "s.yaml"),
+        lambda: report.explain("Z", "GLB", "A").to_html(here / "s.yaml"),
+        lambda: report.peak("GLB").to_html(here / "s.yaml"),
+        lambda: pm.mapspace(pm.load(here / "e.yaml")).to_json(here / "e.yaml"),
+        lambda: pm.import_timeloop(here / "t.yaml").to_html(here / "t.yaml"),
+        lambda: run.to_html(here / "copy.yaml"),
+        lambda: pm.ExecutionReport(run).to_html(here / "copy.yaml"),
     ):
         with pytest.raises(pm.SpecError, match="input"):
             write()

@@ -184,6 +184,7 @@ class Execution(Answer):
     spec: TeaalSpec
     scalars: Mapping[str, float] = field(default_factory=dict)
     valued: bool = True
+    sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @declared(title="Work and time per Einsum", name="einsums")
     def work(self) -> Table:

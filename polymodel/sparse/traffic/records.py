@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from polymodel.quantities import engineering
@@ -109,6 +109,7 @@ class Traffic(Answer):
     einsums: tuple[EinsumTraffic, ...]
     blocks: tuple[tuple[str, ...], ...]
     time: float | None
+    sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @declared(title="Bits moved")
     def memories(self) -> Table:

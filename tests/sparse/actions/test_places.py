@@ -190,7 +190,7 @@ def compared(problem: Problem, known: dict, data: dict, packed: set[tuple[str, s
     assert found["", 0, "operations", "effectual"] == pytest.approx(mean["", 0, "operations", "effectual"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(small_problems(largest=3), st.data())
 def test_what_is_called_expected_is_the_mean_over_all_data(problem: Problem, data: st.DataObject) -> None:
     legal(problem)
@@ -199,7 +199,7 @@ def test_what_is_called_expected_is_the_mean_over_all_data(problem: Problem, dat
     compared(problem, known, every, packed)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(small_problems(largest=3, projections=WINDOWS), st.data())
 def test_of_windows_too(problem: Problem, data: st.DataObject) -> None:
     legal(problem)
