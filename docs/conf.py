@@ -77,7 +77,7 @@ write_all(DOCS)
 # Classes that one makes oneself; of all others, which functions give, arguments would be in the way.
 MADE = frozenset(
     "Actual Alone Banded Blocks Diagnostic Diagonals ExecutionReport FixedStructured Hierarchical Launch "
-    "Limits LoopTree Machine Place Problem RankNnz Rolled RowColumn SparseTensor Tiles TrafficReport "
+    "Limits LoopTree Machine Place Problem RankNnz Rolled RowColumn Sampled SparseTensor Tiles TrafficReport "
     "Transposed Uniform".split()
 )
 

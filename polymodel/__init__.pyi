@@ -48,6 +48,8 @@ from .mapper.records import Limits as Limits
 from .mapper.run import explore as explore
 from .mapping.looptree import LoopTree as LoopTree
 from .report.compiled import compile_cell as compile_cell
+from .report.density_fit import DensityFit as DensityFit
+from .report.density_fit import fit_density as fit_density
 from .report.draw import draw_architecture as draw_architecture
 from .report.draw import draw_cascade as draw_cascade
 from .report.draw import draw_looptree as draw_looptree
@@ -76,6 +78,7 @@ from .sparse.density import FixedStructured as FixedStructured
 from .sparse.density import Hierarchical as Hierarchical
 from .sparse.density import RankNnz as RankNnz
 from .sparse.density import RowColumn as RowColumn
+from .sparse.density import Sampled as Sampled
 from .sparse.density import Uniform as Uniform
 from .sparse.density.random import random_tensor as random_tensor
 from .sparse.files import read_tensor as read_tensor

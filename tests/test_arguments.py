@@ -98,6 +98,10 @@ pm.traffic(teaal, 3) | tensors: 3 is no table of values by name
 pm.TrafficReport(3) | TrafficReport: 3 is no traffic
 pm.predict(A, tiles=3) | tiles: 3 is no list
 pm.predict(A, slices=True) | slices: slices True
+pm.fit_density(3) | fit_density: 3 is no sparse tensor
+pm.fit_density(A, tiles=3) | tiles: 3 is no list
+pm.fit_density(A, units=True) | units: units True
+pm.Sampled.from_tensor(A, 'x') | samples: 'x' is no whole number
 """
 CALLS = [tuple(line.split(" | ")) for line in WRONG.splitlines()]
 

@@ -63,6 +63,7 @@ MADE: dict[str, Callable[[], object]] = {
     "ExecutionReport": lambda: pm.ExecutionReport(_ran()),
     "TrafficReport": lambda: pm.TrafficReport(_moved()),
     "Predictions": lambda: pm.predict(_matrix()),
+    "DensityFit": lambda: pm.fit_density(_matrix(), tiles=(8,)),
     "TensaurusReport": lambda: pm.tensaurus("SpMM", _matrix()),
     "Tiling": lambda: pm.tile(_matrix(), fit=pm.elements(32)),
     "TilingEstimates": lambda: pm.estimate_tiling(_matrix()),

@@ -30,6 +30,7 @@ from polymodel.sparse.density.model import DensityModel, Label, SparseWarning
 from polymodel.sparse.density.parse import model_of
 from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.density.row_column import RowColumn
+from polymodel.sparse.density.sampled import Sampled
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 
@@ -45,6 +46,7 @@ __all__ = [
     "Label",
     "RankNnz",
     "RowColumn",
+    "Sampled",
     "SparseWarning",
     "Uniform",
     "check_fit",

@@ -15,7 +15,7 @@ import numpy as np
 from polymodel.sparse.density.model import Floats, Ints
 
 # Kinds of rows and of columns that are told apart, terms of a sum of products, rounds of weighing.
-_KINDS, _TERMS, _ROUNDS = 1024, 40, 500
+_KINDS, _TERMS, _ROUNDS = 512, 40, 200
 # Weights are found until lines have their nonzeros to this share.
 _NEAR = 1e-11
 

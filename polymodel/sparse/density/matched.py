@@ -75,7 +75,10 @@ class Counts:
         some = variance > _SURE * np.maximum(mean, 1e-12)
         poisson = some & (np.abs(variance - mean) <= _EQUAL * mean)
         low, high = some & ~poisson & (variance < mean), some & ~poisson & (variance > mean)
-        inside = s >= 0
+        # What is beyond reach on either side is not looked at.
+        low_end, high_end = (self.least - self.sure)[:, None] - 1, (self.reach - self.sure)[:, None]
+        under = s < np.maximum(low_end, 0)
+        inside = ~under & (s <= high_end)
         at = poisson & inside
         found[at] = gammainc(s[at] + 1, mean[at])
         at = low & inside
@@ -86,7 +89,8 @@ class Counts:
         at = high & inside
         beyond = variance[at] - mean[at]
         found[at] = betainc(s[at] + 1, mean[at] ** 2 / beyond, beyond / variance[at])
-        found[~inside] = 1.0
+        found[under & (some | (s < 0))] = 1.0
+        found[some & (s > high_end)] = 0.0
         return found
 
     @cached_property

@@ -6,6 +6,7 @@
 {rank_nnz: {rank: I, histogram: [3, 0, 2]}}   {rank_nnz: {file: a.mtx}}     {actual: a.mtx}
 {diagonals: {offsets: [-1, 0, 1], fill: 0.9}} {row_column: {rows: [2, 0, 1], columns: [1, 1, 1]}}
 {blocks: {size: [4, 4], arrangement: 0.1, fill: {fixed_structured: {n: 2, m: 4, rank: K}}}}
+{sampled: a.mtx}                              {sampled: {file: a.mtx, samples: 10000}}
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.density.reader import Path, Read, Reader, is_number
 from polymodel.sparse.density.row_column import RowColumn
+from polymodel.sparse.density.sampled import Sampled
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.spec.faults import suggestion
@@ -54,6 +56,7 @@ MODELS: dict[str, Callable[[Reader, Path, object], DensityModel | None]] = {
     "row_column": RowColumn.written,
     "diagonals": Diagonals.written,
     "blocks": _blocks,
+    "sampled": Sampled.written,
     "actual": Actual.written,
 }
 

@@ -132,10 +132,12 @@ class OfKinds(Tiling):
         counts, number = self.counts.only(kept), self.kinds.every[kept]
         # The fullest kind alone reaches this, and the others count where they may exceed it.
         low, high = int(np.where(number >= 1, counts.least, 0.0).max()), int(counts.reach.max()) + 1
-        chance = np.minimum(number * counts.above_own(np.full(kept.size, float(low))), 1.0)
+        able = np.flatnonzero(counts.reach > low)
+        counts, number = counts.only(able), number[able]
+        chance = np.minimum(number * counts.above_own(np.full(able.size, float(low))), 1.0)
         rivals = np.flatnonzero(chance > _NOTHING)
         if not rivals.size:
-            return float(counts.mean.max()), self.dependent
+            return float(low), self.dependent
         counts, number = counts.only(rivals), number[rivals]
         stride = max(1, (high - low) // 1024) | 1
         s = np.arange(low + stride // 2, high + stride, stride, dtype=np.float64)

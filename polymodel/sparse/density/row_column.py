@@ -21,7 +21,7 @@ from polymodel.sparse.density.regions import Regions, summed
 from polymodel.sparse.tensor import SparseTensor
 
 # Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
-_MOST, _FULLEST = 1 << 20, 192
+_MOST, _FULLEST = 1 << 18, 128
 # Rounds in which nonzeros that a draw puts onto one another are moved.
 _ROUNDS = 10_000
 

@@ -59,9 +59,10 @@ def test_models_are_read_as_written_in_the_table() -> None:
         for row in TEXT.split("| model | in a workload |")[1].split("\n\n")[0].splitlines()[2:]
         for text in re.findall(r"`([^`]*)`", row.split("|")[2])
     ]
-    assert len(written) == 15
+    assert len(written) == 17
     for text in written:
         value = yaml.safe_load(text)
-        shape = (3, 8) if any(word in text for word in ("rank_nnz", "actual", "row_column")) else (64, 64)
+        own = any(word in text for word in ("rank_nnz", "actual", "row_column", "sampled"))
+        shape = (3, 8) if own else (64, 64)
         found = model_of(value, ["I", "K"], shape, read=lambda _: data)
         assert isinstance(found, DensityModel), text

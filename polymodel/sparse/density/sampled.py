@@ -1,0 +1,313 @@
+"""Some thousand tiles of the data themselves, of many shapes: what they say of all tiles, with its error.
+
+A nonzero is drawn at random and its tile is counted: a tile is met as often as it is full. So the mean of 1/x
+over the tiles met, times the nonzeros, is the number of nonempty tiles, and the mean of x, times the
+nonzeros, the sum of squared occupancies. Both means have small errors whatever the structure is, and the
+fullest tiles are met first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.density.laws import Law, counted
+from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.model import DensityModel, Floats, Ints
+from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.density.regions import OfSizes, Regions
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+
+SAMPLES = 4096
+# Shapes of tiles that are sampled, at most; of so many of the fullest tiles the tail is read.
+_SHAPES, _TAIL = 400, 40
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Tiles of one shape that drawn nonzeros lie in: how full each is, and whether it is a full tile."""
+
+    occupancy: Ints
+    whole: Floats
+
+    @cached_property
+    def shares(self) -> tuple[float, float]:
+        """The mean of 1/x, and that of x."""
+        return float((1 / self.occupancy).mean()), float(self.occupancy.mean())
+
+    @property
+    def errors(self) -> tuple[float, float]:
+        """The relative standard errors of both."""
+        number = max(self.occupancy.size, 2) ** 0.5
+        inverse = 1 / self.occupancy
+        return (
+            float(inverse.std() / inverse.mean()) / number,
+            float(self.occupancy.std() / self.occupancy.mean()) / number,
+        )
+
+    def greatest(self, nonzeros: float, room: float) -> float:
+        """The fullest of all tiles: met, or beyond the fullest one met by an exponential tail."""
+        order = np.sort(self.occupancy)[::-1].astype(np.float64)
+        top = float(order[0])
+        # How many tiles as full as the fullest ones met were not met themselves.
+        share = min(1.0, self.occupancy.size / nonzeros)
+        behind = float((order == top).sum()) / (share * top) * (1 - share) ** top
+        if behind <= np.log(2) or top >= room:
+            return top
+        tail = order[:_TAIL]
+        weight = 1 / tail
+        excess = float(((tail - tail[-1]) * weight).sum() / weight.sum())
+        # The median of the greatest of so many: ln 2 of them are expected beyond it.
+        return float(min(top + excess * np.log(behind / np.log(2)), room))
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled(Placed):
+    """What some thousand tiles of a tensor say of all of them; `Sampled.from_tensor(tensor)` draws them.
+
+    Tiles of sizes 1, 2, 4, .. and the whole rank are sampled in all combinations; statistics of other sizes
+    lie between theirs: exact laws are those of the sampled shapes. `nonzeros` of the tensor and `multiplies`
+    (the products of a matrix with itself, with its relative standard error) stand beside them.
+    `errors(tile)` tells the standard errors.
+    """
+
+    nonzeros: float
+    sizes: tuple[tuple[int, ...], ...]
+    seen: Mapping[tuple[int, ...], Seen]
+    multiplies: tuple[float, float] | None = None
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
+        drawn = next(iter(self.seen.values())).occupancy.size if self.seen else 0
+        return f"Sampled({sizes}, {self.nonzeros:,.6g} nonzeros; {len(self.seen)} shapes of {drawn:,} tiles)"
+
+    @classmethod
+    def from_tensor(cls, tensor: SparseTensor, samples: int = SAMPLES, seed: int = 0) -> Sampled:
+        """Tiles of so many random nonzeros (without repetition), the same for the same seed."""
+        if not isinstance(tensor, SparseTensor):
+            raise not_a("sparse tensor", "Sampled.from_tensor", tensor, "pass e.g. pm.read_tensor('a.mtx')")
+        read = Arguments()
+        number = read.whole("samples", samples, 2, 10**7)
+        start = read.whole("seed", seed, 0)
+        read.raise_if_any()
+        if not tensor.ranks or not tensor.nnz:
+            what = f"{tensor.name} has no nonzeros to sample"
+            raise SpecError([Diagnostic(what, "take Uniform", "tensor")])
+        return cls.scaled(tensor, float(tensor.nnz), number, start)
+
+    @classmethod
+    def scaled(cls, tensor: SparseTensor, nonzeros: float, samples: int, seed: int) -> Sampled:
+        """Of a part of the nonzeros that stands for `nonzeros` in all."""
+        generator = np.random.default_rng(seed)
+        chosen = np.arange(tensor.nnz)
+        if samples < tensor.nnz:
+            chosen = np.sort(generator.choice(tensor.nnz, samples, replace=False))
+        ladder = _ladder(tensor.shape)
+        seen = {tile: _met(tensor, tile, chosen) for tile in product(*ladder)}
+        many = None
+        if len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]:
+            rows = np.bincount(tensor.coords[0], minlength=tensor.shape[0]) * (nonzeros / tensor.nnz)
+            met = rows[tensor.coords[1][chosen]]
+            spread = float(met.std() / max(met.mean(), 1e-300))
+            many = nonzeros * float(met.mean()), spread / chosen.size**0.5
+        return cls(tensor.ranks, tensor.shape, nonzeros, ladder, seen, many)
+
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        number: int | None = SAMPLES
+        if isinstance(given, Mapping):
+            keys = reader.keys(path, given, ("file", "samples"), ("file",))
+            if "samples" in keys:
+                number = reader.whole((*path, "samples"), keys["samples"], 2, 10**7, "number of samples")
+            path, given = (*path, "file"), keys.get("file")
+            if given is None:
+                return None
+        data = reader.file(path, given)
+        if data is None or number is None:
+            return None
+        drawn = number
+        return reader.made(path, lambda: cls.from_tensor(data, drawn))
+
+    @property
+    def expected_nnz(self) -> float:
+        return self.nonzeros
+
+    def errors(self, tile: ArrayLike) -> tuple[float, float]:
+        """Relative standard errors of `expected_tiles` and of `expected_squares` of one tile shape.
+
+        Between sampled shapes the larger ones of those around it.
+        """
+        shape = tuple(int(t) for t in self.tiles(tile))
+        found = [self.seen[corner].errors for corner, _ in self._corners(shape)]
+        return max(e[0] for e in found), max(e[1] for e in found)
+
+    def _corners(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
+        """The sampled shapes around one, with weights (linear in the logarithms of sizes)."""
+        sides = []
+        for size, known in zip(tile, self.sizes, strict=True):
+            place = int(np.searchsorted(known, size))
+            high = known[min(place, len(known) - 1)]
+            low = known[max(place - 1, 0)]
+            share = 1.0 if high == low or size >= high else float(np.log(size / low) / np.log(high / low))
+            sides.append([(high, share), (low, 1 - share)] if share < 1 else [(high, 1.0)])
+        return [(tuple(s for s, _ in c), prod(w for _, w in c)) for c in product(*sides)]
+
+    def square_multiplies(self) -> float:
+        return super().square_multiplies() if self.multiplies is None else self.multiplies[0]
+
+    def row_pmf(self, loads: Ints, stride: int) -> Floats:
+        """Rows as sampled, taken to be independent."""
+        found: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
+        return found
+
+    def regions(self) -> Regions:
+        return OfSizes(self)
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        corners = self._corners(tile)
+        number = float(self.number_of_tiles(tile))
+        whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
+        between = [(self.seen[c], w, float(self.number_of_tiles(c)), float(prod(c))) for c, w in corners]
+        # Shares of nonempty tiles, occupancies in units of the mean: what varies least between shapes.
+        mean = self.nonzeros / number
+        filled = _blended([(min(1.0, self.nonzeros * s.shares[0] / n), w) for s, w, n, _ in between])
+        second = _blended([(s.shares[1] / (self.nonzeros / n), w) for s, w, n, _ in between]) * mean
+        top = (
+            _blended(
+                [(s.greatest(self.nonzeros, room) / (self.nonzeros / n), w) for s, w, n, room in between]
+            )
+            * mean
+        )
+        exact = self.seen[corners[0][0]] if len(corners) == 1 else None
+        full = float(prod(whole))
+        return _OfSampled(self.nonzeros, mean, filled * number, second, min(top, float(prod(tile))), number,
+                          float(prod(tile)), full, exact)  # fmt: skip
+
+
+def _blended(values: list[tuple[float, float]]) -> float:
+    """The geometric mean with weights."""
+    return float(np.exp(sum(w * np.log(max(v, 1e-300)) for v, w in values)))
+
+
+def _ladder(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Sizes of tiles to sample in each rank: powers of the least base that leaves few shapes."""
+    for power in range(1, 64):
+        found = tuple(
+            (*(1 << k for k in range(0, max(size - 1, 0).bit_length(), power) if 1 << k < size), size)
+            for size in shape
+        )
+        if prod(len(sizes) for sizes in found) <= _SHAPES:
+            return found
+    return tuple((1, size) if size > 1 else (1,) for size in shape)
+
+
+def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
+    """The tiles of one shape that chosen nonzeros lie in."""
+    where = tensor.coords // np.array(tile, dtype=np.int64)[:, None]
+    numbers = np.zeros(tensor.nnz, dtype=np.int64)
+    for row, size, step in zip(where, tensor.shape, tile, strict=True):
+        _, compact = np.unique(row, return_inverse=True) if tensor.size > 2**62 else (None, row)
+        numbers = numbers * (-(-size // step)) + compact
+    own = numbers[chosen]
+    known = np.unique(own)
+    place = np.minimum(np.searchsorted(known, numbers), known.size - 1)
+    counts = np.bincount(place[known[place] == numbers], minlength=known.size)
+    whole = np.ones(chosen.size, dtype=bool)
+    for row, size, step in zip(where[:, chosen], tensor.shape, tile, strict=True):
+        whole &= row < size // step
+    return Seen(counts[np.searchsorted(known, own)].astype(np.int64), whole.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class _OfSampled(Tiling):
+    """All tiles of one shape, from those met; `second`: the sum of squares over that of occupancies."""
+
+    nonzeros: float
+    average: float
+    filled: float
+    second: float
+    top: float
+    number: float
+    room: float
+    whole: float
+    met: Seen | None
+
+    @cached_property
+    def _full(self) -> tuple[Floats, Floats] | None:
+        """Occupancies of full tiles that are not empty, and how many tiles have each."""
+        if self.met is None or not self.met.whole.any():
+            return None
+        weight = self.met.whole / self.met.occupancy * (self.nonzeros / self.met.occupancy.size)
+        return self.met.occupancy.astype(np.float64), weight
+
+    @property
+    def mean(self) -> float:
+        return self.average if self._full is None else float(self._full[0] @ self._full[1]) / self.whole
+
+    @property
+    def variance(self) -> float:
+        if self._full is None:
+            return max(0.0, self.average * self.second - self.average**2)
+        return max(0.0, float(self._full[0] ** 2 @ self._full[1]) / self.whole - self.mean**2)
+
+    @property
+    def empty(self) -> float:
+        filled = self.filled / self.number if self._full is None else float(self._full[1].sum()) / self.whole
+        return min(1.0, max(0.0, 1 - filled))
+
+    @cached_property
+    def law(self) -> Law:
+        if self._full is not None:
+            empty = max(0.0, self.whole - float(self._full[1].sum()))
+            return _smoothed(*self._full, empty, self.room)
+        one = np.array([self.mean])
+        with np.errstate(divide="ignore"):
+            none = np.log(np.array([self.empty]))
+        counts = Counts(one, np.array([self.variance]), none, np.zeros(1), np.array([self.room]))
+        values = np.arange(int(counts.reach[0]) + 2)
+        tails = np.concatenate(([1.0], counts.above(values.astype(np.float64))[0]))
+        return Law(self.mean, self.variance, 0, np.maximum(-np.diff(tails), 0.0))
+
+    @property
+    def nonempty(self) -> float:
+        return min(self.filled, self.number, self.nonzeros)
+
+    @property
+    def squares(self) -> float:
+        return self.nonzeros * self.second
+
+    @property
+    def greatest(self) -> tuple[float, bool]:
+        return self.top, False
+
+
+def _smoothed(values: Floats, weights: Floats, empty: float, room: float) -> Law:
+    """The law of occupancies that were met: where these differ a lot, values between are as likely."""
+    law = counted(np.append(values, 0.0), np.append(weights, empty))
+    spread = float(np.sqrt(np.cov(values, aweights=weights))) if values.size > 1 else 0.0
+    middle = np.subtract(*np.percentile(values, [75, 25])) / 1.34
+    width = 0.9 * min(spread, middle if middle > 0 else spread) * values.size**-0.2
+    if width < 0.5 or law.pmf is None:
+        return law
+    near = int(4 * width) + 1
+    kernel = np.exp(-((np.arange(-near, near + 1) / width) ** 2) / 2)
+    written = np.zeros(int(min(values.max() + near, room)) + near + 1)
+    written[law.start : law.start + law.pmf.size] = law.pmf
+    none, written[0] = written[0], 0.0
+    wide = np.convolve(written, kernel / kernel.sum())[near : written.size]
+    # What falls below 1 or above what there is room for is shared among the others.
+    wide[0] = 0.0
+    wide *= (1 - none) / wide.sum()
+    wide[0] = none
+    return Law(law.mean, law.variance, 0, wide)

@@ -1,0 +1,136 @@
+"""Which model is chosen of a matrix, tiles that are sampled, and the table of twelve structures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused
+from polymodel.sparse.density import Actual, model_of
+from polymodel.sparse.density.observed import Observed, Split
+from polymodel.sparse.density.slices import greedy
+from tests.sparse import structures
+
+ROOT = Path(__file__).resolve().parents[3]
+IK = ("I", "K")
+SMALL = {
+    "uniform": lambda: pm.random_tensor("IK", [250, 300], 0.03, 1),
+    "fixed_structured": lambda: pm.FixedStructured(IK, (128, 128), 2, 4).draw(5),
+    "diagonals": lambda: pm.generate_tensor("stencil", height=24, width=30),
+    "blocks of 6 on diagonals": lambda: pm.generate_tensor("blocked", 1, blocks=50, block=6, reach=3),
+    "row_column": lambda: pm.generate_tensor("power-law", 2, shape=[500, 500], entries=3000),
+    "sampled": lambda: structures.neighbours(400, 6, 1),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n in ("blocks of 6 on diagonals", "sampled") else n
+        for n in SMALL
+    ],
+)
+def test_the_model_of_the_structure_is_chosen(name: str) -> None:
+    found = pm.fit_density(SMALL[name](), tiles=(8, 32))
+    assert found.name == name
+    assert found.choice.chosen.near
+    chosen = found.models.query("chosen == 'yes'")
+    assert chosen["model"].tolist() == [name]
+    assert float(found.models["behind"].min()) == 0
+    errors = found.errors.query("model == @name")
+    assert errors["error"].abs().max() == pytest.approx(
+        float(chosen["worst"].abs().item())
+    )  # fmt: skip
+
+
+def test_the_rest_is_not_seen() -> None:
+    """Of every row, column and diagonal of blocks three in five are seen; a model is fitted to these."""
+    tensor = pm.random_tensor("IK", [640, 640], 0.05, 1)
+    split = Split.of((640, 640))
+    assert split.side == 32
+    part = Observed.part(tensor, split)
+    assert part.share() == pytest.approx(0.6)
+    assert part.nonzeros == pytest.approx(tensor.nnz, rel=0.02)
+    assert part.open_points(0) == pytest.approx(np.full(640, 384.0))
+    assert part.open_points(1) == pytest.approx(np.full(640, 384.0))
+    assert part.open_diagonals(np.array([0, 32, -64])) == pytest.approx([384, 384, 352], rel=0.01)
+    assert split.seen(part.tensor.coords[0], part.tensor.coords[1]).all()
+    blocks, counts = part.blocks(4)
+    assert counts.sum() == part.tensor.nnz
+    assert blocks.share() == pytest.approx(0.6, abs=0.02)
+
+
+def test_sampled_tiles_speak_for_all_within_their_errors() -> None:
+    tensor = pm.generate_tensor("power-law", 1, shape=[1500, 1500], entries=20_000, skew=74)
+    data = Actual.of(tensor)
+    found = [pm.Sampled.from_tensor(tensor, 1000, seed) for seed in range(3)]
+    for tile in ((1, 1500), (8, 8), (32, 32), (128, 128), (256, 1500)):
+        for one in found:
+            tiles, squares = one.errors(tile)
+            wanted = float(data.expected_tiles(tile)), float(data.expected_squares(tile))
+            assert float(one.expected_tiles(tile)) == pytest.approx(wanted[0], rel=5 * tiles + 0.01), tile
+            assert float(one.expected_squares(tile)) == pytest.approx(wanted[1], rel=5 * squares + 0.01)
+            assert float(one.expected(tile)) == pytest.approx(float(data.expected(tile)), rel=0.15)
+        top = np.mean([float(one.expected_max(tile)) for one in found])
+        assert top == pytest.approx(float(data.expected_max(tile)), rel=0.2), tile
+    many = [one.square_multiplies() for one in found]
+    assert found[0].multiplies is not None
+    assert np.mean(many) == pytest.approx(data.square_multiplies(), rel=3 * found[0].multiplies[1])
+
+
+def test_all_tiles_are_exact_where_all_nonzeros_are_drawn() -> None:
+    tensor = pm.generate_tensor("stencil", height=10, width=13)
+    data, found = Actual.of(tensor), pm.Sampled.from_tensor(tensor, 10**6)
+    for tile in ((1, 1), (1, 130), (8, 8), (64, 16), (130, 130)):
+        for answer in (
+            "expected",
+            "variance",
+            "p_empty",
+            "expected_tiles",
+            "expected_squares",
+            "expected_max",
+        ):
+            wanted = float(getattr(data, answer)(tile))
+            assert float(getattr(found, answer)(tile)) == pytest.approx(wanted, rel=1e-9, abs=1e-9), tile
+    assert found.square_multiplies() == data.square_multiplies()
+    assert found.expected_fibers(1) == data.expected_fibers(1)
+    # Other shapes lie between the sampled ones.
+    tiles = [float(found.expected_tiles((size, size))) for size in (8, 11, 16)]
+    assert tiles == sorted(tiles, reverse=True)
+    assert greedy(found, 4).max_load == pytest.approx(greedy(data, 4).max_load, rel=0.1)
+
+
+def test_three_ranks_are_sampled() -> None:
+    tensor = pm.generate_tensor("power-law", 4, shape=[50, 60, 70], entries=3000)
+    found, data = pm.Sampled.from_tensor(tensor), Actual.of(tensor)
+    assert float(found.expected_tiles((8, 8, 8))) == pytest.approx(float(data.expected_tiles((8, 8, 8))))
+    with pytest.raises(Refused, match="square"):
+        found.square_multiplies()
+    with pytest.raises(Refused, match="those of matrices"):
+        pm.fit_density(tensor)
+
+
+def test_it_is_read_as_written() -> None:
+    tensor = pm.generate_tensor("stencil", height=10, width=13).renamed("A", IK)
+    for written in ({"sampled": "a.mtx"}, {"sampled": {"file": "a.mtx", "samples": 100}}):
+        found = model_of(written, IK, (130, 130), read=lambda _: tensor)
+        assert isinstance(found, pm.Sampled)
+    with pytest.raises(pm.SpecError, match="number of samples 1 is no"):
+        model_of({"sampled": {"file": "a.mtx", "samples": 1}}, IK, (130, 130), read=lambda _: tensor)
+    with pytest.raises(pm.SpecError, match="no nonzeros to sample"):
+        pm.Sampled.from_tensor(pm.SparseTensor.from_coo("A", IK, (3, 3), [[], []], []))
+
+
+@pytest.mark.slow
+def test_the_table_of_twelve_structures() -> None:
+    """Within 10 % (nonempty tiles, multiplies, mean load) and 20 % (fullest tile, greatest load)."""
+    rows = structures.table()
+    text = (ROOT / "docs" / "sparse" / "density.md").read_text(encoding="utf-8")
+    assert "\n".join(rows) in text
+    for name in structures.MADE:
+        errors = structures.worst(pm.fit_density(structures.structure(name)))
+        for error, room in zip(errors, (0.1, 0.1, 0.2, 0.1, 0.2), strict=True):
+            assert error is None or abs(error) <= room, name

@@ -1,0 +1,91 @@
+"""Twelve matrices with the structures that models have to tell apart, all of them generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+import polymodel as pm
+
+Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+def united(*parts: pm.SparseTensor) -> pm.SparseTensor:
+    """A point is nonzero where one of the parts is."""
+    coords = np.concatenate([p.coords for p in parts], axis=1)
+    ones = np.ones(coords.shape[1], dtype=np.int64)
+    return pm.SparseTensor.from_coo("A", "IK", parts[0].shape, coords, ones)
+
+
+def neighbours(points: int, near: int, seed: int) -> pm.SparseTensor:
+    """The nearest neighbours of random points in a square, numbered strip by strip."""
+    draw = np.random.default_rng(seed)
+    place = draw.integers(0, 2**20, (points, 2))
+    strips = place[:, 0] * int(points**0.5 / 3) >> 20
+    place = place[np.lexsort((place[:, 1], strips))]
+    columns = []
+    for row in place:
+        away = ((place - row) ** 2).sum(axis=1)
+        columns.append(np.argpartition(away, near + 1)[: near + 1])
+    rows = np.repeat(np.arange(points), near + 1)
+    coords = np.stack([rows, np.concatenate(columns)])
+    return pm.SparseTensor.from_coo("A", "IK", (points, points), coords, np.ones(rows.size, dtype=np.int64))
+
+
+MADE: dict[str, Callable[[], pm.SparseTensor]] = {
+    "stencil": lambda: pm.generate_tensor("stencil", 0, height=50, width=60),
+    "finite elements": lambda: pm.generate_tensor("blocked", 1, blocks=240, block=6, reach=10, percent=70),
+    "power law": lambda: pm.generate_tensor("power-law", 2, shape=[2000, 2000], entries=8000, symmetric=1),
+    "R-MAT": lambda: pm.generate_tensor("power-law", 3, shape=[2048, 2048], entries=16000, skew=80),
+    "incidence": lambda: pm.generate_tensor("incidence", 7, rows=3000, columns=900, window=120),
+    "blocks": lambda: pm.generate_tensor("blocked", 4, blocks=100, block=8, reach=99, percent=4),
+    "N:M": lambda: pm.FixedStructured(("I", "K"), (512, 512), 2, 4).draw(5),
+    "noisy band": lambda: united(
+        pm.generate_tensor("banded", 6, rows=1500, width=20, percent=30),
+        pm.random_tensor("IK", [1500, 1500], 0.002, 6),
+    ),
+    "linear programme": lambda: pm.generate_tensor(
+        "staircase", 8, stages=12, rows=60, columns=100, percent=8, coupling=8
+    ),
+    "road": lambda: pm.generate_tensor("stencil", 9, height=50, width=60, percent=65),
+    "web": lambda: united(
+        pm.generate_tensor("power-law", 10, shape=[2000, 2000], entries=7000, skew=80),
+        pm.generate_tensor("banded", 10, rows=2000, width=12, percent=15),
+    ),
+    "neighbours": lambda: neighbours(2000, 8, 11),
+}
+
+
+@cache
+def structure(name: str) -> pm.SparseTensor:
+    """The matrix of that name."""
+    return MADE[name]().renamed("A", ("I", "K"))
+
+
+# What the table tells: the quantities whose largest error stands in a column.
+COLUMNS = ("nonempty tiles", "multiplies", "fullest tile", "mean load", "greatest load")
+
+
+def worst(found: pm.DensityFit) -> list[float | None]:
+    """The largest error of the chosen model in each column; None where it has no such quantity."""
+    columns: list[float | None] = []
+    for name in COLUMNS:
+        errors = [c.error for c in found.choice.chosen.compared if c.quantity.startswith(name)]
+        columns.append(max((e for e in errors if e is not None), key=abs, default=None))
+    return columns
+
+
+def table() -> list[str]:
+    """The rows of the table in docs/sparse/density.md, the structure with the largest error first."""
+    rows = []
+    for name in MADE:
+        found = pm.fit_density(structure(name))
+        errors = worst(found)
+        cells = [
+            "-" if e is None else f"{round(100 * e, 1) + 0.0:+.1f} %".replace("+0.0", "0.0") for e in errors
+        ]
+        text = f"| {name} | {structure(name).nnz:,} | `{found.name}` | {' | '.join(cells)} |"
+        rows.append((max(abs(e) for e in errors if e is not None), text))
+    return [text for _, text in sorted(rows, reverse=True)]
