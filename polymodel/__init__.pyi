@@ -124,5 +124,6 @@ from .tiling.fits.stored import stored as stored
 from .tiling.plane.operands import Alone as Alone
 from .tiling.plane.operands import Rolled as Rolled
 from .tiling.plane.operands import Transposed as Transposed
+from .view.units import units as units
 
 __version__: str

@@ -1,4 +1,7 @@
-"""Numbers for people: engineering prefixes, at most four significant digits."""
+"""Numbers for people: engineering prefixes, at most four significant digits, data in bits or bytes.
+
+Tables as data (DataFrames, CSV, JSON, parquet) are in bits whatever people are shown: their columns say so.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,36 @@ _PREFIXES = {
     1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E", 7: "Z", 8: "Y",
 }  # fmt: skip
 SHORT = {"bit": "b", "operation": "op", "operation/bit": "op/b", "operation/s": "op/s", "bit/s": "b/s"}
-_COUNTED = frozenset({"", "bit"})
+_COUNTED = frozenset({"", "bit", "B"})
+UNITS = ("bits", "bytes")
+# A unit of amounts of data -> what it is in bytes, and how many of these one of it is.
+_BYTES = {"bit": ("B", 1 / 8), "bit/s": ("B/s", 1 / 8), "operation/bit": ("op/B", 8.0)}
+_shown_in = UNITS[0]
+
+
+def show_in(name: str) -> str:
+    """Show amounts of data in these units from now on; returns those before."""
+    global _shown_in
+    before, _shown_in = _shown_in, name
+    return before
+
+
+def in_units(unit: str) -> tuple[str, float]:
+    """The unit that people are shown for one of the tables', in short, and how many of these one of it is."""
+    if _shown_in == "bytes" and unit in _BYTES:
+        return _BYTES[unit]
+    return SHORT.get(unit, unit), 1.0
+
+
+def axis_unit(unit: str) -> str:
+    """The unit as the label of an axis names it."""
+    short, factor = in_units(unit)
+    return unit if factor == 1 else short
+
+
+def data_unit() -> str:
+    """`bits` or `bytes`, whatever people are shown."""
+    return _shown_in
 _NO_PREFIX = frozenset({"m^2", "operation/bit", "element/element"})
 
 
@@ -22,7 +54,9 @@ def engineering(value: float, unit: str = "") -> str:
         return "-inf" if value < 0 else "inf"
     if unit == "m^2":
         return f"{_digits(value * 1e6)} mm²"
-    short = SHORT.get(unit, unit)
+    short, factor = in_units(unit)
+    if factor != 1:
+        value = value // 8 if isinstance(value, int) and not value % 8 and factor < 1 else value * factor
     if unit in _NO_PREFIX:
         return f"{_digits(value)} {short}".rstrip()
     if value == 0:

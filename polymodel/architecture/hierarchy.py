@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from polymodel.operators import OPERATORS
-from polymodel.quantities import drawn, engineering
+from polymodel.quantities import drawn, engineering, in_units
 
 # One buffer each for A, B and the output.
 OPERANDS = 3
@@ -353,9 +353,11 @@ def facts(c: Component) -> tuple[str, ...]:
         found.append(size + (" (live)" if c.allocation == "live" else ""))
     for a in c.actions:
         unit = "operation" if c.kind == "compute" else "bit"
-        per = "action" if a.bits_per_action else {"operation": "op", "bit": "b"}[unit]
+        short, factor = in_units(unit)
+        per = "action" if a.bits_per_action else short
+        joules = a.energy if a.bits_per_action else a.energy / factor
         speed = "" if math.isinf(a.throughput) else f", {engineering(a.throughput, unit)}/s"
-        found.append(f"{a.name} {engineering(a.energy, 'J')}/{per}{speed}")
+        found.append(f"{a.name} {engineering(joules, 'J')}/{per}{speed}")
     if c.leak_power:
         found.append(f"leaks {engineering(c.leak_power, 'W')}")
     if c.area:
@@ -409,7 +411,9 @@ def _dim_text(d: FanoutDim) -> str:
         found.append("overlapping tiles are not shared")
     if d.link is not None:
         speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
-        found.append(f"{d.link.topology}, {engineering(d.link.energy_per_bit_hop, 'J')}/b per hop{speed}")
+        short, factor = in_units("bit")
+        joules = engineering(d.link.energy_per_bit_hop / factor, "J")
+        found.append(f"{d.link.topology}, {joules}/{short} per hop{speed}")
     return "; ".join(found)
 
 

@@ -32,6 +32,7 @@ from polymodel.cli import (
 )
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
+from polymodel.cli.options import add_units
 from polymodel.cli.parser import Parser, parsed
 from polymodel.cli.process import (
     OUT_OF_MEMORY,
@@ -45,6 +46,7 @@ from polymodel.cli.written import claim_outputs
 from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
 from polymodel.inputs import watching
 from polymodel.processes import terminable
+from polymodel.view.units import units
 
 
 class Command(Protocol):
@@ -93,7 +95,8 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
     options = parsed(build_parser(), arguments)
     options.command = command
     try:
-        with watching(), governed(options, alone=arguments is None):
+        shown = units(getattr(options, "units", "bits"))
+        with shown, watching(), governed(options, alone=arguments is None):
             claim_outputs(options)
             text, code = options.run(options)
     except SpecError as error:
@@ -138,6 +141,7 @@ def _add(commands: Commands, command: Command) -> None:
     )
     parser.set_defaults(name_of_command=command.NAME, run=command.run)
     add_limits(parser, command.NAME)
+    add_units(parser, command.NAME)
     command.add_options(parser)
 
 

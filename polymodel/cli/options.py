@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic
+from polymodel.quantities import UNITS
 
 if TYPE_CHECKING:
     from polymodel.sweeps.values import Choice
@@ -59,6 +60,16 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPORTED) -> None:
     """`--format`; a table is what people read."""
     parser.add_argument("--format", choices=choices, default="table", help="default: table")
+
+
+def add_units(parser: argparse.ArgumentParser, name: str) -> None:
+    """`--units`: of what people read; none for commands that show no amount of data."""
+    if name in ("validate", "schema", "new", "import", "gallery"):
+        return
+    parser.add_argument(
+        "--units", choices=UNITS, default=UNITS[0],
+        help="of amounts of data in text, pages and plots; CSV and JSON are in bits (default: bits)",
+    )  # fmt: skip
 
 
 def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.quantities import engineering
+from polymodel.quantities import data_unit, engineering, in_units
 from polymodel.view.drawing import NAME, PALETTE, short
-from polymodel.view.figures import axes
+from polymodel.view.figures import axes, ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,10 +53,8 @@ def _turned(names: Sequence[str]) -> int:
 
 def prefixed(ax: Axes, unit: str, which: str) -> None:
     """Ticks of one axis with engineering prefixes."""
-    from matplotlib.ticker import EngFormatter
-
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_formatter(EngFormatter(unit=unit))
+    axis.set_major_formatter(ticks(unit))
 
 
 def _rows(report: Report) -> int:
@@ -100,8 +98,8 @@ def working_sets(report: Report, ax: Axes) -> Axes:
     if sizes:
         ax.set_xscale("log")
         ax.set_xlim(min(sizes) / 16, max(sizes) * 64)
-    prefixed(ax, "b", "x")
-    ax.set_xlabel("peak working set of the busiest instance (bits, logarithmic)")
+    prefixed(ax, "bit", "x")
+    ax.set_xlabel(f"peak working set of the busiest instance ({data_unit()}, logarithmic)")
     ax.set_title("Working sets against capacity", fontsize=10)
     return ax
 
@@ -168,8 +166,9 @@ def roofline(report: Report, ax: Axes) -> Axes:
     if not points:
         ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
         return ax
-    ridges = [p.peak / p.bandwidth for p in points if _finite(p.peak / p.bandwidth)]
-    places = [p.intensity for p in points] + ridges
+    unit, per = in_units("operation/bit")
+    ridges = [per * p.peak / p.bandwidth for p in points if _finite(p.peak / p.bandwidth)]
+    places = [per * p.intensity for p in points] + ridges
     # Whole decades, so that there are ticks at both ends.
     low, high = (
         10.0 ** way(math.log10(x)) for way, x in ((math.floor, min(places) / 2), (math.ceil, max(places) * 2))
@@ -178,9 +177,10 @@ def roofline(report: Report, ax: Axes) -> Axes:
     for number, (memory, compute, bandwidth, peak) in enumerate(roofs):
         if math.isinf(bandwidth):
             continue
-        ridge = min(peak / bandwidth, high)
+        slope = bandwidth / per
+        ridge = min(peak / slope, high)
         xs = [low, ridge, high]
-        ys = [min(peak, x * bandwidth) for x in xs]
+        ys = [min(peak, x * slope) for x in xs]
         speeds = engineering(bandwidth, "bit/s"), engineering(peak, "operation/s")
         label = ", ".join(f"{short(n)} {v}" for n, v in zip((memory, compute), speeds, strict=True))
         style, colour = ROOFS[number % len(ROOFS)], ROOF_INKS[number % len(ROOF_INKS)]
@@ -188,7 +188,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
         # On the slope, each a bit further up it, so that names of roofs close by do not meet.
         at = max(ridge / 10 ** (0.25 + 0.35 * (number % 3)), 5 * low)
         ax.annotate(
-            short(memory, NAME // 2), (at, at * bandwidth), xytext=(-4, 3), textcoords="offset points",
+            short(memory, NAME // 2), (at, at * slope), xytext=(-4, 3), textcoords="offset points",
             fontsize=7, color=colour, ha="right", va="bottom", clip_on=True,
         )  # fmt: skip
     stacks = _stacks(points)
@@ -198,7 +198,8 @@ def roofline(report: Report, ax: Axes) -> Axes:
         # Those that are nearly at one place: earlier ones stay visible behind later, smaller ones.
         size = 7 + 5 * (len(stacks) - 1 - number) / max(len(stacks) - 1, 1)
         label = _told(stack) if number < LISTED else ""
-        ax.plot([p.intensity], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
+        at = per * p.intensity
+        ax.plot([at], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
     reached = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
@@ -206,7 +207,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_formatter(NullFormatter())  # over few decades these would run into each other
     prefixed(ax, "op/s", "y")
-    ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
+    ax.set_xlabel(f"operations per {data_unit()[:-1]} moved at the outermost memory in use ({unit})")
     ax.set_ylabel("operations per second (op/s)")
     if len(stacks) > LISTED:
         more = sum(len(stack) for stack in stacks[LISTED:])

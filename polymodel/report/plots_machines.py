@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.objectives import unit_of
-from polymodel.quantities import SHORT
-from polymodel.view.figures import axes
+from polymodel.quantities import axis_unit
+from polymodel.view.figures import axes, ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +41,7 @@ def machine_axes(
 
 
 def _labelled(axis: Axis, figure: str, area: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
     unit = area if figure == "area" else unit_of(figure)
     if figure != "area":  # no prefix stands before a square
-        axis.set_major_formatter(EngFormatter(unit=SHORT.get(unit, unit)))
-    axis.set_label_text(f"{figure} ({unit})" if unit else figure)
+        axis.set_major_formatter(ticks(unit))
+    axis.set_label_text(f"{figure} ({axis_unit(unit)})" if unit else figure)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.integers import floats
-from polymodel.quantities import SHORT, engineering
-from polymodel.view.figures import axes
+from polymodel.quantities import axis_unit, engineering
+from polymodel.view.figures import axes, ticks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,12 +29,12 @@ LINES = ("-", "--", ":", "-.")
 
 
 def _label(name: str, unit: str) -> str:
-    return f"{name} ({unit})" if unit else name
+    return f"{name} ({axis_unit(unit)})" if unit else name
 
 
 def _scaled(axis: Axis, values: Any, unit: str) -> None:
     """Ticks with prefixes (20 kb, 3 µJ); logarithmic if the values span more than a decade or so."""
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     if low > 0 and high > 20 * low:
@@ -42,7 +42,7 @@ def _scaled(axis: Axis, values: Any, unit: str) -> None:
         subs = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
         axis.set_major_locator(LogLocator(base=10, subs=subs))
         axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(EngFormatter(unit=SHORT.get(unit, unit)))
+    axis.set_major_formatter(ticks(unit))
 
 
 def front_axes(
@@ -198,12 +198,12 @@ def _coloured(
 def _bar(ax: Axes, drawn: ScalarMappable, name: str, unit: str) -> None:
     """A colour bar with prefixes."""
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     assert ax.figure is not None
     log = isinstance(drawn.norm, LogNorm)
     bar = ax.figure.colorbar(
-        drawn, ax=ax, label=_label(name, unit), format=EngFormatter(unit=SHORT.get(unit, unit)),
+        drawn, ax=ax, label=_label(name, unit), format=ticks(unit),
         ticks=LogLocator(subs=(1.0, 2.0, 5.0)) if log else None,
     )  # fmt: skip
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
@@ -233,13 +233,13 @@ def heat_axes(
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
     colours = "viridis_r" if best == "least" else "viridis"
     image = ax.imshow(values, origin="lower", aspect="auto", cmap=colours, norm=norm)
-    for ticks, labels, names in (
+    for places, labels, names in (
         (ax.set_xticks, ax.set_xticklabels, table.columns),
         (ax.set_yticks, ax.set_yticklabels, table.index),
     ):
         # At most a dozen labels, so that they stay readable.
         step = -(-len(names) // 12)
-        ticks(range(0, len(names), step))
+        places(range(0, len(names), step))
         labels([f"{v:g}" for v in names[::step]])
     ax.set_xlabel(x)
     ax.set_ylabel(y)

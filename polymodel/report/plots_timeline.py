@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.timeline import Timeline
 from polymodel.integers import floats
-from polymodel.quantities import engineering
+from polymodel.quantities import data_unit, engineering
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
 from polymodel.spec.output import whole
@@ -63,11 +63,11 @@ def timeline_axes(
     _capacity(found, capacity_bits, ax)
     _running(found, shown, ax)
     ax.set_xlim(0, len(found.total))
-    prefixed(ax, "b", "y")
+    prefixed(ax, "bit", "y")
     few = -(-len(found.total) // len(shown))
     joined = f"; drawn is the largest of every {few}" if few > 1 else ""
     ax.set_xlabel(f"phase: one iteration of the innermost loop, in order of time{joined}")
-    ax.set_ylabel(f"{short(found.component)}: {MEANING[found.measure]} (bits)")
+    ax.set_ylabel(f"{short(found.component)}: {MEANING[found.measure]} ({data_unit()})")
     return ax
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
-from polymodel.quantities import engineering
+from polymodel.quantities import data_unit, engineering
 from polymodel.report import costed
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.sparse_pointers import beside, pointers, verdict
@@ -70,7 +70,7 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
         *([(fusing, fused, ())] if fused.rows else []),
         ("Energy by component", costed.energy_by_component(report.costs), joules),
         (
-            "Working sets (peak bits in the busiest instance)",
+            f"Working sets (peak {data_unit()} in the busiest instance)",
             checked.only("component", "einsum", "bits", "capacity_bits", "utilisation", "fits", "residents"),
             (),
         ),

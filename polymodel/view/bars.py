@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import axis_unit
 from polymodel.spec.faults import suggestion
 from polymodel.view.figures import axes
 from polymodel.view.table import Table, shown
@@ -37,7 +38,7 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     drawn.set_yticks(list(places), names, fontsize=8)
     drawn.invert_yaxis()
     drawn.margins(x=0.18)
-    unit = f" ({table.columns[at].unit})" if table.columns[at].unit else ""
+    unit = f" ({axis_unit(table.columns[at].unit)})" if table.columns[at].unit else ""
     drawn.set_xlabel(f"{table.columns[at].heading}{unit}")
     drawn.set_title(f"{table.name.replace('_', ' ')}: {table.columns[at].meaning or chosen}", fontsize=10)
     return drawn

@@ -15,16 +15,27 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from polymodel.errors import masked
+from polymodel.quantities import in_units
 from polymodel.spec.faults import not_a
 from polymodel.view.epoch import pinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Formatter
 
     from polymodel.view.panels import Panels
 
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
+
+
+def ticks(unit: str) -> Formatter:
+    """Ticks with engineering prefixes (20 kb, 3 µJ); amounts of data in the units that people are shown."""
+    from matplotlib.ticker import EngFormatter, FuncFormatter
+
+    short, factor = in_units(unit)
+    plain = EngFormatter(unit=short)
+    return plain if factor == 1 else FuncFormatter(lambda value, place: plain(factor * value, place))
 
 
 def axes(given: Axes | None, width: float, height: float) -> Axes:

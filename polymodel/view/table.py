@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import masked
 from polymodel.integers import frame_column
 from polymodel.objectives import BY_WORD
-from polymodel.quantities import engineering
+from polymodel.quantities import data_unit, engineering
 from polymodel.view.glossary import TERMS
 
 if TYPE_CHECKING:
@@ -62,9 +62,11 @@ class Column:
     @property
     def heading(self) -> str:
         """The name without its unit: cells of a printed table carry theirs."""
+        if self.name == "bits":
+            return data_unit()
         ends = {
             "bit": "_bits", "bit/s": "_bits_per_s", "J": "_J", "J s": "_Js", "s": "_s",
-            "W": "_W", "m^2": "_m2",
+            "W": "_W", "m^2": "_m2", "operation/bit": "_operations_per_bit",
         }  # fmt: skip
         words, of, name = self.name.removesuffix(ends.get(self.unit, "")).partition(":")
         return f"{words if self.given else words.replace('_', ' ')}{of}{name}"

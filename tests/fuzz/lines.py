@@ -38,7 +38,7 @@ mapping:
 _SEEDS = (
     "validate s.yaml --set TM=3",
     "validate matmul simple_two_level",
-    "show s.yaml --set TM=2 --format html",
+    "show s.yaml --set TM=2 --format html --units bytes",
     "evaluate s.yaml --set TM=4 --table energy --format csv",
     "evaluate s.yaml --set TM=4 --engine exact --format json --live",
     "evaluate s.yaml --var N=4 --out o --parquet",
@@ -68,7 +68,7 @@ _FLAGS = (
     "--set", "--var", "--symbol", "--where", "--objective", "--out", "--format", "--engine", "--table",
     "--fit", "--capacity", "--with", "--eps", "--top", "--memory", "--store", "--component", "--help",
     "--version", "--", "-x", "--live", "--names", "--ranks", "--size", "--tile", "--shape", "--density",
-    "--config", "--clock", "--fuse", "--sizes", "--time-limit",
+    "--config", "--clock", "--fuse", "--sizes", "--time-limit", "--units",
 )  # fmt: skip
 
 

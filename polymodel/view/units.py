@@ -1,0 +1,38 @@
+"""Whether people are shown amounts of data in bits or in bytes."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import UNITS, data_unit, show_in
+
+
+class Units:
+    """What `units` gives: in a `with` block it is undone at the end."""
+
+    def __init__(self, before: str) -> None:
+        self._before = before
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        show_in(self._before)
+
+    def __repr__(self) -> str:
+        return f"amounts of data are shown in {data_unit()}"
+
+
+def units(name: str) -> Units:
+    """Show amounts of data in `"bits"`, as it is at first, or in `"bytes"`: in text, on pages and plots.
+
+    It holds for the whole process from now on, in `with units("bytes"):` until the end of the block. Tables
+    as data (DataFrames, CSV, JSON, parquet) stay in bits, as their columns are called. SpecError for another
+    word.
+    """
+    if name not in UNITS:
+        raise SpecError([Diagnostic(f"there are no units {name!r}", f"units: {', '.join(UNITS)}")])
+    return Units(show_in(name))
