@@ -7,20 +7,20 @@ else is refused by name, and so is what `terms` cannot price.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.records import Limits, Shares
+from polymodel.mapper.ties import Tie, elements_of, points_of, refuse_beside, require_counted, ties_of
 from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
@@ -84,7 +84,8 @@ def window_elements(window: Window, p: Ranges, r: Ranges) -> int:
 class Operand:
     """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
     many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
-    `rounds`: whether some component fills transfers of it up to whole actions."""
+    `rounds`: whether some component fills transfers of it up to whole actions. `tied`: variables of the
+    Einsum that are tied in pairs."""
 
     tensor: str
     output: bool
@@ -95,6 +96,7 @@ class Operand:
     elements: int
     fusable: bool
     rounds: bool = False
+    tied: frozenset[int] = frozenset()
 
     @cached_property
     def windowed(self) -> frozenset[int]:
@@ -195,7 +197,8 @@ class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
     tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
     sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
-    and nothing else. `beside`: memories that stand side by side with the one before them."""
+    and nothing else. `beside`: memories that stand side by side with the one before them. `ties`: pairs of
+    variables whose values are not free of each other."""
 
     name: str
     variables: tuple[str, ...]
@@ -218,10 +221,11 @@ class EinsumSpace:
     rules: LoopRules = LoopRules()
     operator: str = ""
     beside: frozenset[int] = frozenset()
+    ties: tuple[Tie, ...] = ()
 
     @cached_property
     def operations(self) -> int:
-        return math.prod(self.extents)
+        return points_of(self.extents, self.ties)
 
     @cached_property
     def problem(self) -> Problem:
@@ -232,14 +236,14 @@ class EinsumSpace:
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:
-        """Variables that index the same tensors, together; those in windows by themselves.
+        """Variables that index the same tensors, together; those in windows or pairs by themselves.
 
         Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
         (not so for sizes that do not divide: `bundled` is False then).
         """
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
-            windowed = any(v in o.windowed for o in self.operands)
+            windowed = any(v in o.windowed or v in o.tied for o in self.operands)
             alike = tuple(v in o.alone for o in self.operands), self.rules.apart(v)
             key = v if windowed or not self.bundled else alike
             result.setdefault(key, []).append(v)
@@ -247,7 +251,7 @@ class EinsumSpace:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Bundles (positions) that stand in windows together; every other one by itself."""
+        """Bundles (positions) that stand in windows or pairs together; every other one by itself."""
         parent = list(range(len(self.bundles)))
         bundle = {v: b for b, members in enumerate(self.bundles) for v in members}
 
@@ -256,9 +260,9 @@ class EinsumSpace:
                 b = parent[b]
             return b
 
-        for o in self.operands:
-            for w in o.windows:
-                parent[root(bundle[w.r])] = root(bundle[w.p])
+        pairs = [(w.p, w.r) for o in self.operands for w in o.windows] + [(t.u, t.v) for t in self.ties]
+        for one, other in pairs:
+            parent[root(bundle[other])] = root(bundle[one])
         result: dict[int, list[int]] = {}
         for b in range(len(self.bundles)):
             result.setdefault(root(b), []).append(b)
@@ -272,8 +276,10 @@ class EinsumSpace:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
         What instances read together where their windows overlap is counted for tiles that are all equal, and
-        not on the way to each of them.
+        not on the way to each of them. Of tied variables instances would have unequal shares.
         """
+        if any(variable in t.both for t in self.ties):
+            return False
         fan = self.fanouts[fanout]
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
         return not shared or (self.bundled and not fan.mesh)
@@ -291,7 +297,7 @@ class EinsumSpace:
 
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
-            self.operator, self.beside,
+            self.operator, self.beside, self.ties,
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple(replace(o, tensor="", elements=0) for o in self.operands),
             tuple(
@@ -374,21 +380,31 @@ def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> f
 
 
 def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
-    _box(one)
     if one.is_copy and hierarchy.costly_links:
         raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
     rounding = _rounding(one, hierarchy.components, limits)
     variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
     memories = [c for c in hierarchy.components if c.kind == "memory"]
     position = {v: i for i, v in enumerate(variables)}
+    extents = tuple(one.bound(v)[1] + 1 for v in variables)
+    ties = ties_of(one, variables, REMEDY)
+    operands = tuple(_operand(one, a, position, cascade) for a in one.accesses)
+    require_counted(one, ties, operands, REMEDY)
+    refuse_beside(one, ties, _equal_tiles(one, memories, rounding, limits), REMEDY)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
     return EinsumSpace(
         one.name,
         variables,
-        tuple(one.bound(v)[1] + 1 for v in variables),
+        extents,
         tuple(
-            replace(_operand(one, a, position, cascade), rounds=a.tensor in rounding) for a in one.accesses
+            replace(
+                o,
+                rounds=o.tensor in rounding,
+                tied=frozenset(v for t in ties for v in t.both),
+                elements=elements_of(o, extents, ties),
+            )
+            for o in operands
         ),
         one.is_copy,
         one.n_instances,
@@ -409,7 +425,22 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         rules=_loop_rules(one, hierarchy, memories, position, limits),
         operator=_operator(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
+        ties=ties,
     )
+
+
+def _equal_tiles(
+    one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
+) -> Iterator[str]:
+    """What is counted only where all tiles are equal."""
+    if one.is_copy:
+        yield "copies"
+    if limits.sizes == "all":
+        yield "`sizes: all`"
+    if rounding:
+        yield "`bits_per_action` that divides no value"
+    if live := [m.name for m in memories if m.allocation == "live"]:
+        yield f"`allocation: live` of {live[0]}"
 
 
 def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
@@ -463,41 +494,6 @@ def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[Toll]:
             yield Toll(c.name, i, c.keep.tensors(one.name))
 
 
-def _box(one: Einsum) -> None:
-    """Refuses what is no box from 0 on, by the rank that makes it none."""
-    for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
-        if low:
-            what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
-            raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {REMEDY}")
-    for c in one.constraints:
-        if c.kind == "ge" and _least(one, c.expr) >= 0:
-            continue
-        rank = _rank_within(one, c.expr)
-        if rank is None:
-            raise Refused(f"{c} cuts the iteration space of {one.name}; the search covers boxes", REMEDY)
-        raise Refused(
-            f"rank {rank} in {one.name} is narrower than its windows reach (padding or a halo), so that "
-            "iterations at the edge do not exist; the search covers boxes, where all do",
-            "explore the layer without its padding: the mapping found evaluates with it as well "
-            f"(docs/howto/explore.md); or {REMEDY}",
-        )
-
-
-def _rank_within(one: Einsum, cut: Affine) -> str | None:
-    """The rank of several variables whose size a constraint is, as text."""
-    signs = {tuple((v, s * c) for v, c in cut.terms) for s in (1, -1)}
-    for access in one.accesses:
-        for rank, expr in zip(access.ranks, access.projection, strict=True):
-            if len(expr.terms) > 1 and expr.terms in signs:
-                return f"{rank} = {expr} of {access.tensor}"
-    return None
-
-
-def _least(one: Einsum, expr: Affine) -> int:
-    """The smallest value on the bounding box."""
-    return expr.constant + sum(c * one.bound(v)[c < 0] for v, c in expr.terms)
-
-
 def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade) -> Operand:
     try:
         result = halos(one, access)
@@ -518,14 +514,9 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     alone = frozenset(r for r in ranks if r >= 0)
     if alone & within or (windows and access.output):
         raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
-    extents = {position[v]: one.bound(v)[1] + 1 for v in position}
-    elements = math.prod(extents[v] for v in alone)
-    for w in windows:
-        e, f = extents[w.p], extents[w.r]
-        elements *= e * f - max(e - w.step_p, 0) * max(f - w.step_r, 0)
     fusable = access.tensor in cascade.intermediates
     return Operand(
-        access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), elements, fusable
+        access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable
     )
 
 

@@ -19,6 +19,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapper.records import Shares, Sizes, Toll
 from polymodel.mapper.terms import READS
+from polymodel.mapper.ties import is_box
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, Table, weighted_count
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
@@ -46,6 +47,9 @@ def least_shares(
     moving = [(c, a) for c in hierarchy.components if c.kind == "memory" for a in c.actions]
     for c in (c for c, a in moving for e in cascade for x in e.accesses if a.rounds(x.bits_per_value)):
         what = f"`bits_per_action` of {c.name} that divides no value"
+        raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+    for one in (e for e in cascade if not is_box(e)):
+        what = f"the iteration space of {one.name}, which is no box"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
     return tuple(_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
 

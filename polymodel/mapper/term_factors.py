@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.space import EinsumSpace, Ranges, Window, window_elements
+from polymodel.mapper.space import EinsumSpace, Operand, Ranges, Window, window_elements
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
+from polymodel.mapper.ties import POINTS, Tie
 from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
@@ -32,9 +33,14 @@ class Factors:
         if isinstance(term, Transfers):
             return self.of(term.moved, group) / self.of(term.size, group)
         operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
+        ties = [t for t in self.space.ties if self.bundle[t.u] in group]
+        tied = {v for t in ties for v in t.both}
         windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
-        within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
+        windows = [w for w in windows if w.p not in tied]
+        within = {self.bundle[v] for v in (*tied, *(x for w in windows for x in (w.p, w.r)))}
         result: Array = np.ones(1)
+        for t in ties:
+            result = result * self._tied(term, t, operand, group)
         for axis, b in enumerate(group):
             if b in within:
                 continue
@@ -79,6 +85,27 @@ class Factors:
 
     def _whole(self, v: int) -> Array:
         return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
+
+    def _tied(self, term: Term, tie: Tie, operand: Operand | None, group: tuple[int, ...]) -> Array:
+        """Of two variables that are tied: elements of the largest tile, or of all tiles that have points."""
+        elements = tie.of(operand) if operand is not None else POINTS
+        counted = tie.largest if term.tile else tie.moved
+        axes = [group.index(self.bundle[v]) for v in (tie.u, tie.v)]
+        sizes, where = zip(*(self._sizes(self.bundle[v], term.level) for v in (tie.u, tie.v)), strict=True)
+        table = np.array([[counted((a, b), elements) for b in sizes[1]] for a in sizes[0]], dtype=float)
+        result = table[np.ix_(*where)]
+        shape = [1] * len(group)
+        for axis, n in zip(axes, result.shape, strict=True):
+            shape[axis] = n
+        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+
+    def _sizes(self, v: int, level: int) -> tuple[list[int], Array]:
+        """The different sizes of tiles at a level, and which of these each candidate has [n]."""
+        c = self.chains[v]
+        values, where = np.unique(
+            np.ones(c.count, np.int64) if level == END else c.tiles[level], return_inverse=True
+        )
+        return values.tolist(), where.reshape(-1)
 
     def _windowed(self, term: Term, w: Window, group: tuple[int, ...], into: int | None) -> Array:
         if into is not None:

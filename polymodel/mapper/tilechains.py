@@ -159,7 +159,9 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
 def _kind(o: Operand, variable: int) -> str:
     if o.rounds and variable in o.alone:
         return "free"  # large tiles fill more of their last action
-    return "small" if variable in o.alone else "free" if variable in o.windowed else "large"
+    # Of a tied variable more values of the other one may be in a larger tile.
+    both = variable in o.windowed or variable in o.tied
+    return "small" if variable in o.alone else "free" if both else "large"
 
 
 def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
