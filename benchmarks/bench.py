@@ -32,6 +32,7 @@ from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
 from benchmarks.small import small
 from benchmarks.sparse import sparse
+from benchmarks.sparse_products import products
 from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tied import tied
 from benchmarks.tiling import tiling
@@ -236,7 +237,7 @@ def main() -> None:
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **small(seconds), **slopes()}
-    rows |= {**sparse(seconds), **tied()}
+    rows |= {**sparse(seconds), **products(), **tied()}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))

@@ -305,8 +305,10 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
     if new.all():
         found = across.tocsr()
     else:
-        before = np.concatenate((np.zeros(1, dtype=np.int32), np.cumsum(new, dtype=np.int32)))
-        kept = csc_array((across.data[new], fiber[new], before[ends]), shape=across.shape)
+        before = np.zeros(new.size + 1, dtype=np.int32)
+        np.cumsum(new, out=before[1:])
+        at = np.flatnonzero(new)  # quicker than masks
+        kept = csc_array((across.data[at], fiber[at], before[ends]), shape=across.shape)
         found = kept.tocsr()
     return Elements(found.indptr.astype(np.int64), found.indices, found.data)
 
