@@ -1,4 +1,4 @@
-"""Schema of `arch:`. Units: bits, joules, seconds, watts, square metres."""
+"""Schema of `arch:`. Units: bits, joules, seconds, watts, square metres; texts may have others (`2.5 pJ`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
-from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, node_tag
+from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, in_units, node_tag
+from polymodel.spec.unit_text import AREA, DATA, ENERGY, FREQUENCY, POWER, RATE, TIME, WORK, Dimension
+
+
+def _of_action(name: str) -> Dimension:
+    """What an action moves in a second: bits where it reads or writes, else operations."""
+    return RATE if name.endswith(("read", "write")) else WORK
+
+
+Joules = Annotated[Number, in_units(ENERGY)]
+Bits = Annotated[Number, in_units(DATA)]
+Seconds = Annotated[Number, in_units(TIME)]
+Hertz = Annotated[Number, in_units(FREQUENCY)]
 
 
 class Configuration(SchemaObject):
@@ -164,18 +176,18 @@ class Action(SchemaObject):
     """
 
     name: str
-    energy: Number | None = None
-    throughput: Number = math.inf
-    bits_per_action: Number | None = None
+    energy: Joules | None = None
+    throughput: Annotated[Number, in_units(_of_action)] = math.inf
+    bits_per_action: Bits | None = None
     source: str | None = None
 
 
 class Link(SchemaObject):
     """The interconnect of a fanout dimension: joules per bit and hop, bits per second."""
 
-    energy_per_bit_hop: Number = 0
+    energy_per_bit_hop: Joules = 0
     topology: Literal["bus", "mesh", "tree"] = "bus"
-    throughput: Number = math.inf
+    throughput: Annotated[Number, in_units(RATE)] = math.inf
 
 
 class Fanout(SchemaObject):
@@ -200,8 +212,8 @@ class Tensors(SchemaObject):
 class _Component(SchemaObject):
     name: NameText
     spatial: tuple[Fanout, ...] = ()
-    leak_power: Number | None = None
-    area: Number | None = None
+    leak_power: Annotated[Number, in_units(POWER)] | None = None
+    area: Annotated[Number, in_units(AREA)] | None = None
     energy_model: EnergyModel | None = None
     source: str | None = None
 
@@ -211,15 +223,15 @@ class Memory(_Component):
     `gated_write`, `metadata_read` and `metadata_write`."""
 
     type: Literal["Memory"] = "Memory"
-    size: Number = math.inf
+    size: Bits = math.inf
     allocation: Literal["tile", "live"] = "tile"
     tensors: Tensors = Field(default_factory=Tensors)
     actions: tuple[Action, ...] = ()
     read_first: bool = False
     ports: Literal["shared", "separate"] = "shared"
     buffering: Literal["single", "double"] = "double"
-    fill_drain_latency: Number = 0
-    clock: Number | None = None
+    fill_drain_latency: Seconds = 0
+    clock: Hertz | None = None
     sparse: SparseSection | None = None
     data_tiles: CheckedDataTiles | None = None
 
@@ -231,8 +243,8 @@ class Toll(_Component):
     tensors: Tensors = Field(default_factory=Tensors)
     actions: tuple[Action, ...] = ()
     ports: Literal["shared", "separate"] = "shared"
-    fill_drain_latency: Number = 0
-    clock: Number | None = None
+    fill_drain_latency: Seconds = 0
+    clock: Hertz | None = None
 
 
 class Container(_Component):
@@ -246,8 +258,8 @@ class ComputeUnit(_Component):
 
     type: Literal["Compute"] = "Compute"
     actions: tuple[Action, ...] = ()
-    fill_drain_latency: Number = 0
-    clock: Number | None = None
+    fill_drain_latency: Seconds = 0
+    clock: Hertz | None = None
     sparse: SparseSection | None = None
 
 

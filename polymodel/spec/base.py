@@ -7,7 +7,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, PlainValidator, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_core import PydanticCustomError
 
 from polymodel.errors import SpecError
@@ -18,6 +27,7 @@ from polymodel.spec.numbers import evaluate_number, symbols_in
 from polymodel.spec.other_tools import key_of_another_tool
 from polymodel.spec.setexpr import parse_set
 from polymodel.spec.source import UNKNOWN_TAG
+from polymodel.spec.unit_text import Dimension, in_base_units
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -228,6 +238,21 @@ Number = Annotated[
     Expression,
     PlainValidator(_checked(_number, "a number", "128 or 8 * 1024", True), json_schema_input_type=Expression),
 ]
+
+
+def in_units(dimension: Dimension | Callable[[str], Dimension]) -> BeforeValidator:
+    """Texts with a unit of the dimension become numbers; it may depend on the `name` beside the value."""
+
+    def read(value: object, info: ValidationInfo) -> object:
+        known = dimension if isinstance(dimension, Dimension) else dimension(str(info.data.get("name")))
+        try:
+            return in_base_units(value, known)
+        except TextFault as found:
+            raise fault(found.message, found.remedy, found.offset) from found
+
+    return BeforeValidator(read)
+
+
 AffineText = Annotated[int | str, PlainValidator(_affine, json_schema_input_type=int | str)]
 ConstraintText = Annotated[
     str,

@@ -54,7 +54,12 @@ ARCH: Texts = {
     },
     "Memory": {
         **_COMPONENT,
-        "size": said("Capacity of one instance, in bits; an expression, or `inf`.", "8 * 64 * 1024", "inf"),
+        "size": said(
+            "Capacity of one instance, in bits or with a unit; an expression, or `inf`.",
+            "64 KiB",
+            "8 * 64 * 1024",
+            "inf",
+        ),
         "allocation": said(
             "What takes room: `tile`, whole tiles; `live`, only elements between first and last use."
         ),
