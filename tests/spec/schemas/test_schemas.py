@@ -26,8 +26,8 @@ TESTED = sorted((ROOT / "tests/spec").glob("**/*.yaml"))
 MEANING = (
     "affine", "arch_bad", "arch_component", "arch_data_tiles", "arch_negative", "arch_no",
     "arch_size", "arch_unknown_action", "arch_units", "arch_zero", "copy", "einsum_text", "energy",
-    "expression", "mapping", "node_without", "projection_list", "rename", "set", "shape", "symbols", "template",
-    "workload", "key_misspelt_section",
+    "expression", "mapping", "node_without", "projection_list", "rename", "set", "shape", "symbols",
+    "template", "workload", "key_misspelt_section",
 )  # fmt: skip
 
 
