@@ -66,7 +66,7 @@ def traffic(
     symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
     name, for what is not covered.
     """
-    from polymodel.sparse.given import given_tensor
+    from polymodel.sparse.coerce import given_tensor
     from polymodel.sparse.traffic.model import traffic as moved
 
     teaal, symbols = _teaal(spec, "traffic", symbols)

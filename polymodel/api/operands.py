@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.given import given_tensor
+from polymodel.sparse.coerce import given_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words

@@ -37,7 +37,7 @@ def _predicted(options: argparse.Namespace) -> str:
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
     from polymodel.view.blocks import Section, notes
-    from polymodel.view.several import formatted_tables
+    from polymodel.view.joined_tables import formatted_tables
 
     if options.published:
         table = published_table()

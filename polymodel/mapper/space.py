@@ -25,7 +25,7 @@ from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.plain import require_plain
+from polymodel.workload.single_access import require_plain
 
 Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"

@@ -17,7 +17,7 @@ from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.report.text import headline, sections
 from polymodel.report.timeline import timeline
-from polymodel.report.tips import component_tips, node_tips
+from polymodel.report.tooltips import component_tips, node_tips
 from polymodel.view.blocks import Block, Facts, Line, Part, Picture, Section, notes
 from polymodel.view.inline import blank, inline
 

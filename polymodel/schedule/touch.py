@@ -17,8 +17,8 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import build, needs
 from polymodel.polyhedra.nests import Nest
-from polymodel.schedule.nesting import nest_of
 from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
+from polymodel.schedule.tile_nests import nest_of
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 Vertex = tuple[str, str]

@@ -10,14 +10,14 @@ import numpy as np
 
 from polymodel.integers import told_apart
 from polymodel.sweeps.grid import Grid
-from polymodel.sweeps.keeper import Keeper
+from polymodel.sweeps.infeasibility import TILES, WHERE
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
-from polymodel.sweeps.reasons import TILES, WHERE
+from polymodel.sweeps.result_collector import Keeper
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.scratch import Memory, Scratch
 from polymodel.sweeps.sparse.rows import is_sparse
-from polymodel.sweeps.units import Units
+from polymodel.sweeps.work_units import Units
 
 Array = Any
 

@@ -22,11 +22,11 @@ from polymodel.spec.coerce import as_number, shown
 from polymodel.spec.faults import Faults, not_a_spec, suggestion
 from polymodel.sweeps.axes import Axis, axis_of
 from polymodel.sweeps.grid import Grid, Roles, roles
+from polymodel.sweeps.infeasibility import TILES
 from polymodel.sweeps.legal import Verdicts
 from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.objectives import BlockFigures
 from polymodel.sweeps.plan import values_of
-from polymodel.sweeps.reasons import TILES
 from polymodel.sweeps.rows import cells, ordered
 from polymodel.sweeps.scenario import Template, Variant, template
 from polymodel.sweeps.traced import TracedForms

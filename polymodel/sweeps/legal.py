@@ -29,7 +29,7 @@ from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import Axis
-from polymodel.sweeps.reasons import shared
+from polymodel.sweeps.infeasibility import shared
 from polymodel.workload.einsum import boxed
 
 Array = Any

@@ -19,11 +19,11 @@ from polymodel.stores.tables import RELEASE
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.expressions import constraint
 from polymodel.sweeps.grid import Grid
-from polymodel.sweeps.keeper import Keep
 from polymodel.sweeps.objectives import known_objectives
+from polymodel.sweeps.result_collector import Keep
 from polymodel.sweeps.sparse.rows import is_sparse
-from polymodel.sweeps.units import Snapshot
 from polymodel.sweeps.values import Choice, wrong
+from polymodel.sweeps.work_units import Snapshot
 
 PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
 

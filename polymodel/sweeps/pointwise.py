@@ -9,7 +9,7 @@ from polymodel.api.evaluation import evaluate
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.sweeps.grid import Grid, Roles
-from polymodel.sweeps.reasons import WHERE
+from polymodel.sweeps.infeasibility import WHERE
 from polymodel.sweeps.rows import Cells, cells
 from polymodel.sweeps.sparse.rows import is_sparse, sparse_cells
 from polymodel.sweeps.values import Number

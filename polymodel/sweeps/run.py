@@ -19,10 +19,8 @@ from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
 from polymodel.stores.lock import locked
 from polymodel.stores.tables import spare_others
-from polymodel.sweeps.asked import MappingLike, swept
 from polymodel.sweeps.blocks import run_block
 from polymodel.sweeps.grid import Grid, Roles, make_grid, roles
-from polymodel.sweeps.keeper import Keep, Keeper, Outgrown
 from polymodel.sweeps.kernel import BLOCK
 from polymodel.sweeps.objectives import check_objectives
 from polymodel.sweeps.parallel import (
@@ -36,14 +34,16 @@ from polymodel.sweeps.parallel import (
 )
 from polymodel.sweeps.pointwise import evaluate_points, point_cells
 from polymodel.sweeps.prune import pruned
+from polymodel.sweeps.request import MappingLike, swept
 from polymodel.sweeps.result import INTERRUPTED, Sweep
+from polymodel.sweeps.result_collector import Keep, Keeper, Outgrown
 from polymodel.sweeps.rows import Cells, Found, exact_cells, table
 from polymodel.sweeps.scenario import scenario
 from polymodel.sweeps.sparse.rows import agree, is_sparse
 from polymodel.sweeps.spill import Spill
 from polymodel.sweeps.stored import StoredColumns, write_rows
-from polymodel.sweeps.units import Snapshot, Units
 from polymodel.sweeps.values import Choice, Number
+from polymodel.sweeps.work_units import Snapshot, Units
 
 Progress = Callable[[int, int, float], None]
 ROWS = "rows.parquet"

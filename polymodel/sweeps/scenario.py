@@ -210,7 +210,7 @@ def _on_sparse_data(block: Scenario) -> Scenario:
     """The block with costs on sparse data. All sums are prepared at the first point: what cannot be counted
     is refused there."""
     # Only sweeps on sparse data load the room that knows about them.
-    from polymodel.sweeps.sparse.found import SparseEvaluator
+    from polymodel.sweeps.sparse.figures import SparseEvaluator
     from polymodel.sweeps.sparse.plan import SparsePlan, on_another, sparse_plan
 
     plan: SparsePlan | None = None

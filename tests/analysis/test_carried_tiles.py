@@ -12,9 +12,9 @@ from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import arrays, listings, occupancy, steady, sweep
+from polymodel.analysis.exact import arrays, factor_tables, occupancy, steady_steps, sweep
 from polymodel.analysis.exact.buffets import lay_out
-from polymodel.analysis.exact.gaps import Gaps, Memory
+from polymodel.analysis.exact.inter_branch_peaks import Gaps, Memory
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.reuse import Reuse
@@ -79,12 +79,12 @@ def test_element_lifetimes_still_list_operations(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.thin(2)
-@pytest.mark.parametrize("points", [listings.LISTED, 1])
+@pytest.mark.parametrize("points", [factor_tables.LISTED, 1])
 def test_cells_give_the_tile_peaks_of_any_mapping(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether coupled variables are listed or (`points` = 1) counted."""
-    monkeypatch.setattr(listings, "LISTED", points)
+    monkeypatch.setattr(factor_tables, "LISTED", points)
     if points == 1:
-        monkeypatch.setattr(listings, "_AT_MOST", 1)
+        monkeypatch.setattr(factor_tables, "_AT_MOST", 1)
     _compare_with_the_referee()
 
 
@@ -142,7 +142,7 @@ def test_steps_left_out_are_like_others(
     layout = lay_out(_rows_fused(tile, first, stride, reuse))
     few = {c: Memory(layout, c) for c in ("DRAM", "GLB", "RF")}
     peaks = {c: m.peaks() for c, m in few.items()}
-    monkeypatch.setattr(steady, "_kept", lambda flags: flags | True)
+    monkeypatch.setattr(steady_steps, "_kept", lambda flags: flags | True)
     for component, mine in peaks.items():
         every = Memory(layout, component)
         assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}

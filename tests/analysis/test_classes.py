@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.exact import occupancy, tally
+from polymodel.analysis.exact import cached_counts, occupancy
 from tests.analysis.test_agreement import EXACT, REFEREE, differences, run_many
 from tests.support.features import leaf, loop, memory, storage, unit
 
@@ -55,7 +55,7 @@ def starts(extent: int, tiles: list[int]) -> np.ndarray:
 
 
 def test_every_factor_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "MANY_LOOPS", 1)
+    monkeypatch.setattr(cached_counts, "MANY_LOOPS", 1)
     monkeypatch.setattr(occupancy, "SEVERAL_LOOPS", 1)
     run_many(12)
 

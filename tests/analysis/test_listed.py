@@ -9,7 +9,7 @@ import pytest
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.exact import listed, live
+from polymodel.analysis.exact import enumerated_partials, live_peaks
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
@@ -67,7 +67,7 @@ def test_what_a_consumer_keeps_alive_in_one_instance_each_drains_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many iterations there are: nothing is reduced, so nothing has to be listed."""
-    monkeypatch.setattr(listed, "LIMIT", 0)
+    monkeypatch.setattr(enumerated_partials, "LIMIT", 0)
     found = agreed(_kept_by_a_consumer())
     assert moved(found, "RF", "T") == (0, 2, 0, 2)
     assert moved(found, "DRAM", "T") == (0, 0, 0, 2)
@@ -214,7 +214,7 @@ CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
 def test_remedies_of_refusals_above_the_limit_work(
     refused: Problem, remedies: tuple[Problem, ...], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listed, "LIMIT", 0)
+    monkeypatch.setattr(enumerated_partials, "LIMIT", 0)
     with pytest.raises(Refused) as refusal:
         EXACT.analyse(refused)
     assert refusal.value.remedy == reason
@@ -224,7 +224,7 @@ def test_remedies_of_refusals_above_the_limit_work(
 
 def test_where_nothing_stays_any_policy_counts_like_refill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Output rows one by one: no row is in two visits in a row, so nothing has to be listed."""
-    monkeypatch.setattr(listed, "LIMIT", 0)
+    monkeypatch.setattr(enumerated_partials, "LIMIT", 0)
     found = agreed(_padded(loop("c", 1), loop("m", 1)))
     refilled = agreed(_padded(loop("c", 1), loop("m", 1), reuse="refill"))
     assert moved(found, "RF", "C") == moved(refilled, "RF", "C")
@@ -247,14 +247,14 @@ def test_below_the_limit_the_same_is_counted(
     refused: Problem, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agreed(refused)
-    monkeypatch.setattr(listed, "LIMIT", 9)
+    monkeypatch.setattr(enumerated_partials, "LIMIT", 9)
     with pytest.raises(Refused, match=message):
         EXACT.analyse(refused)
 
 
 def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     given = _spread_unevenly()
-    monkeypatch.setattr(listed, "LIMIT", 9)
+    monkeypatch.setattr(enumerated_partials, "LIMIT", 9)
     with pytest.raises(
         Refused, match="partial sums of C are carried and spread over a fanout unevenly"
     ) as refusal:
@@ -266,7 +266,7 @@ def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.Monke
 def test_lifetimes_of_too_many_instances_are_refused_and_whole_tiles_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "_CELLS", 0)
+    monkeypatch.setattr(live_peaks, "_CELLS", 0)
     with pytest.raises(Refused, match="too many instances and phases") as refusal:
         EXACT.analyse(_spread_unevenly(), live=True)
     assert "allocation: tile" in refusal.value.remedy

@@ -15,7 +15,7 @@ import pytest
 import polymodel as pm
 from polymodel.report.provenance import spec_text
 from polymodel.report.report import TABLES, Report
-from polymodel.report.tips import component_tips, node_tips
+from polymodel.report.tooltips import component_tips, node_tips
 from polymodel.spec.dump import files_as_read
 from polymodel.view.blocks import Line, Part
 from polymodel.view.html import page

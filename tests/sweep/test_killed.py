@@ -12,7 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.sweeps import run as sweeping
-from polymodel.sweeps import units
+from polymodel.sweeps import work_units
 from tests.fuzz.forked import Parent
 from tests.fuzz.lines import SPEC
 from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul, same
@@ -21,9 +21,9 @@ THREE = (*OBJECTIVES, "energy")
 SMALL_UNITS = """
     import os, signal, sys
     import polymodel as pm
-    from polymodel.sweeps import run, spill, units
+    from polymodel.sweeps import run, spill, work_units
     from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
-    run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
+    run.LINES, run.BLOCK, work_units.SAVE_EVERY = 2, 64, 0.0
     store = os.getcwd()
     def die(*ignored, **too):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -87,7 +87,7 @@ def killed(parent: Parent, store: Path, kill: str, body: str) -> None:
 def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "LINES", 2)
     monkeypatch.setattr(sweeping, "BLOCK", 64)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
 
 
 @pytest.mark.usefixtures("many_units")

@@ -12,7 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
-from polymodel.sweeps import legal, pointwise, run, units
+from polymodel.sweeps import legal, pointwise, run, work_units
 from tests.seeds import seeds
 from tests.sweep.small import same, written
 
@@ -144,7 +144,7 @@ def test_processes_stores_and_resumed_runs_count_the_same(
 ) -> None:
     monkeypatch.setattr(run, "LINES", 100)
     monkeypatch.setattr(run, "BLOCK", 400)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
     spec, calls = written(FUSED.replace("M: 5", "M: 64").replace("size: 150", "size: 2000"), SHARED), 0
     options: dict[str, Any] = {"objectives": ("energy", "latency"), **kept}
     whole = pm.sweep(spec, TILES, **options)

@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.sweeps import run
 from polymodel.sweeps.grid import make_grid, roles
-from polymodel.sweeps.reasons import shared
+from polymodel.sweeps.infeasibility import shared
 from polymodel.sweeps.scenario import Scenario, scenario
 from tests.seeds import seeds
 from tests.specs import Doc, Drawing, Workload, _lists, machine, shared_ranks

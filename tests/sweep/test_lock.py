@@ -19,7 +19,7 @@ import polymodel as pm
 from polymodel.spec.output import JOURNAL, clear_unfinished, record
 from polymodel.stores import lock
 from polymodel.sweeps import run as sweeping
-from polymodel.sweeps import units
+from polymodel.sweeps import work_units
 from tests.seeds import seeds
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
@@ -35,9 +35,9 @@ with locked(Path(sys.argv[1])):
 SWEEP = """
 import sys
 import polymodel as pm
-from polymodel.sweeps import run, units
+from polymodel.sweeps import run, work_units
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul
-run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
+run.LINES, run.BLOCK, work_units.SAVE_EVERY = 2, 64, 0.0
 print("begun", flush=True)
 pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=sys.argv[1])
 print("done", flush=True)
@@ -272,7 +272,7 @@ def test_ended_at_random_moments_again_and_again(
     """However often it was ended, what comes out is what an undisturbed sweep gives."""
     monkeypatch.setattr(sweeping, "LINES", 2)
     monkeypatch.setattr(sweeping, "BLOCK", 64)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
     moment = random.Random(ending)
     for _ in range(2):
         process = started(SWEEP, tmp_path)

@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.spec.output import record
 from polymodel.sweeps import run as sweeping
-from polymodel.sweeps import units
+from polymodel.sweeps import work_units
 from polymodel.sweeps.stored import StoredColumns, write_rows
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
@@ -21,7 +21,7 @@ from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "LINES", 2)
     monkeypatch.setattr(sweeping, "BLOCK", 64)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
 
 
 THREE = (*OBJECTIVES, "energy")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.sweeps import units
+from polymodel.sweeps import work_units
 from tests.sweep.small import OBJECTIVES, live, matmul, same
 
 VALUES = {"TM": [1, 4, 7, 24, 25], "TN": [3, 20], "TK": [18, 5]}
@@ -16,7 +16,7 @@ VALUES = {"TM": [1, 4, 7, 24, 25], "TN": [3, 20], "TK": [18, 5]}
 
 @pytest.fixture(autouse=True)
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
 
 
 KEEPS: list[dict[str, Any]] = [{"keep": "front"}, {"keep": "all"}, {"keep": "top", "top": 5}]

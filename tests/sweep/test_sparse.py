@@ -154,7 +154,7 @@ def test_many_points_at_once_are_what_each_is(name: str) -> None:
 
 
 def test_figures_that_disagree_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweeps.sparse.found import SparseFigures
+    from polymodel.sweeps.sparse.figures import SparseFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
     monkeypatch.setattr(SparseFigures, "latency", wrong)

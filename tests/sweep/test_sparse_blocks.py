@@ -26,7 +26,7 @@ from polymodel.sweeps.kernel import Kernel
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.plan import Rows, costing
 from polymodel.sweeps.sparse.columns import bound_problem
-from polymodel.sweeps.sparse.found import SparseEvaluator, SparseFound
+from polymodel.sweeps.sparse.figures import SparseEvaluator, SparseFound
 from polymodel.sweeps.sparse.plan import SparsePlan, sparse_plan
 from tests.sparse.actions.small import (
     RANKS,

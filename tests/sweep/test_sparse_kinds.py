@@ -196,7 +196,7 @@ def test_tile_sizes_are_not_pruned() -> None:
 
 
 def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweeps.sparse.found import SparseFigures
+    from polymodel.sweeps.sparse.figures import SparseFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
     monkeypatch.setattr(SparseFigures, "latency", wrong)

@@ -13,7 +13,7 @@ import pytest
 import polymodel as pm
 from polymodel.stores.tables import read_table
 from polymodel.sweeps import run as sweeping
-from polymodel.sweeps import units
+from polymodel.sweeps import work_units
 from tests.matmul import Actions, matmul
 from tests.seeds import seeds
 
@@ -25,7 +25,7 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, so that small grids have many units."""
     monkeypatch.setattr(sweeping, "LINES", 2)
     monkeypatch.setattr(sweeping, "BLOCK", 64)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
 
 
 @pytest.fixture

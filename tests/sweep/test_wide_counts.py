@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.integers import in_order
-from polymodel.sweeps import kernel, run, units
+from polymodel.sweeps import kernel, run, work_units
 
 TILES = [1, 2, 3, 10, 60]
 
@@ -84,7 +84,7 @@ def test_wide_counts_in_stores_and_parts_of_fronts(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(kernel, "RIGHT", 1)
     monkeypatch.setattr(run, "LINES", 1)
     monkeypatch.setattr(run, "BLOCK", 1)
-    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(work_units, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(run, "_limit", lambda order: 5)
 
     def interrupt(done: int, total: int, seconds: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.exact.tally import Shape
+from polymodel.analysis.exact.cached_counts import Shape
 from polymodel.mapping.looptree import StorageNode, storage_chain, ties
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode

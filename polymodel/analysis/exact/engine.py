@@ -9,17 +9,17 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.cached_counts import Product, dense, tally, total
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
-from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
 from polymodel.analysis.exact.overlapped import overlapped_peak
+from polymodel.analysis.exact.pipeline_classes import largest
 from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
 from polymodel.analysis.exact.slots import pipeline_runs
-from polymodel.analysis.exact.tally import Product, dense, tally, total
-from polymodel.analysis.exact.tracks import largest
 from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,

@@ -14,11 +14,11 @@ from polymodel.analysis.exact.axes import (
     shared_axes,
 )
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.cached_counts import Product
+from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
 from polymodel.analysis.exact.fills import fill_carries, fills_of
-from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain, Level, examine, stays
-from polymodel.analysis.exact.tally import Product
-from polymodel.analysis.exact.timed import timed
+from polymodel.analysis.exact.partials_by_iteration import timed
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain

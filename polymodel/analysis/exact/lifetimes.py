@@ -16,7 +16,7 @@ import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.grids import Grids, unfollowed
-from polymodel.analysis.exact.live import live_counts, nominal_trips
+from polymodel.analysis.exact.live_peaks import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
 from polymodel.analysis.exact.peaks import Interleaving, Rounding, Term
 from polymodel.analysis.exact.residencies import Residency, Use

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout, shape_of
-from polymodel.analysis.exact.live import nominal_trips
-from polymodel.analysis.exact.moves import Flow, Listed, Sums, flows_of
+from polymodel.analysis.exact.cached_counts import Array, Product, dense, total
+from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.occupancy import tensor_bits
 from polymodel.analysis.exact.sweep import distinct
-from polymodel.analysis.exact.tally import Array, Product, dense, total
+from polymodel.analysis.exact.transfer_relations import Flow, Listed, Sums, flows_of
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.architecture.hierarchy import FanoutDim

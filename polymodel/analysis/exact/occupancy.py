@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout, Node, shape_of
-from polymodel.analysis.exact.idle import divergence, idle_beside, same_stamps
-from polymodel.analysis.exact.tally import SEVERAL_LOOPS, Array, Shape, tally
+from polymodel.analysis.exact.cached_counts import SEVERAL_LOOPS, Array, Shape, tally
+from polymodel.analysis.exact.idle_einsums import divergence, idle_beside, same_stamps
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import times

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.occupancy import has_gaps, item_of, items_of, peak
 from polymodel.analysis.result import WorkingSet
 from polymodel.mapping.looptree import Pipeline, around

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Node, shape_of, transition_mode
-from polymodel.analysis.exact.tally import (
+from polymodel.analysis.exact.cached_counts import (
     Array,
     Product,
     first_tally,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from polymodel.analysis.exact.buffets import shape_of
-from polymodel.analysis.exact.tally import Array, Product, dense, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import Array, Product, dense, kept_tally, tally
 from polymodel.analysis.exact.transfers import modes
 from polymodel.errors import Refused
 from polymodel.schedule.touch import Axis, Touch

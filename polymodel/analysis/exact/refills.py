@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.cached_counts import Product
 from polymodel.analysis.exact.rounding import Booking
-from polymodel.analysis.exact.tally import Product
 
 Groups = list[tuple[int, list[Product]]]
 

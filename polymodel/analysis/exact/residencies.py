@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Node
 from polymodel.analysis.exact.grids import Grid, Grids, contained, numbered, one_of_each, packed, unfollowed
-from polymodel.analysis.exact.live import node_carries
+from polymodel.analysis.exact.live_peaks import node_carries
 from polymodel.analysis.exact.sweep import Ints, coordinates, rank
 from polymodel.schedule.touch import Block, partition
 

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from polymodel.analysis.exact.axes import result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.cached_counts import Product
+from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
+from polymodel.analysis.exact.enumerated_sizes import by_size, can_list, drained
 from polymodel.analysis.exact.fills import copy_of, fill_carries, fills_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, output_chain
-from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.listed_sizes import by_size, can_list, drained
 from polymodel.analysis.exact.occupancy import tensor_bits
 from polymodel.analysis.exact.partials import Chain, Level
 from polymodel.analysis.exact.sizes import Cut, Sized, histogram, moving_terms, projected, sized
-from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import tolls_between
 from polymodel.analysis.exact.uneven import RefilledChain, Term
 from polymodel.analysis.result import TransferSizes

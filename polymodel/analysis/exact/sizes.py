@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polymodel.analysis.exact.buffets import shape_of
-from polymodel.analysis.exact.tally import Array, Product
+from polymodel.analysis.exact.cached_counts import Array, Product
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import Term
 from polymodel.errors import Refused

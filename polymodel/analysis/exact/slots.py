@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.pipeline_classes import Load, Pairs, Track, Tracks
 from polymodel.analysis.exact.sweep import Ints, rank
-from polymodel.analysis.exact.tracks import Load, Pairs, Track, Tracks
 from polymodel.analysis.result import PipelineRun, Slot, StageWork, ordered_slots, phase_of
 from polymodel.mapping.looptree import Pipeline
 

@@ -16,14 +16,14 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.arrays import LIMIT
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.cached_counts import tally
 from polymodel.analysis.exact.cells import Course, Sites, bare, courses, loops_to_last_split
-from polymodel.analysis.exact.gaps import Memory
+from polymodel.analysis.exact.factor_tables import Masks
 from polymodel.analysis.exact.grids import Grids
+from polymodel.analysis.exact.inter_branch_peaks import Memory
 from polymodel.analysis.exact.lifetimes import Frame, Part, lasting_bits
-from polymodel.analysis.exact.listings import Masks
-from polymodel.analysis.exact.live import _curves
+from polymodel.analysis.exact.live_peaks import _curves
 from polymodel.analysis.exact.sweep import Ints, Sweep
-from polymodel.analysis.exact.tally import tally
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
 from polymodel.integers import dtype_of, largest, summed

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from polymodel.analysis.exact.axes import result_view
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.listed import ListedChain, listable
+from polymodel.analysis.exact.cached_counts import Product
+from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain
-from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused

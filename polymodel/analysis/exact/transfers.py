@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polymodel.analysis.exact.buffets import shape_of, transition_mode
-from polymodel.analysis.exact.tally import Product, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import Product, kept_tally, tally
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor, Touch
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.buffets import shape_of
+from polymodel.analysis.exact.cached_counts import Array, Product, leading
 from polymodel.analysis.exact.partials import Level
-from polymodel.analysis.exact.tally import Array, Product, leading
 from polymodel.analysis.exact.transfers import modes, moved
 from polymodel.polyhedra import build, counting, links, steps
 from polymodel.polyhedra.steps import Mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.execute.following import alike, follows, leading, spread_halos
+from polymodel.sparse.execute.follow_directive import alike, follows, leading, spread_halos
 from polymodel.sparse.fibertree import Ints, LoopRank
 from polymodel.sparse.partition import (
     Columns,

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.sparse.execute import merged as merging
+from polymodel.sparse.execute.dense_ranks import Thin
+from polymodel.sparse.execute.innermost_dense import Tail, candidates, enter
 from polymodel.sparse.execute.loops import Walk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.merged_times import measure_merged
@@ -17,8 +19,6 @@ from polymodel.sparse.execute.merged_values import merged_result
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses, Times
-from polymodel.sparse.execute.tail import Tail, candidates, enter
-from polymodel.sparse.execute.thin import Thin
 from polymodel.sparse.execute.times import distinct, measure
 from polymodel.sparse.execute.values import (
     Values,

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.coerce import given_tensor
+from polymodel.sparse.execute.dense_ranks import find_thin
 from polymodel.sparse.execute.einsum import count, result, walk_through
 from polymodel.sparse.execute.plan import make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
-from polymodel.sparse.execute.thin import find_thin
-from polymodel.sparse.given import given_tensor
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import as_number, shown

@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.sparse.execute.innermost_dense import Tail
 from polymodel.sparse.execute.loops import Walk, Walked
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import Times
-from polymodel.sparse.execute.tail import Tail
 from polymodel.sparse.fibertree import Ints, blocks
 from polymodel.spec.teaal.records import SpaceTime, Stamp
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.sparse.execute.innermost_dense import Tail, first_leaf
 from polymodel.sparse.execute.loops import Cursor, Walk
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan, Term
-from polymodel.sparse.execute.tail import Tail, first_leaf
 from polymodel.sparse.fibertree import Ints
 
 Values = NDArray[Any]

@@ -12,7 +12,7 @@ from polymodel.report.report import Report
 from polymodel.report.sparse import SparseReport, with_data
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.sparse.columns import bound_problem
-from polymodel.sweeps.sparse.found import SparseEvaluator
+from polymodel.sweeps.sparse.figures import SparseEvaluator
 from polymodel.sweeps.values import Number
 
 

@@ -22,7 +22,7 @@ from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Costing, Linear, Rows
 from polymodel.sweeps.sparse.columns import Column, columns_of
 from polymodel.sweeps.sparse.counts import Structures
-from polymodel.workload.plain import require_plain
+from polymodel.workload.single_access import require_plain
 
 
 @dataclass(frozen=True)

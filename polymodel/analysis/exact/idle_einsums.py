@@ -1,4 +1,4 @@
-"""Einsums that share loops and run different iterations of them: when and where one is idle."""
+"""When and where an Einsum is idle that shares loops with others but executes other iterations of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Partial sums of small problems, run by run: for carried outputs whose reduction no product describes.
+"""Partial sums of small problems, enumerated run by run, where no product describes the reduction.
 
 One row per operation of the producer, and of the consumers that keep what it wrote alive, in arrays; runs,
-drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations. A run may go on
+drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations. A run may extend
 over several executions of the producer; a partial sum is read in the execution that made it.
 """
 
@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
+from polymodel.analysis.exact.cached_counts import Product
 from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.sweep import Ints, Operations, distinct, operations, rank
-from polymodel.analysis.exact.tally import Product
 from polymodel.schedule.touch import View
 from polymodel.workload.einsum import TensorAccess
 

@@ -1,14 +1,13 @@
-"""Outputs by iteration: when partial sums are read and filled, and when runs end.
+"""When partial sums are read and filled and when their runs end, by iteration of a pipeline.
 
-For pipelines. The closed counts of `partials` know how often, not when; the signed sets of `uneven` know
-both.
+The closed counts of `partials` say how often this happens, not when; the signed sets of `uneven` say both.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from polymodel.analysis.exact.listed import ListedChain
+from polymodel.analysis.exact.enumerated_partials import ListedChain
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused

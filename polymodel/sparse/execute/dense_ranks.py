@@ -1,8 +1,8 @@
-"""Counting without values: of a rank that is dense everywhere, one coordinate per tile stands for all of it.
+"""Counts without values: of a rank that is dense everywhere, one coordinate represents each tile.
 
-Where all tensors that have a rank have all its coordinates, the innermost loops over it do the same at all
-nodes. So one coordinate per tile is kept, loops go as far as the tile, and what the innermost loops would do
-is told by the tile's size. Intermediate tensors then have one coordinate per tile as well.
+Where every tensor with a rank has all its coordinates, the innermost loops over that rank do the same at all
+nodes. One coordinate per tile is kept, loops go no further than the tile, and the work of the innermost loops
+follows from the size of the tile. Intermediate tensors then have one coordinate per tile as well.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polymodel.sparse.execute.innermost_dense import Tail
 from polymodel.sparse.execute.loops import Walk, Walked
 from polymodel.sparse.execute.plan import rank_of
-from polymodel.sparse.execute.tail import Tail
 from polymodel.sparse.fibertree import Ints, LoopRank, build
 from polymodel.sparse.partition import number, part_names, shape_columns
 from polymodel.sparse.tensor import SparseTensor

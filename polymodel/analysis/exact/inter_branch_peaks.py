@@ -1,7 +1,7 @@
-"""Peaks of `tile` where tiles outlive the branch that uses them: by cells, never by operations.
+"""Peaks of `tile` where tiles outlive the branch that uses them, found cell by cell.
 
 docs/semantics.md, Occupancy. A buffet above the last split of its users has one visit in one or more whole
-cells: it is followed visit by visit. One below belongs to a single Einsum: inside its cells only the
+cells, and is followed visit by visit. A buffet below it belongs to a single Einsum: within its cells only the
 largest joint tile counts, and between them what is carried to the next cell.
 """
 
@@ -26,11 +26,11 @@ from polymodel.analysis.exact.cells import (
     loops_to_last_split,
     spatial_axes,
 )
-from polymodel.analysis.exact.inside import Inside, inside
-from polymodel.analysis.exact.listings import Masks, listed
-from polymodel.analysis.exact.live import node_carries
+from polymodel.analysis.exact.factor_tables import Masks, listed
+from polymodel.analysis.exact.live_peaks import node_carries
 from polymodel.analysis.exact.occupancy import Item, item_of
-from polymodel.analysis.exact.steady import kept_steps
+from polymodel.analysis.exact.steady_steps import kept_steps
+from polymodel.analysis.exact.subtree_peaks import Inside, inside
 from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.integers import dtype_of

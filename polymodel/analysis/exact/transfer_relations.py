@@ -1,6 +1,6 @@
-"""Everything that moves between two storages, or between storage and compute, as relations.
+"""Relations of everything that moves between two storages, or between a storage and compute.
 
-The same links and rules as in `flows`; here they are kept apart, for what must know who sends to whom.
+Links and rules are those of `flows`, which counts; here senders and receivers are kept apart.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from polymodel.analysis.exact.axes import broadcast_axes, result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.enumerated_partials import ListedChain, Moves, listable
 from polymodel.analysis.exact.fills import copy_of, fill_carries, fills_of
 from polymodel.analysis.exact.flows import ends_are_writes, output_chain
-from polymodel.analysis.exact.listed import ListedChain, Moves, listable
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.mapping.looptree import ComputeNode

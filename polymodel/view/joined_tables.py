@@ -1,4 +1,4 @@
-"""Several tables as one text, one JSON object or one page: what commands print."""
+"""Writes several tables as one text, one JSON object or one page, as commands print them."""
 
 from __future__ import annotations
 

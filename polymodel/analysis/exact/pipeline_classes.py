@@ -1,7 +1,7 @@
-"""What each Einsum of a pipeline does in each iteration, as classes of iterations that are alike.
+"""What each Einsum of a pipeline does in each iteration, with equal iterations grouped into classes.
 
-docs/semantics.md, Pipelines. Two iterations are of one class if every instance of every component loads the
-same.
+docs/semantics.md, Pipelines. Two iterations belong to one class if every instance of every component has the
+same loads in both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from math import prod
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout, shape_of
+from polymodel.analysis.exact.cached_counts import Product, dense, tally
 from polymodel.analysis.exact.flows import flows
-from polymodel.analysis.exact.live import nominal_trips
+from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.rounding import bookings
 from polymodel.analysis.exact.sweep import Ints
-from polymodel.analysis.exact.tally import Product, dense, tally
 from polymodel.analysis.result import PipelineRun, StageWork
 from polymodel.errors import Refused
 from polymodel.integers import distinct_rows, dtype_of

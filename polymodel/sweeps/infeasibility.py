@@ -1,4 +1,4 @@
-"""Why points do not count, in words that points share: a sweep counts points by reason."""
+"""The reasons for which points are infeasible, worded alike, so that a sweep can count points by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors as callers hold them: `SparseTensor`s, SciPy sparse matrices and arrays, NumPy arrays."""
+"""Accepts tensors in the forms that callers have them in: `SparseTensor`, SciPy sparse, NumPy."""
 
 from __future__ import annotations
 

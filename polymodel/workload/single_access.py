@@ -1,6 +1,6 @@
-"""Einsums as most rooms know them: each tensor is read or made, in one access; nothing is carried forward.
+"""Einsums as most rooms handle them: one access per tensor, and nothing carried between iterations.
 
-What knows more says so by not asking here.
+Rooms that handle more do not ask for this restriction.
 """
 
 from __future__ import annotations

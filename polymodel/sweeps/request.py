@@ -1,4 +1,4 @@
-"""The specs that a sweep goes over, one for each mapping, and the grid of each."""
+"""What a sweep was asked for: the specs that it covers, one for each mapping, and the grid of each."""
 
 from __future__ import annotations
 

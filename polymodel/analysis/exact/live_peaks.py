@@ -1,4 +1,4 @@
-"""Peaks that follow single elements from their first to their last use.
+"""Peaks of `live` occupancy: every element is followed from its first to its last use.
 
 docs/semantics.md, Occupancy. Works on the arrays of `sweep`.
 """

@@ -1,8 +1,8 @@
-"""Loops cut to the steps that matter: where touches only move on by constant amounts, few stand for many.
+"""Cuts loops to the steps that matter: where accesses only shift by constants, few steps represent many.
 
-A step of a loop is steady if every access does there what it did one step before, only shifted, by the same
-shift that this step had. In a run of steady steps all tile sizes, and which tiles meet, repeat; so the steps
-that have steady ones on both sides, far enough for every neighbourhood to occur elsewhere, are left out.
+A step of a loop is steady if every access does what it did one step before, shifted by the same amount as at
+that step. Within a run of steady steps all tile sizes repeat, and so do the tiles that overlap. Steps with
+steady ones on both sides are left out where every neighbourhood of theirs occurs elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.arrays import Flags
-from polymodel.analysis.exact.listings import factor_rows, fine_blocks, is_large
+from polymodel.analysis.exact.factor_tables import factor_rows, fine_blocks, is_large
 from polymodel.analysis.exact.sweep import Ints
 from polymodel.polyhedra import classes
 from polymodel.schedule.touch import Block, View, axes_of, touch

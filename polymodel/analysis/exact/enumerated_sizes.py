@@ -1,4 +1,4 @@
-"""Sizes of transfers of small problems, element by element: where no product describes what is carried."""
+"""Sizes of transfers of small problems, enumerated where no product describes what is carried."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Node
-from polymodel.analysis.exact.listed import LIMIT
+from polymodel.analysis.exact.cached_counts import Product
+from polymodel.analysis.exact.enumerated_partials import LIMIT
 from polymodel.analysis.exact.sizes import Cut, Sized
 from polymodel.analysis.exact.sweep import Ints, distinct, operations, rank, stacked
-from polymodel.analysis.exact.tally import Product
 
 
 def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: Cut) -> Sized:

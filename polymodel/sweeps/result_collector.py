@@ -1,4 +1,4 @@
-"""What a sweep keeps while it runs."""
+"""Collects the points that a sweep keeps while it runs: the front, the best ones, or all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from polymodel.errors import Refused
 from polymodel.integers import TOLD_APART, told_apart
 from polymodel.objectives import SPARSE, score
 from polymodel.pareto import Archive
-from polymodel.sweeps.reasons import shared
+from polymodel.sweeps.infeasibility import shared
 from polymodel.sweeps.rows import Cells
 from polymodel.sweeps.spill import Spill
-from polymodel.sweeps.units import Snapshot
+from polymodel.sweeps.work_units import Snapshot
 
 Array = Any
 Keep = Literal["front", "all", "top"]

@@ -1,4 +1,4 @@
-"""Figures of a block of points on sparse data: counts as in `sparse.actions.rescale`, costs as in `cost`."""
+"""Figures of a block of points on sparse data: counts as in `sparse.actions.rescale`, prices as in `cost`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of one factor, per instance, remembered: equal factors are counted once per process."""
+"""Counts of single factors per instance, cached for the process: equal factors are counted once."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.analysis.exact.arrays import Flags, Index, Table, bounded
 from polymodel.analysis.exact.cells import Course
-from polymodel.analysis.exact.listings import crossed
+from polymodel.analysis.exact.factor_tables import crossed
 from polymodel.analysis.exact.occupancy import Item
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.integers import distinct_rows, dtype_of, largest, row_sums

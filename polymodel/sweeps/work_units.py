@@ -1,7 +1,7 @@
-"""A sweep in units of work: whose turn each one is, and what has been saved of them.
+"""The units of work of a sweep: who computes which unit, and what has been saved of them.
 
-Units come in the same order in every process and every run, so a share of them is `number % of`, and a
-run that was interrupted goes on at the first unit that its last saved state does not contain.
+Units come in the same order in every process and every run. A share of the units is therefore `number % of`,
+and a run that was interrupted continues with the first unit that its last saved state does not contain.
 """
 
 from __future__ import annotations

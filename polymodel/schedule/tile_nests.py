@@ -1,4 +1,4 @@
-"""Factors as tiles in tiles: the same stamps and elements as their ISL text says, for counting by classes."""
+"""Factors as nests of tiles, with the stamps and elements of their ISL text, to be counted by classes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Innermost loops that only walk dense fibers are alike at all loop nodes but for a few kinds: one of each
-kind is walked for all."""
+"""Skips equal work of innermost loops that only walk dense fibers.
+
+Such loops do the same at all but a few kinds of loop nodes: one node of each kind is walked for all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the boxes of pictures tell under the mouse: the report's numbers for that node or component."""
+"""Tooltips of the boxes in pictures: the report's figures for a node or component."""
 
 from __future__ import annotations
 

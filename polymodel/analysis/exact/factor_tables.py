@@ -1,4 +1,4 @@
-"""Factors of touches as tables: listed where that is short, else counted with ISL."""
+"""Factors of touch relations as tables: enumerated where they are small, else counted with ISL."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 
 from polymodel.analysis.exact.arrays import Flags, Index, Listed, Table, bounded
+from polymodel.analysis.exact.cached_counts import Shape, tally
 from polymodel.analysis.exact.sweep import Ints, coordinates, counter_of, distinct, satisfied, stacked
-from polymodel.analysis.exact.tally import Shape, tally
 from polymodel.polyhedra import classes
 from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.text import essential_constraints
