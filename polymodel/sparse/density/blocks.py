@@ -113,12 +113,20 @@ class Blocks(Regional):
             return None
         return reader.made(path, lambda: cls(reader.ranks, reader.shape, size, arrangement, fill))
 
-    def dependent(self, tile: tuple[int, int]) -> bool:
-        """Tiles that cut a block share it; blocks may depend on each other themselves."""
-        if any(t % b and t < s for t, b, s in zip(tile, self.size_of_block, self.shape, strict=True)):
-            return not self.settled
+    @property
+    def independent(self) -> bool:
+        """Of rectangles that cut no block."""
+        return self.arrangement.independent
+
+    def apart(self, tile: tuple[int, int]) -> bool:
         blocks = [-(-t // b) for t, b in zip(tile, self.size_of_block, strict=True)]
-        return self.arrangement.max_label(blocks) == "bound"
+        known = not self.arrangement.placeless and self.arrangement.max_label(blocks) != "bound"
+        return self.arrangement.independent or known
+
+    def cuts(self, rects: Ints) -> bool:
+        size, end = np.array(self.size_of_block, dtype=np.int64), rects[:, :2] + rects[:, 2:]
+        cut = (rects[:, :2] % size > 0) | ((end % size > 0) & (end < np.array(self.shape)))
+        return bool(cut.any()) and not self.settled
 
     @cached_property
     def expected_nnz(self) -> float:

@@ -113,6 +113,10 @@ class Diagonals(Regional):
         return self.background in (0.0, 1.0) and all(f in (0.0, 1.0) for f in self.fill)
 
     @property
+    def independent(self) -> bool:
+        return True
+
+    @property
     def expected_nnz(self) -> float:
         on = float(self._lengths @ np.array(self.fill)) if self.offsets else 0.0
         return on + self.background * (self.size - int(self._lengths.sum()))

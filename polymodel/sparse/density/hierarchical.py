@@ -83,6 +83,11 @@ class Hierarchical(Placeless):
     def expected_nnz(self) -> float:
         return float(self.size) * prod(self.densities)
 
+    @property
+    def independent(self) -> bool:
+        """Nothing above a point is left out: each is kept or not by itself."""
+        return all(d == 1 for d in self.densities[:-1])
+
     def expected(self, tile: ArrayLike) -> Floats:
         found: Floats = self.tiles(tile).astype(np.float64).prod(axis=-1) * prod(self.densities)
         return found

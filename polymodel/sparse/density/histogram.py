@@ -19,8 +19,8 @@ from polymodel.sparse.density.model import (
     ByPlace,
     DensityModel,
     Floats,
+    Fullness,
     Ints,
-    Label,
     edge_classes,
     points_of,
 )
@@ -177,7 +177,7 @@ class RankNnz(Placed):
         found: Ints = self.histogram.sum(axis=others)
         return found
 
-    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
         along = [self.ranks.index(r) for r in self.along]
         others = [i for i in range(len(parts)) if i not in along]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from polymodel.sparse.density.regions import Regions
 
 Label = Literal["exact", "expected", "bound"]
+# What is told of the fullest part: an `estimate` may be more or less.
+Fullness = Literal["exact", "expected", "bound", "estimate"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # Points of a tile and nonzeros are counted in 64 bits.
@@ -78,6 +80,11 @@ class DensityModel(ABC):
     @property
     def placeless(self) -> bool:
         """Whether the answer for a tile depends on its shape alone, not on its place."""
+        return False
+
+    @property
+    def independent(self) -> bool:
+        """Whether what disjoint boxes of points hold is independent."""
         return False
 
     @property
@@ -151,7 +158,7 @@ class DensityModel(ABC):
         self.tiles(tile)
         return self.label
 
-    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """Expected nonzeros of the fullest of several parts, and what that number is; None where the model
         does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to;
         coordinates of the rank beyond these are in no part.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.sparse.density.laws import Law, counted
-from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label
+from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints, Label
 
 # Tilings of a model that are kept.
 _KEPT = 64
@@ -140,7 +140,7 @@ class Placed(DensityModel):
     def expected_squares(self, tile: ArrayLike) -> Floats:
         return self.each(tile, lambda t: self.tiling(t).squares)
 
-    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """Of parts that are tiles, one after the other along every rank, and all of it."""
         if tuple(part.size for part in parts) != self.shape:
             return None

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.laws import LONGEST, Law
 from polymodel.sparse.density.matched import Counts
-from polymodel.sparse.density.model import MOST_PLACES, ByPlace, Floats, Ints, points_of
+from polymodel.sparse.density.model import MOST_PLACES, ByPlace, Floats, Fullness, Ints, points_of
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.regions import Regions
 
 # Entries of a law of one tiling, all kinds of tiles together, and of one block of work.
 _MOST, _BLOCK = 1 << 26, 1 << 20
+# Rectangles that parts consist of, at most.
+_RECTS = 1 << 18
 # What adds nothing to the chance of a maximum.
 _NOTHING = 1e-15
 
@@ -54,8 +58,12 @@ class Regional(Placed):
     def kinds(self, tile: tuple[int, int]) -> Kinds:
         """The tiles of a tiling that may hold a nonzero."""
 
-    def dependent(self, tile: tuple[int, int]) -> bool:
-        """Whether tiles depend on each other, so that E[max] of independent ones is only a bound."""
+    def apart(self, tile: tuple[int, int]) -> bool:
+        """Whether tiles of a tiling are independent; else E[max] of independent ones is only a bound."""
+        return self.independent
+
+    def cuts(self, rects: Ints) -> bool:
+        """Whether rectangles cut what is there or not there as a whole."""
         return False
 
     @property
@@ -74,7 +82,32 @@ class Regional(Placed):
     def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
         box = tile[0], tile[1]
         kinds = self.kinds(box)
-        return OfKinds(kinds, self.regions().laws(kinds.rects), tile != self.shape and self.dependent(box))
+        dependent = self.cuts(kinds.rects) or not self.apart(box)
+        return OfKinds(kinds, self.regions().laws(kinds.rects), tile != self.shape and dependent)
+
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
+        """Parts that are no tiles are rectangles added up."""
+        found = super().fullest_part(parts)
+        runs = [_runs(part) for part in parts]
+        if found is not None or prod(start.size for start, _, _ in runs) > _RECTS:
+            return found
+        (row, height, of_row), (column, width, of_column) = runs
+        grid = [np.repeat(x, column.size) for x in (row, height, of_row)]
+        grid_1 = [np.tile(x, row.size) for x in (column, width, of_column)]
+        rects = np.stack([grid[0], grid_1[0], grid[1], grid_1[1]], axis=1)
+        number = grid[2] * (int(of_column.max(initial=0)) + 1) + grid_1[2]
+        one = self.regions().laws(rects)
+        values = (one.mean, one.variance, one.log_empty, one.sure, one.most)
+        many = Counts(*(np.bincount(number, weights=v).astype(np.float64) for v in values))
+        ones = np.ones(many.mean.size)
+        greatest = OfKinds(Kinds(rects, ones, ones, float(ones.size)), many, False).greatest[0]
+        return greatest, "expected" if self.independent and not self.cuts(rects) else "estimate"
+
+
+def _runs(part: Ints) -> tuple[Ints, Ints, Ints]:
+    """Consecutive coordinates of the same part: starts, lengths, the parts."""
+    starts = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1])))
+    return starts, np.diff(np.append(starts, part.size)), part[starts]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.chances import Chances, chances_of
 from polymodel.sparse.density.matched import Counts
-from polymodel.sparse.density.model import DensityModel, Floats, Ints
+from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regional import Kinds, Regional
 from polymodel.sparse.density.regions import Regions, summed
@@ -127,8 +127,17 @@ class RowColumn(Regional):
             self.matrix, chances_of(self.rows, self.columns), summed(self.rows), summed(self.columns)
         )
 
-    def dependent(self, tile: tuple[int, int]) -> bool:
-        return tile[0] < self.shape[0] and tile[1] < self.shape[1]
+    def apart(self, tile: tuple[int, int]) -> bool:
+        return tile[0] == self.shape[0] or tile[1] == self.shape[1]
+
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
+        """Of whole rows, or whole columns, the sums are known."""
+        for axis, lines in enumerate((self.rows, self.columns)):
+            other = parts[1 - axis]
+            if other.size == self.shape[1 - axis] and not other.any():
+                sums = np.bincount(parts[axis], weights=lines[: parts[axis].size])
+                return float(sums.max(initial=0.0)), "exact" if self.known_rows() is not None else "expected"
+        return super().fullest_part(parts)
 
     def kinds(self, tile: tuple[int, int]) -> Kinds:
         most = max(int(_MOST**0.5), _FULLEST * 2)

@@ -18,7 +18,7 @@ from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import ComputeCount
-from polymodel.sparse.density import RankNnz, Uniform
+from polymodel.sparse.density import RankNnz, Uniform, model_of
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import Literal
 from tests.sparse.actions.small import rule, small_problems
@@ -109,6 +109,60 @@ def test_known_rows_say_which_instance_has_most(
     (given_data,) = report.counts.compute
     assert (given_data.busiest, given_data.busiest_label) == (wanted, "exact")
     assert report.total_latency == wanted
+
+
+FILL = [0.3, 0.5, 0.9, 0.5, 0.3]
+DIAGONALS = {"diagonals": {"offsets": [-2, -1, 0, 1, 2], "fill": FILL, "background": 0.02}}
+BLOCKS = {"blocks": {"size": [4, 4], "arrangement": {"hierarchical": [1, 0.1]}, "fill": 0.8}}
+PLACES = {
+    "blocks of rows": ((spatial("m", 8),), np.arange(M) // 8),
+    "every eighth row": ((temporal("m", 8), spatial("m", 1)), np.arange(M) % 8),
+    "blocks of four rows": ((temporal("m", 32), spatial("m", 4)), np.arange(M) % 32 // 4),
+}
+
+
+@pytest.mark.parametrize(
+    ("density", "name", "label"),
+    [
+        (DIAGONALS, "blocks of rows", "expected"),
+        (DIAGONALS, "every eighth row", "expected"),
+        (BLOCKS, "blocks of rows", "expected"),
+        (BLOCKS, "blocks of four rows", "expected"),
+        (BLOCKS, "every eighth row", "estimate"),
+    ],
+)
+def test_models_of_structure_give_the_mean_of_the_maximum(
+    density: dict[str, object], name: str, label: str
+) -> None:
+    """Against the mean over drawn data, in latency and with its label."""
+    tiles, place = PLACES[name]
+    report = pm.sparsify(pm.evaluate(spec(*tiles)), densities={"A": density})
+    (found,) = report.counts.compute
+    assert found.busiest_label == label
+    model = model_of(density, ("M", "K"), (M, K))
+    assert model is not None
+    most = [N * np.bincount(place[model.draw(seed).coords[0]], minlength=8).max() for seed in range(150)]
+    near = 4 * float(np.std(most)) / len(most) ** 0.5 + (0.02 if label == "expected" else 0.1) * np.mean(most)
+    assert abs(found.busiest - np.mean(most)) < near
+    assert found.busiest > 1.05 * found.timed / 8
+    assert report.total_latency == pytest.approx(found.busiest)
+    if label == "expected":
+        mean = count_of(spec(*tiles), A=model.density).busiest
+        assert abs(mean - np.mean(most)) > abs(found.busiest - np.mean(most))
+
+
+def test_known_rows_and_columns_say_which_instance_has_most() -> None:
+    draw = np.random.default_rng(2)
+    histogram, columns = rows(), np.bincount(draw.integers(0, K, int(rows().sum())), minlength=K)
+    density = {"row_column": {"rows": histogram.tolist(), "columns": columns.tolist()}}
+    for tiles, place in PLACES.values():
+        found = count_of(spec(*tiles), A=density)
+        assert (found.busiest, found.busiest_label) == (N * np.bincount(place, histogram).max(), "exact")
+    part = count_of(spec(spatial("k", 6)), A=density)
+    assert (part.busiest, part.busiest_label) == (N * columns.reshape(8, 6).sum(axis=1).max(), "exact")
+    both = count_of(spec(spatial("m", 16), spatial("k", 24)), A=density)
+    assert both.busiest_label == "estimate"
+    assert both.busiest >= N * histogram.reshape(4, 16).sum(axis=1).max() / 2
 
 
 def test_a_uniform_tensor_gives_the_mean_of_the_maximum() -> None:
