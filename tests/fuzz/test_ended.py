@@ -39,7 +39,7 @@ def test_terminated_while_it_writes(line: str, parent: Parent, tmp_path: Path) -
     # A search that is interrupted while it saves ends with the best so far on stdout, in place of a word.
     assert errors.strip().endswith("interrupted") or (line.startswith("explore") and not errors)
     assert "Traceback" not in errors
-    assert not [f for f in (here / "saved").iterdir() if ".new" in f.name]
+    assert not list((here / "saved").rglob("*.new*"))
 
 
 def started(line: str, folder: Path) -> subprocess.Popen[bytes]:
