@@ -2,13 +2,20 @@
 
 An objective is one entry of `OBJECTIVES`: its word, its unit, what it means and how it follows from figures.
 The figures come from whoever has them (`Figures`): of one mapping they are numbers, of a sweep arrays.
+A weighted sum of objectives is an objective as well (`2*energy + latency`), and any of them may be bounded
+(`FigureLimit`, `latency <= 2 ms`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 from typing import Any, Literal, Protocol
+
+from polymodel.quantities import in_unit
 
 Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data
@@ -99,16 +106,94 @@ ALIASES = {
 }
 
 
+_NUMBER = r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
+_TERM = re.compile(rf"\s*(?:({_NUMBER})\s*\*\s*)?([A-Za-z_][\w:]*)\s*(?:\*\s*({_NUMBER})\s*)?")
+Term = tuple[float, str]  # a weight and the objective that it stands before
+
+
+@lru_cache(maxsize=4096)
+def terms_of(name: str) -> tuple[Term, ...]:
+    """The terms of a weighted sum (`2*energy + latency`); any other text is a term of weight 1 itself."""
+    found: list[Term] = []
+    at = 0
+    while at < len(name):
+        term = _TERM.match(name, at)
+        if term is None or (term[1] and term[3]):
+            return ((1.0, name),)
+        weight = float(term[1] or term[3] or 1)
+        if not 0 < weight < inf:
+            return ((1.0, name),)
+        found.append((weight, term[2]))
+        at = term.end()
+        if at < len(name):
+            if name[at] != "+" or at + 1 == len(name):
+                return ((1.0, name),)
+            at += 1
+    return tuple(found) or ((1.0, name),)
+
+
+def summed(terms: Iterable[Term]) -> str:
+    """The name of a weighted sum."""
+    return " + ".join(n if w == 1 else f"{w:.15g}*{n}" for w, n in terms)
+
+
+def is_sum(name: str) -> bool:
+    """Whether a name is that of a weighted sum."""
+    return terms_of(name) != ((1.0, name),)
+
+
+def written(objective: object) -> str:
+    """An objective as text: a table of weights is their sum."""
+    if isinstance(objective, Mapping) and objective:
+        weights = objective.items()
+        if all(isinstance(w, (int, float)) and not isinstance(w, bool) and w > 0 for _, w in weights):
+            return summed((float(w), str(n)) for n, w in weights)
+    return objective if isinstance(objective, str) else repr(objective)
+
+
+def renamed(name: str, new: Callable[[str], str]) -> str:
+    """The same objective with other names in the place of those that it is made of."""
+    return summed((w, new(n)) for w, n in terms_of(name)) if is_sum(name) else new(name)
+
+
 def canonical(name: str) -> str:
     """The name in today's words: `energy_delay` is `edp`, `buffer:GLB` is `working_set:GLB`."""
+    return renamed(name, _canonical)
+
+
+def _canonical(name: str) -> str:
     prefix = SPARSE if name.startswith(SPARSE) else ""
     word, colon, component = name.removeprefix(prefix).partition(":")
     return prefix + ALIASES.get(word, word) + colon + component
 
 
+def on_sparse_data(name: str) -> bool:
+    """Whether an objective is one of sparse data."""
+    return any(n.startswith(SPARSE) for _, n in terms_of(name))
+
+
+def on_dense_data(name: str) -> str:
+    """The same objective on dense data."""
+    return renamed(name, lambda n: n.removeprefix(SPARSE))
+
+
+@lru_cache(maxsize=4096)
 def objective_of(name: str) -> Objective:
-    """The entry of a name that `known_names` has. KeyError for any other."""
-    return BY_WORD[name.removeprefix(SPARSE).partition(":")[0]]
+    """The entry of a name that `known_names` has, or of a weighted sum of them. KeyError for any other."""
+    if not is_sum(name):
+        return BY_WORD[name.removeprefix(SPARSE).partition(":")[0]]
+    terms = terms_of(name)
+    parts = [objective_of(n) for _, n in terms]
+    units = {part.unit for part in parts}
+    unit = units.pop() if len(units) == 1 else "1"
+
+    def figure(figures: Figures, _: str) -> Number:
+        first, *rest = (w * value(n, figures) for w, n in terms)
+        for one in rest:
+            first = first + one
+        return first
+
+    return Objective(name, unit, "weighted sum", figure, sparse=all(part.sparse for part in parts))
 
 
 def value(name: str, figures: Figures) -> Number:
@@ -128,8 +213,10 @@ def score(name: str, number: Number) -> Number:
 
 def unit_of(name: str) -> str:
     """The unit of an objective, empty for any other name."""
-    found = BY_WORD.get(name.removeprefix(SPARSE).partition(":")[0])
-    return found.unit if found is not None else ""
+    try:
+        return objective_of(name).unit
+    except KeyError:
+        return ""
 
 
 def known_names(memories: Iterable[str], tolls: Iterable[str] = (), sparse: bool = False) -> tuple[str, ...]:
@@ -149,13 +236,76 @@ def read_objectives(
     dense, sparse = (known_names(memories, tolls, on) for on in (False, True))
     found, unknown = [], []
     for i, name in enumerate(names):
-        shown = name if isinstance(name, str) else repr(name)
-        meant, known = canonical(shown), sparse if shown.startswith(SPARSE) else dense
-        if meant in known:
+        meant = canonical(written(name))
+        known = sparse if on_sparse_data(meant) else dense
+        if is_sum(meant):
+            known = addable(known)
+        wrong = next((n for _, n in terms_of(meant) if n not in known), None)
+        if wrong is None:
             found.append(meant)
         else:
-            unknown.append(Unknown(i, shown, known))
+            unknown.append(Unknown(i, wrong if is_sum(meant) else written(name), known))
     return tuple(dict.fromkeys(found)), tuple(unknown)
+
+
+def addable(known: Iterable[str]) -> tuple[str, ...]:
+    """Of these names those that weighted sums may have: of what is best at its least."""
+    return tuple(n for n in known if not objective_of(n).most)
+
+
+@dataclass(frozen=True)
+class FigureLimit:
+    """A limit on a figure: at most so much, of what is best at its most at least; in its own unit."""
+
+    name: str
+    number: float
+
+    @property
+    def relation(self) -> str:
+        """`<=` or `>=`."""
+        return relation_of(self.name)
+
+    @property
+    def score(self) -> float:
+        """The most that the figure's score may be."""
+        result: float = score(self.name, self.number)
+        return result
+
+    def admits(self, number: Number) -> Number:
+        """Whether a value (or each of an array) obeys it."""
+        return number >= self.number if objective_of(self.name).most else number <= self.number
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.relation} {self.number:.15g}"
+
+
+_LIMIT = re.compile(r"(.*?)(<=|>=)(.*)", re.DOTALL)
+LIMIT_REMEDY = "write e.g. 'latency <= 2 ms', 'accesses:DRAM <= 1e9' or 'utilisation >= 0.5'"
+
+
+def read_limit(text: object) -> tuple[str, str, str] | None:
+    """The name, the relation and the number of a limit that is written as text; None for any other text."""
+    match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else (canonical(match[1].strip()), match[2], match[3].strip())
+
+
+def relation_of(name: str) -> str:
+    """How a limit on a figure is written: `>=` of what is best at its most, else `<=`."""
+    entry = BY_WORD.get(canonical(name).partition(":")[0])
+    return ">=" if entry is not None and entry.most else "<="
+
+
+def limit_of(name: str, relation: str, number: object) -> FigureLimit | str:
+    """The limit, or what is wrong with it. `name`: an objective; `number`: one, or a text with its unit."""
+    entry = objective_of(name)
+    if relation != relation_of(name):
+        return f"{name} is best at its {entry.extreme}: its limit is written with `{relation_of(name)}`"
+    unit = entry.unit
+    amount = in_unit(number, unit) if isinstance(number, str) else number
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not amount >= 0:
+        shown = f"in {unit}" if unit not in ("", "1") else "without a unit"
+        return f"{number!r} is no limit of {name}, which is a number from 0 on {shown}"
+    return FigureLimit(name, float(amount))
 
 
 @dataclass(frozen=True)
@@ -210,3 +360,6 @@ class _Seen:
 def listed() -> str:
     """The vocabulary in a line, for options and schemas."""
     return ", ".join(f"{o.word}:X" if o.of else o.word for o in OBJECTIVES)
+
+
+SUMS = "weighted sums of them, such as 2*energy + latency"

@@ -33,14 +33,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, edp, area, working_set:MEMORY; repeat it (default: energy, latency and area)",
+        help="energy, latency, edp, area, working_set:MEMORY, or weighted sums of them; repeat it (default: "
+        "energy, latency and area)",
     )
     parser.add_argument(
         "--limit",
         action="append",
         default=[],
         metavar="TEXT",
-        help="a figure that may be at most so much, in J, s, m^2 and bits, e.g. 'area <= 4e-6'",
+        help="a figure that may be at most so much, e.g. 'area <= 4 mm^2' or 'latency <= 2 ms'",
     )
     parser.add_argument(
         "--where",

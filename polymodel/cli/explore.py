@@ -18,6 +18,7 @@ from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.objectives import SUMS, listed, written
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -35,9 +36,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, edp, working_set (peak bits of the outermost bounded memory) or "
-        "working_set:MEMORY; on sparse data sparse_energy, sparse_latency, sparse_edp; repeat it for a front "
+        help=f"{listed()} of a memory or toll X, or {SUMS}; working_set alone is that of the outermost "
+        "bounded memory; on sparse data sparse_energy, sparse_latency, sparse_edp; repeat it for a front "
         "(default: energy and latency)",
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        metavar="TEXT",
+        help="a figure that mappings keep, e.g. 'latency <= 2 ms' or 'accesses:DRAM <= 1e9'; repeat it",
     )
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
@@ -69,6 +76,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             found = explore(
                 spec,
                 objectives=options.objective,
+                limits=options.limit,
                 constraints=given,
                 workers=options.workers,
                 progress=bar,
@@ -102,6 +110,8 @@ def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:
                 several = " ".join(f"--objective {part.strip()}" for part in text.split(","))
                 fault = replace(fault, remedy=f"repeat the option: {several}")
         return replace(fault, path="--objective")
+    if name == "limits":
+        return replace(fault, path="--limit")
     if name == fault.path and name != "workers":
         return fault
     return replace(fault, path="--" + name.replace("_", "-"))
@@ -110,7 +120,7 @@ def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:
 def _first(options: argparse.Namespace, spec: Spec) -> str:
     """The objective whose best value so far is shown."""
     section = spec.raw_explore.objectives if spec.raw_explore is not None else ()
-    return next(iter(options.objective or section), "energy")
+    return written(next(iter(options.objective or section), "energy"))
 
 
 def _text(found: Front, style: str) -> str:

@@ -14,7 +14,7 @@ from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.objectives import listed
+from polymodel.objectives import SUMS, listed
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -43,8 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help=f"{listed()} of a component X; sparse_energy and so on: the same on the data that the spec "
-        "describes",
+        help=f"{listed()} of a component X, or {SUMS}; sparse_energy and so on: the same on the data "
+        "that the spec describes",
     )
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--pareto", dest="keep", action="store_const", const="front", help="keep the front")

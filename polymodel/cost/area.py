@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.records import AreaItem
 
@@ -15,3 +17,8 @@ def area_items(hierarchy: Hierarchy) -> tuple[AreaItem, ...]:
         n = hierarchy.instances(c.name)
         found.append(AreaItem(c.name, n, c.area, n * c.area, c.area_provenance))
     return tuple(found)
+
+
+def total_area(hierarchy: Hierarchy) -> float:
+    """Square metres of all components."""
+    return math.fsum(item.area for item in area_items(hierarchy))

@@ -12,7 +12,7 @@ from polymodel.cost.algebra import NUMBERS, Algebra, Number
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.objectives import Figures, canonical, known_names, value
+from polymodel.objectives import Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
 
 Bits = dict[tuple[str, str], Number]  # (component, `reads` or `writes`) -> bits, all instances and executions
@@ -55,10 +55,12 @@ def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float
     """The value of one objective on dense data, whose name may be wrong: SpecError."""
     memories, tolls = ([c.name for c in hierarchy.components if c.kind == k] for k in ("memory", "toll"))
     known = known_names(memories, tolls)
-    name = canonical(objective) if isinstance(objective, str) else repr(objective)
-    if name not in known:
-        remedy = suggestion(name, known, "objectives")
-        raise SpecError([Diagnostic(f"unknown objective {objective}", remedy, "objective")])
+    name = canonical(written(objective))
+    terms = terms_of(name)
+    wrong = next((n for _, n in terms if n not in known), None)
+    if wrong is not None:
+        remedy = suggestion(wrong, known, "objectives")
+        raise SpecError([Diagnostic(f"unknown objective {wrong}", remedy, "objective")])
     found: float = value(name, figures)
     return found
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic
-from polymodel.objectives import uses
+from polymodel.objectives import FigureLimit, uses
 from polymodel.spec.coerce import listed, shown
 from polymodel.spec.faults import Faults, suggestion
 
-_LIMIT = re.compile(r"\s*([A-Za-z_][\w:]*)\s*<=\s*([0-9.eE+-]+)\s*\Z")
 _MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
 _EINSUMS = ("utilisation",)  # figures that do not follow from those of the layers
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A figure that may be at most so much, in its own unit."""
-
-    name: str
-    most: float
-
-    def __str__(self) -> str:
-        return f"{self.name} <= {self.most:g}"
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class CodesignRequest:
     and limits follow."""
 
     objectives: tuple[str, ...]
-    limits: tuple[Limit, ...]
+    limits: tuple[FigureLimit, ...]
     searched: tuple[str, ...]
 
     @property
@@ -58,15 +45,18 @@ def read_request(
         faults.note(
             Diagnostic("a co-design needs an objective", "name energy, latency or area", "objectives")
         )
-    found: list[Limit] = []
+    found: list[FigureLimit] = []
     for i, text in enumerate(listed("limits", limits, "['area <= 4e-6']")):
-        match = _LIMIT.match(text) if isinstance(text, str) else None
-        if match is None:
-            remedy = "write e.g. 'area <= 4e-6' or 'latency <= 2e-3', in m^2, s, J and bits"
-            faults.note(Diagnostic(f"{shown(text)} is no limit", remedy, f"limits[{i}]"))
+        parts = vocabulary.read_limit(text)
+        if parts is None:
+            faults.note(Diagnostic(f"{shown(text)} is no limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
             continue
-        known = _known((match[1],), f"limits[{i}]", memories, tolls, faults)
-        found += (Limit(name, float(match[2])) for name in known)
+        for name in _known(parts[:1], f"limits[{i}]", memories, tolls, faults):
+            limit = vocabulary.limit_of(name, *parts[1:])
+            if isinstance(limit, str):
+                faults.note(Diagnostic(limit, vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
+            else:
+                found.append(limit)
     every = dict.fromkeys([*names, *(limit.name for limit in found)])
     searched = dict.fromkeys(
         f + (f":{component}" if component else "")
@@ -87,7 +77,7 @@ def _known(
             Diagnostic(f"unknown objective {u.name}", suggestion(u.name, u.known, "objectives"), place)
         )
     for name in found:
-        if name.startswith(vocabulary.SPARSE) or name in _EINSUMS:
+        if vocabulary.on_sparse_data(name) or name in _EINSUMS:
             remedy = "name energy, latency, edp, area or working_set:MEMORY"
             faults.note(Diagnostic(f"a co-design has no {name}", remedy, where))
     return tuple(found)

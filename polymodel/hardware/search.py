@@ -315,7 +315,7 @@ def _on(
     }
     good = np.ones(len(joined), bool)
     for limit in asked.limits:
-        good &= values[limit.name] <= limit.most
+        good &= limit.admits(values[limit.name])
     left = np.flatnonzero(good)
     if not len(left):
         return [], "no mapping keeps the limits"

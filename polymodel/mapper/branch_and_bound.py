@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.mapper.aims import Aims
 from polymodel.pareto import undominated
 
 Array = Any
@@ -27,19 +28,42 @@ class KnownMappings:
     """Figures of known whole mappings [figures, m]: `sums` of them add up over Einsums (energy and latency,
     as far as they are objectives), the others are peaks. `edges` [levels], ascending: upper ends of ranges of
     the first peak; one, infinite, without any. `eps`: by how much others need not be better. `weights`
-    [mixtures, sums]: weighted sums that are bounded as well, of two."""
+    [mixtures, sums]: weighted sums that are bounded as well, of two. `aims`: the objectives and limits that
+    the figures are rows of, where they are not the objectives themselves; all known mappings keep the
+    limits."""
 
     figures: Array
     sums: int
     edges: Array
     eps: float = 0.0
     weights: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    aims: Aims | None = None
 
     @cached_property
     def low(self) -> Array:
         """Figures below which a mapping is worth having."""
         result: Array = self.figures * ((1 + ROUNDING) / (1 + self.eps))
         return result
+
+    @cached_property
+    def low_scores(self) -> Array:
+        """What known mappings have of the objectives [objectives, n], as `low`; those that none beats."""
+        assert self.aims is not None
+        scores = self.aims.scores(self.figures) * ((1 + ROUNDING) / (1 + self.eps))
+        result: Array = scores[:, undominated(scores)]
+        return result
+
+    def aimed(self, values: Array, mixed: Array) -> Array:
+        """False where `values` [figures, n], which are at least so much, break a limit or are worse in every
+        objective than a known mapping. `mixed` [mixtures, n]: what the mixtures are at least."""
+        if self.aims is None:
+            return np.ones(values.shape[1], bool)
+        left: Array = self.aims.admits(values)
+        if self.figures.shape[1]:
+            open_ = np.flatnonzero(left)
+            scores = self.aims.least_scores(values[:, open_], mixed[:, open_], self.weights)
+            left[open_] = _against(self.low_scores, scores)
+        return left
 
     @cached_property
     def stairs(self) -> tuple[Array, ...]:
@@ -75,9 +99,9 @@ class KnownMappings:
         """The same with few levels."""
         return replace(self, edges=self.edges[self.few])
 
-    def joined(self, more: Sequence[Array]) -> KnownMappings:
+    def joined(self, more: Array) -> KnownMappings:
         """With the figures of more whole mappings."""
-        figures = np.concatenate([self.figures, np.stack(list(more))], axis=1)
+        figures = np.concatenate([self.figures, more], axis=1)
         kept = undominated(figures)
         return replace(self, figures=figures[:, kept])
 
@@ -170,7 +194,10 @@ class Bound:
             v[:sums] += mine[:sums, where]
             if peaks and k:
                 np.maximum(v[sums], edges[k - 1], out=v[sums])
-            result[where] = self.known.unbeaten(k, v, mixed[:, where] + mine[sums:, where])
+            together = mixed[:, where] + mine[sums:, where]
+            left = self.known.aimed(v, together)
+            left[left] = self.known.unbeaten(k, v[:, left], together[:, left])
+            result[where] = left
         return result
 
     def plus(self, more: Sequence[float]) -> Bound:

@@ -141,11 +141,12 @@ def _held(template: Template, costs: Costs, memories: Sequence[int], relaxed: bo
 
 @dataclass(frozen=True)
 class Interest:
-    """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
-    Einsums or are an objective; `buffers`: positions of the latter; `relaxed`: exchanged tensors take no
-    space. `eps`: share by which the objectives may be above those of points that are left out; `rough`: by
-    which the space may, too (where any good mapping will do). `added`: what the rest of a whole mapping
-    adds to energy and latency at least: shares are of the whole."""
+    """What later steps look at: energy, latency, the other figures that add up (`EinsumSpace.more`), and
+    which memories (positions) hold tiles of several Einsums or are an objective; `buffers`: positions of
+    the latter; `relaxed`: exchanged tensors take no space. `eps`: share by which the objectives may be
+    above those of points that are left out; `rough`: by which the space may, too (where any good mapping
+    will do). `added`: what the rest of a whole mapping adds to the sums of `figures` at least: shares are
+    of the whole."""
 
     energy: bool
     latency: bool
@@ -154,21 +155,30 @@ class Interest:
     relaxed: bool = False
     eps: float = 0.0
     rough: float = 0.0
-    added: tuple[float, float] = (0.0, 0.0)
+    added: tuple[float, ...] = ()
 
-    def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
-        """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
+    def figures(
+        self, energy: Array, latency: Array, more: Sequence[Array], peaks: Sequence[Array]
+    ) -> list[Array]:
+        """The rows of points: energy and latency, as far as wanted, the others that add up, then peaks."""
         result = [energy] if self.energy else []
-        return [*result, *([latency] if self.latency else []), *peaks]
+        return [*result, *([latency] if self.latency else []), *more, *peaks]
 
     def compared(
-        self, energy: Array, latency: Array, peaks: Sequence[Array], space: Sequence[Array]
+        self,
+        energy: Array,
+        latency: Array,
+        more: Sequence[Array],
+        peaks: Sequence[Array],
+        space: Sequence[Array],
     ) -> list[Array]:
         """The same and what takes space, as far as they are told apart."""
-        objectives = self.figures(energy, latency, peaks)
+        sums = self.figures(energy, latency, more, ())
+        objectives = [*sums, *peaks]
         if self.eps:
-            objectives = self.figures(energy + self.added[0], latency + self.added[1], peaks)
-            objectives = [coarse(f, self.eps) for f in objectives]
+            added = self.added or (0.0,) * len(sums)
+            sums = [f + a for f, a in zip(sums, added, strict=True)]
+            objectives = [coarse(f, self.eps) for f in (*sums, *peaks)]
         return [*objectives, *((coarse(f, self.rough) for f in space) if self.rough else space)]
 
 
@@ -179,6 +189,7 @@ class CombinedPoints:
     keys: Array
     energy: Array
     latency: Array
+    more: Array
     local: Array
     above: Array
     number: int
@@ -188,7 +199,7 @@ class CombinedPoints:
 
     def figures(self, interest: Interest) -> list[Array]:
         space = [*self.local, *(row for slot in self.above for row in slot)]
-        return interest.compared(self.energy, self.latency, (), space)
+        return interest.compared(self.energy, self.latency, self.more, (), space)
 
     def only(self, kept: Array) -> CombinedPoints:
         return replace(
@@ -196,6 +207,7 @@ class CombinedPoints:
             keys=self.keys[:, kept],
             energy=self.energy[kept],
             latency=self.latency[kept],
+            more=self.more[:, kept],
             local=self.local[:, kept],
             above=self.above[:, :, kept],
             choice=self.choice[kept],
@@ -239,7 +251,7 @@ class Combination:
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
         factors = Factors(space, template, chains)
-        forms: list[Form] = [found.energy, *found.besides, *found.times.forms]
+        forms: list[Form] = [found.energy, *found.more, *found.besides, *found.times.forms]
         self.terms = parts([*forms, {t: 1.0 for t, _ in found.nodes}])
         depth = template.depth
         ones = {t: np.ones(1) for t in self.terms}
@@ -248,10 +260,9 @@ class Combination:
         )
         self.left = list(space.groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
-        timed = interest.latency or space.leak > 0
-        self.forms = ([found.energy, *found.besides] if interest.energy else []) + (
-            found.times.forms if timed else []
-        )
+        timed = interest.latency or space.leak > 0 or any(a.timed for a in space.more)
+        linear = [*([found.energy] if interest.energy else []), *found.more]
+        self.forms = [*linear, *(found.besides if linear else ()), *(found.times.forms if timed else ())]
         where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
         self.figures = PartialFigures(
             space, template, found, self.factors, self.forms, where, interest.relaxed
@@ -362,8 +373,9 @@ class Combination:
 
         latency = self.costs.times.seconds(least) * self.space.times
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
+        more = self.space.added_up([least(form) for form in self.costs.more], latency)
         peaks = [self._held(points, m) for m in self.interest.buffers]
-        return bound.coarser.hopeful(self.interest.figures(energy, latency, peaks))
+        return bound.coarser.hopeful(self.interest.figures(energy, latency, more, peaks))
 
     def _held(self, points: PartialPoints, memory: int) -> Array:
         """The least bits in a memory."""
@@ -417,7 +429,8 @@ class Combination:
         latency = self.costs.times.seconds(self.form) * space.times
         local, above = self.slots()
         energy = self.energy() + space.leak * latency
-        return CombinedPoints(self.points.keys, energy, latency, local, above, number, self.choice())
+        more = np.array(space.added_up([self.form(f) for f in self.costs.more], latency)).reshape(-1, self.n)
+        return CombinedPoints(self.points.keys, energy, latency, more, local, above, number, self.choice())
 
     def told_apart(self) -> list[Array]:
         """Every form that matters, of every point."""

@@ -389,7 +389,7 @@ class CompletionBounds:
                 at = np.minimum(
                     np.searchsorted(self.usage, bits[self.axis] * (1 - 1e-12)), len(self.usage) - 1
                 )
-            figures = self.rules.interest.figures(points.energy, points.latency, ())
+            figures = self.rules.interest.figures(points.energy, points.latency, points.more, ())
             sums = np.stack(figures) if figures else np.zeros((0, len(points)))
             for row, figure in zip(table, self._mixed(sums), strict=True):
                 np.minimum.at(row, (place, at), figure)

@@ -16,12 +16,13 @@ import numpy as np
 
 from polymodel.cost.algebra import NUMBERS
 from polymodel.cost.ports import busy_time, port_time
+from polymodel.mapper.aims import Added
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.space import EinsumSpace, Operand
+from polymodel.mapper.spreads import spread_choices
 from polymodel.mapper.states import Lives
 from polymodel.mapper.templates import Exchanges
 from polymodel.mapper.terms import READS, price_of, unit_price
-from polymodel.mapper.tilechains import spread_choices
 
 Array = Any
 MOST_STATES = 4096  # of exchanged tensors between two Einsums; where there are more, each Einsum counts alone
@@ -34,6 +35,20 @@ def compulsory(space: EinsumSpace) -> tuple[float, float]:
         return 0.0, 0.0
     each = [c for u in range(len(space.units)) for c in _on_unit(space, u)]
     return min(e for e, _ in each), min(t for _, t in each)
+
+
+def compulsory_of(space: EinsumSpace, figure: Added) -> float:
+    """The least of a figure that adds up: of what is moved that of the backing storage, where each element of
+    a tensor that is exchanged nowhere leaves it or reaches it once."""
+    joules, seconds = compulsory(space)
+    result = figure.energy * joules + figure.latency * seconds
+    if space.copy:
+        return result
+    for component, way, weight in figure.moved:
+        moving = (o for o in space.operands if not o.fusable and o.output == (way == "writes"))
+        if component == space.memories[0].name:
+            result += weight * sum(o.elements * o.bits for o in moving) * space.times
+    return result + figure.places * space.operations * space.times
 
 
 def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:

@@ -15,6 +15,7 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.governor import until
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
@@ -37,7 +38,8 @@ LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, e
 class MappingFigures:
     """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
     they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
-    costs on sparse data, where these were asked for, and how certain they are (`label`)."""
+    costs on sparse data, where these were asked for, and how certain they are (`label`). `named`: other
+    figures by the names of objectives."""
 
     energy: float
     latency: float
@@ -45,11 +47,14 @@ class MappingFigures:
     confirmed: bool = True
     sparse: tuple[float, float] | None = None
     label: Certainty = "exact"
+    named: tuple[tuple[str, float], ...] = ()
 
 
 def searched(candidate: Candidate) -> MappingFigures:
     """The figures as the search gave them."""
-    return MappingFigures(candidate.energy, candidate.latency, candidate.buffers, False)
+    return MappingFigures(
+        candidate.energy, candidate.latency, candidate.buffers, False, named=candidate.named
+    )
 
 
 def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFigures:
@@ -70,9 +75,12 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFig
 def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The figures of a report. Raises InternalError if they are not those of the search."""
     result = fitting(spec, candidate, report)
+    exact = [(n, mine) for n, mine in candidate.named if not grows_with_peaks(n)]
+    found = dict(result.named)
     for name, mine, theirs in (
         ("energy", candidate.energy, result.energy),
         ("latency", candidate.latency, result.latency),
+        *((name, mine, found[name]) for name, mine in exact),
     ):
         if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
             raise bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
@@ -81,7 +89,7 @@ def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures
 
 def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
-    result = figures_of(report)
+    result = replace(figures_of(report), named=tuple((n, report.value(n)) for n, _ in candidate.named))
     if not report.feasible:
         raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
     peaks = dict(result.buffers)

@@ -207,7 +207,7 @@ class Relaxer:
         """The largest share of the fanout that still works, by halving."""
         component, _, dim = c.level.rpartition(".")
         width = p.hierarchy[component].dim(dim).fanout
-        low, high = 0, math.ceil((c.have or 0) * width - 1e-9)
+        low, high = 0, math.ceil(min(c.have or 0, 1) * width - 1e-9)
         while high - low > 1 and self.going_on():
             middle = (low + high) // 2
             if self.admits(c.at(p, middle / width)):

@@ -27,9 +27,9 @@ from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.memory_order import bands
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.spreads import spread_choices
 from polymodel.mapper.states import Lives, Structure, above_of, step
 from polymodel.mapper.templates import Shape, lower_slots, slots_above
-from polymodel.mapper.tilechains import spread_choices
 
 Array = Any
 MOST_KEYS = 5_000_000

@@ -20,10 +20,11 @@ import numpy as np
 from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.spreads import spread_choices
 from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors
 from polymodel.mapper.terms import Costs, Form, Part, costs, parts, worth
-from polymodel.mapper.tilechains import TileChains, broken_rules, spread_after, spread_choices
+from polymodel.mapper.tilechains import TileChains, broken_rules, spread_after
 
 Array = Any
 Group = tuple[int, ...]
@@ -35,11 +36,13 @@ ROUNDS = 60  # moves at most from one start
 
 @dataclass(frozen=True)
 class Figures:
-    """What points cost: joules, seconds, bits per memory of interest (`private`: without exchanged tensors);
-    `excess`: by how much they exceed memories and fanouts, 0 if they fit."""
+    """What points cost: joules, seconds, other figures that add up (`more`), bits per memory of interest
+    (`private`: without exchanged tensors); `excess`: by how much they exceed memories and fanouts, 0 if
+    they fit."""
 
     energy: Array
     latency: Array
+    more: tuple[Array, ...]
     bits: tuple[Array, ...]
     private: tuple[Array, ...]
     excess: Array
@@ -60,6 +63,7 @@ class Found:
     keys: Array
     energy: float
     latency: float
+    more: tuple[float, ...]
     excess: float
     score: float
     placed: tuple[Array, ...]
@@ -182,7 +186,7 @@ class Descent:
         self.room, self.ask = room, ask
         self.places = Places(space, template, sizes)
         self.costs: Costs = costs(space, template)
-        forms: list[Form] = [self.costs.energy, *self.costs.times.forms]
+        forms: list[Form] = [self.costs.energy, *self.costs.more, *self.costs.times.forms]
         self.terms = parts([*forms, {t: 1.0 for t, _ in self.costs.nodes}])
         self.group_of = {b: g for g in space.groups for b in g}
 
@@ -251,9 +255,11 @@ class Descent:
         energy, latency, excess, score = (
             float(x[0, 0]) for x in (figures.energy, figures.latency, figures.excess, self.goal(figures))
         )
-        private = tuple(float(x[0, 0]) for x in figures.private)
+        more, private = (tuple(float(x[0, 0]) for x in some) for some in (figures.more, figures.private))
         keys = self.places.keys()
-        return Found(self.template, tiles, spread, keys, energy, latency, excess, score, placed, private)
+        return Found(
+            self.template, tiles, spread, keys, energy, latency, more, excess, score, placed, private
+        )
 
     def figures(self, placed: tuple[Array, ...], several: Mapping[int, Array]) -> Figures:
         """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`."""
@@ -266,6 +272,8 @@ class Descent:
         seconds = self.costs.times.seconds(lambda form: _form(form, values, shape))
         latency = seconds * self.space.times
         energy = _form(self.costs.energy, values, shape) * self.space.times + self.space.leak * latency
+        linear = [_form(form, values, shape) for form in self.costs.more]
+        more = tuple(self.space.added_up(linear, latency))
         private, shared = self._held(values, shape, False), self._held(values, shape, True)
         held = [a + b for a, b in zip(private, shared, strict=True)]
         excess = self._unfit(chains, axes, shape)
@@ -273,7 +281,7 @@ class Descent:
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
         bits, apart = (tuple(x[m] for m in self.memories) for x in (held, private))
-        return Figures(energy, latency, bits, apart, excess)
+        return Figures(energy, latency, more, bits, apart, excess)
 
     def _value(self, made: Factors, term: Part, axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
         result = np.ones(shape)

@@ -17,6 +17,7 @@ from polymodel.mapper.budget import Late, Watch
 from polymodel.mapper.descent import LEAST, Descent, Figures, Found, Goal, Stopped
 from polymodel.mapper.exchange_plans import Part, Plan, plans, room_beside
 from polymodel.mapper.iterative_deepening import Deepening
+from polymodel.mapper.join import JoinRules
 from polymodel.mapper.memory_order import in_order, numbered_bands
 from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
@@ -77,7 +78,7 @@ class _OfPlan:
 
     def join(self, looked_for: Callable[[_Search], list[Found]]) -> None:
         """Join what is found of every Einsum, as far as there is something of each."""
-        goals = _goals(self.work.request, self.work.rules.buffers)
+        goals = _goals(self.work.rules)
         found: dict[int, list[Found]] = {}
         for i in dict.fromkeys(self.first.values()):
             self.work.watch.look(self.work.spaces[i].name)
@@ -96,29 +97,39 @@ class _OfPlan:
         ]
         before = len(self.work.wholes)
         self.work.join_at_once()
-        figures = [w.figures()[0] for w in self.work.wholes[before:] if len(w)]
-        self.least = min((float(f.min()) for f in figures), default=inf)
+        aims, name = self.work.rules.aims, self.work.request.objectives[0]
+        rows = [w.figures() for w in self.work.wholes[before:] if len(w)]
+        scores = [aims.score(name, some[:, aims.admits(some)]) for some in rows]
+        self.least = min((float(np.min(f)) for f in scores if np.size(f)), default=inf)
 
 
-def _goals(request: Request, buffers: tuple[int, ...]) -> list[Goal]:
-    """What is minimised: every objective by itself, and energy and latency together."""
-    peaks, result = iter(buffers), []
-    for o in request.objectives:
-        figures = {f for f, _ in uses(o)}
-        alone = not figures & {"energy", "latency"}
-        result.append(_goal(figures, next(peaks) if alone else None))
+def _goals(rules: JoinRules) -> list[Goal]:
+    """What is minimised: every objective by itself, every figure that is limited, and energy and latency
+    together."""
+    aims = rules.aims
+    names = dict.fromkeys((*aims.objectives, *(limit.name for limit in aims.limits)))
+    result = [_goal(rules, name) for name in names]
     if len(result) > 1:
-        result.append(_goal({"energy", "latency"}, None))
+        result.append(_goal(rules, "edp"))
     return result
 
 
-def _goal(minimised: set[str], peak: int | None) -> Goal:
-    """The product of these figures; the others tell apart where it is equal."""
-    energy, latency = (1.0 if f in minimised else BESIDE for f in ("energy", "latency"))
+def _goal(rules: JoinRules, name: str) -> Goal:
+    """One figure; energy and latency, so far as they are not in it, tell apart where it is equal."""
+    aims, made = rules.aims, {figure for figure, _ in uses(name)}
+    energy, latency = (0.0 if f in made else BESIDE for f in ("energy", "latency"))
 
     def score(figures: Figures) -> Array:
-        result = np.maximum(figures.energy, LEAST) ** energy * np.maximum(figures.latency, LEAST) ** latency
-        return result if peak is None else result * (figures.bits[peak] + 1)
+        if name == "edp":  # also where neither energy nor latency is a row
+            first = np.maximum(figures.energy, LEAST) * np.maximum(figures.latency, LEAST)
+        else:
+            sums = [figures.energy] if aims.energy else []
+            sums += [figures.latency] if aims.latency else []
+            rows = [np.maximum(f, LEAST) for f in (*sums, *figures.more)]
+            first = aims.score(name, [*rows, *(figures.bits[m] + 1 for m in rules.buffers)])
+        tie = np.maximum(figures.energy, LEAST) ** energy * np.maximum(figures.latency, LEAST) ** latency
+        result: Array = first * tie
+        return result
 
     return score
 
@@ -278,9 +289,10 @@ def _points_of(work: Deepening, number: int, shape: Shape, found: Sequence[Found
     n, which = len(found), len(work.rules.which)
     none = np.zeros(n, np.int64)
     keys = np.array([f.keys.max(axis=0, initial=0) for f in found]).reshape(n, len(shape.prefix)).T
+    more = np.array([f.more for f in found]).reshape(n, len(work.rules.aims.more)).T
     return Pmappings(
         work.spaces[number], shape, keys, np.array([f.energy for f in found]),
-        np.array([f.latency for f in found]), np.array([f.private for f in found]).reshape(n, which).T,
+        np.array([f.latency for f in found]), more, np.array([f.private for f in found]).reshape(n, which).T,
         np.zeros((len(keys), which, n)), tuple(f.template for f in found), np.arange(n), np.arange(n), (),
         none - 1, none, "divisors", tuple((f.tiles, f.spread, f.keys) for f in found),
     )  # fmt: skip

@@ -18,10 +18,10 @@ from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
-from polymodel.mapper.point import Point
+from polymodel.mapper.point import Point, meant
 from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult, gap_of
-from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET, measured_memory
-from polymodel.objectives import SPARSE, canonical, unit_of, uses
+from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
+from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
@@ -66,7 +66,7 @@ class Front(Answer):
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """What every mapping of the space has at least, per objective."""
+        """What every mapping of the space has at least, per objective (at most, of utilisation)."""
         return dict(zip(self.objectives, self.found.bounds, strict=False))
 
     @cached_property
@@ -75,10 +75,15 @@ class Front(Answer):
         exact, infinite not known."""
         if not self.points:
             return dict.fromkeys(self.objectives, inf)
-        least = {o: min(p.value(o) for p in self.points) for o in self.objectives}
+        least = {o: self._least(o) for o in self.objectives}
         if self.complete and not self.request.eps and self.sparse is None:
             return dict.fromkeys(self.objectives, 0.0)
-        return {o: gap_of(least[o], self.bounds.get(o, 0.0)) for o in self.objectives}
+        bounds = {o: float(score(o, b)) for o, b in self.bounds.items()}
+        return {o: gap_of(least[o], bounds.get(o, 0.0)) for o in self.objectives}
+
+    def _least(self, objective: str) -> float:
+        """The least score of an objective on the front."""
+        return min(float(score(objective, p.value(objective))) for p in self.points)
 
     @property
     def gap(self) -> float:
@@ -138,7 +143,7 @@ class Front(Answer):
         columns = (Column("objective"), Column("least"), Column("bound"), Column("gap"), Column("unit"))
         rows: list[tuple[Cell, ...]] = []
         for o, gap in self.gaps.items():
-            found = min((p.value(o) for p in self.points), default=None)
+            found = float(score(o, self._least(o))) if self.points else None
             bound = self.bounds.get(o)
             if gap == 0 and found is not None:
                 bound = found
@@ -147,14 +152,15 @@ class Front(Answer):
 
     @cached_property
     def rows(self) -> Table:
-        """One row per point: number, objectives, energy, latency, edp, peak bits of every memory
-        below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
-        costs of sparse and dense data and the speedup, dense latency over sparse latency."""
+        """One row per point: number, objectives, limited figures, energy, latency, edp, peak bits of every
+        memory below the backing storage, fused tensors and fused loops. Where objectives are of sparse data,
+        these costs of sparse and dense data and the speedup, dense latency over sparse latency."""
         inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
-        plain = [o for o in self.objectives if not o.startswith(WORKING_SET)]
+        limited = (limit.name for limit in self.request.at_most)
+        plain = [o for o in (*self.objectives, *limited) if not o.startswith(f"{WORKING_SET}:")]
         sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
         names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "edp"]))
-        columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
+        columns = [Column("mapping"), *(Column(n, UNITS.get(n) or unit_of(n)) for n in names)]
         columns += [Column(f"{WORKING_SET}:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
         sure = all(p.found.confirmed for p in self.points)
@@ -182,7 +188,8 @@ class Front(Answer):
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
-        """The point with the least of an objective (the first, if none is named), or of edp.
+        """The point with the least of an objective (the first, if none is named; of utilisation the most), or
+        of edp.
 
         Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
         is not on this front, might then be better.
@@ -191,7 +198,7 @@ class Front(Answer):
         known = self._minimised()
         if name not in known:
             # Objectives of dense and of sparse data do not go together.
-            others = "" if (self.sparse is None) == name.startswith("sparse_") else "..., "
+            others = "" if (self.sparse is None) == on_sparse_data(name) else "..., "
             remedy = suggestion(name, known, "objectives of this front") if not unit_of(name) else ""
             raise SpecError(
                 [
@@ -203,7 +210,7 @@ class Front(Answer):
             )
         if not self.points:
             raise SpecError([Diagnostic(*_told_empty(self))])
-        return min(self.points, key=lambda p: p.value(name))
+        return min(self.points, key=lambda p: float(score(name, p.value(name))))
 
     def _minimised(self) -> tuple[str, ...]:
         """Figures whose least value is on this front."""
@@ -293,7 +300,8 @@ class Front(Answer):
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
         combined = f" ({looked:.4g} combinations looked at)" if looked else ""
-        return f"Front over {', '.join(self.objectives)}: {count}, in {self.seconds:.3g} s{combined}"
+        limits = "".join(f", {limit}" for limit in self.request.at_most)
+        return f"Front over {', '.join(self.objectives)}{limits}: {count}, in {self.seconds:.3g} s{combined}"
 
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
@@ -316,9 +324,7 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
 
 
 def _meant(front: Front, name: str) -> str:
-    """The objective that a name means: older words, and a working set without a memory."""
-    result = canonical(name)
-    return f"{result}:{measured_memory(front.spec.arch)}" if result == WORKING_SET else result
+    return meant(name, front.spec)
 
 
 def _told_empty(front: Front) -> tuple[str, str]:
@@ -516,6 +522,8 @@ def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:
 def _asked(front: Front) -> Iterator[tuple[str, str]]:
     request, usual = front.request, Limits()
     yield "objectives", ", ".join(front.objectives)
+    if request.at_most:
+        yield "limits", ", ".join(map(str, request.at_most))
     yield "eps", f"{request.eps:g}"
     if request.time_limit is not None:
         yield "time limit", f"{request.time_limit:g} s"

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.mapper.aims import follows
 from polymodel.mapper.combine import coarse
 from polymodel.mapper.join import JoinRules, Stage
-from polymodel.mapper.objectives import THIN, SearchFigures, measured, share_of
+from polymodel.mapper.objectives import THIN, share_of
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Candidate, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.objectives import value
 from polymodel.pareto import undominated
 
 Array = Any
@@ -181,45 +181,49 @@ class FullMappings:
             self._tiles[key] = self.found[einsum][shape].tiles(point)
         return self._tiles[key]
 
-    def figures(self) -> list[Array]:
-        """Figures of the whole mappings, one array each."""
-        rows = [
-            self.rules.interest.figures(s.energy, s.latency, [s.peak[0, m] for m in self.rules.buffers])
+    def figures(self) -> Array:
+        """Rows of the whole mappings [rows, n]."""
+        every = [
+            self.rules.interest.figures(
+                s.energy, s.latency, s.more, [s.peak[0, m] for m in self.rules.buffers]
+            )
             for s in self.joined[-1]
         ]
-        return [np.concatenate(f) for f in zip(*rows, strict=True)]
+        return np.stack([np.concatenate(f) for f in zip(*every, strict=True)])
 
 
 def candidates_of(
     wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request
 ) -> tuple[Candidate, ...]:
-    """The whole mappings that no other one beats; of near ones (`eps`) one."""
+    """The whole mappings that keep the limits and that no other one beats; of near ones (`eps`) one."""
     wholes = [w for w in wholes if len(w)]
     if not wholes:
         return ()
-    figures = [np.concatenate(f) for f in zip(*(w.figures() for w in wholes), strict=True)]
+    figures = np.concatenate([w.figures() for w in wholes], axis=1)
+    aims = wholes[0].rules.aims
+    left = np.flatnonzero(aims.admits(figures))
+    scores = aims.scores(figures[:, left])
     if request.eps:
-        figures = [*(coarse(f, share_of(request.eps, THIN)) for f in figures), *figures]
-        kept = undominated(figures[: len(figures) // 2])
-    else:
-        kept = undominated(figures)
+        scores = np.stack([coarse(f, share_of(request.eps, THIN)) for f in scores])
+    kept = left[undominated(scores)]
     places = [(w, s, k) for w in wholes for s in w.joined[-1] for k in range(len(s))]
-    result = [_candidate(*places[int(n)], spaces, request) for n in kept]
+    result = [_candidate(*places[int(n)], spaces, figures[:, n]) for n in kept]
     return tuple(sorted(result, key=lambda c: c.values))
 
 
 def _candidate(
-    whole: FullMappings, states: States, k: int, spaces: Sequence[EinsumSpace], request: Request
+    whole: FullMappings, states: States, k: int, spaces: Sequence[EinsumSpace], rows: Array
 ) -> Candidate:
     rules = whole.rules
     chosen = _traced(whole, states, k)
     energy, latency = float(states.energy[k]), float(states.latency[k])
     peaks = [float(p) for p in states.peak[0, :, k]]
     buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
-    named = dict(zip(measured(request.objectives), (peaks[b] for b in rules.buffers), strict=True))
-    figures = SearchFigures(energy, latency, named)
-    values = tuple(value(name, figures) for name in request.objectives)
-    return Candidate(values, energy, latency, buffers, partial(looptree, chosen))
+    aims = rules.aims
+    values = tuple(float(aims.value(name, rows)) for name in aims.objectives)
+    names = dict.fromkeys((*aims.objectives, *(limit.name for limit in aims.limits)))
+    named = tuple((name, float(aims.value(name, rows))) for name in names if not follows(name))
+    return Candidate(values, energy, latency, buffers, partial(looptree, chosen), named)
 
 
 def _traced(whole: FullMappings, last: States, position: int) -> list[ChosenMapping]:

@@ -18,17 +18,16 @@ from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
-from polymodel.mapper.compulsory import compulsory, exchange_bound
+from polymodel.mapper.compulsory import compulsory_of, exchange_bound
 from polymodel.mapper.full_mappings import FullMappings
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
-from polymodel.mapper.objectives import BEATEN, COARSE, SearchFigures, all_bits, by_name, measured, share_of
+from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape, deepest
-from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import Threads
 
@@ -60,12 +59,14 @@ class Deepening:
         space this is, of those whose least costs the watch knows."""
         self.part = part
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
-        sums = int(rules.interest.energy) + int(rules.interest.latency)
+        sums = len(rules.aims.added)
         self.steps = ladders(rules.capacity, all_bits(spaces))
         figures = np.zeros((sums + len(rules.buffers), 0))
         edges = self.steps[rules.buffers[0]][::-2][::-1] if rules.buffers else np.array([np.inf])
         slack = share_of(request.eps, BEATEN)
-        self.known = KnownMappings(figures, sums, edges, slack)  # mixtures once their scale is known
+        aims = None if rules.aims.plain else rules.aims
+        # Mixtures once their scale is known.
+        self.known = KnownMappings(figures, sums, edges, slack, aims=aims)
         self.floors = [Floors(self.steps, sums, None)] * len(spaces)
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
         self.seen: list[dict[Shape, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
@@ -118,27 +119,15 @@ class Deepening:
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
         self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
-        self._raise(
-            *self._rows(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
-        )
+        self._raise(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
 
     def _compulsory(self) -> list[Array]:
         """What each Einsum costs at least without a search [sums]."""
-        energy, latency = self.rules.interest.energy, self.rules.interest.latency
-        each = (compulsory(s) for s in self.spaces)
-        return [np.array([x for x, asked in zip(c, (energy, latency), strict=True) if asked]) for c in each]
+        return [np.array([compulsory_of(s, a) for a in self.rules.aims.added]) for s in self.spaces]
 
-    def _rows(self, sums: Array) -> tuple[float, float]:
-        """Energy and latency of sums, 0 where one does not matter."""
-        rows = iter(sums.tolist())
-        interest = self.rules.interest
-        return next(rows) if interest.energy else 0.0, next(rows) if interest.latency else 0.0
-
-    def _raise(
-        self, energy: float, latency: float, mixtures: Sequence[tuple[float, float, float]] = ()
-    ) -> None:
+    def _raise(self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = ()) -> None:
         if self.rules.interest.rough == 0:  # else a part of the space alone was looked at
-            self.watch.least.raised(self.part, energy, latency, mixtures)
+            self.watch.least.raised(self.part, sums, mixtures)
 
     def _work_out(self) -> None:
         """Shortest paths by what is known now: they bound what all whole mappings cost, or those that may be
@@ -157,7 +146,7 @@ class Deepening:
         if not np.isfinite(least).all():
             return
         weights = zip(self.known.weights.tolist(), least[sums:].tolist(), strict=True)
-        self._raise(*self._rows(least[:sums]), [(*w, x) for w, x in weights])
+        self._raise(least[:sums], [(*w, x) for w, x in weights])
 
     def deepen(self, depth: int) -> None:
         """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
@@ -234,7 +223,7 @@ class Deepening:
         """True if the best that is known is about as good as can be."""
         assert self.paths is not None
         known, sums = self.known.figures, self.known.sums
-        if not known.shape[1] or not sums or self.rules.buffers:
+        if not known.shape[1] or not sums or self.rules.buffers or self.known.aims is not None:
             return False
         best = np.concatenate(
             [known[:sums], self.known.weights @ known[:sums]] if len(self.known.weights) else [known[:sums]]
@@ -253,7 +242,7 @@ class Deepening:
     def _weights(self) -> Array:
         """Mixtures of energy and latency, each as a share of the least that is known."""
         least = self.known.figures[:2].min(axis=1, initial=np.inf)
-        if self.known.sums < 2 or len(self.spaces) < 2 or not np.isfinite(least).all() or not least.all():
+        if self.known.sums != 2 or len(self.spaces) < 2 or not np.isfinite(least).all() or not least.all():
             return np.zeros((0, 0))
         return np.array([[1 / least[0], share / least[1]] for share in MIXTURES])
 
@@ -294,8 +283,9 @@ class Deepening:
         rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
         energy = points.energy + rest.pop(0) if interest.energy else points.energy
         latency = points.latency + rest.pop(0) if interest.latency else points.latency
+        more = points.more + np.array(rest[: len(points.more)]) if len(points.more) else points.more
         space = [*points.local, *(row for slot in points.above for row in slot)]
-        figures = interest.compared(energy, latency, (), space)
+        figures = interest.compared(energy, latency, more, (), space)
         return points.only(undominated(figures, group_numbers(points.keys, len(points))))
 
     def plain(self, depth: int) -> None:
@@ -396,7 +386,7 @@ class Deepening:
         peaks = [bits[m] for m in self.rules.buffers]
         rest = self.paths.rest_of(i, points.shape, points.keys)
         none = np.zeros(rest.shape[:2])
-        figures = interest.figures(points.energy, points.latency, peaks)
+        figures = interest.figures(points.energy, points.latency, points.more, peaks)
         hopeful = Bound(self.known, none).hopeful(figures, rest)
         if some is not None:
             hopeful &= some[c.of(points.keys)]
@@ -458,7 +448,8 @@ class Deepening:
     def learn(self, whole: FullMappings) -> None:
         """From now on only what may be better than these whole mappings is looked at."""
         if len(whole):
-            self.known = self.known.joined(whole.figures())
+            rows = whole.figures()
+            self.known = self.known.joined(rows[:, self.rules.aims.admits(rows)])
             self.watch.found(self._best())
 
     def _best(self) -> float | None:
@@ -466,10 +457,5 @@ class Deepening:
         known = self.known.figures
         if not known.shape[1]:
             return None
-        objectives, rows = self.request.objectives, iter(known)
-        energy, latency = (
-            next(rows) if getattr(self.rules.interest, n) else None for n in ("energy", "latency")
-        )
-        figures = SearchFigures(energy, latency, dict(zip(measured(objectives), rows, strict=True)))
-        best = value(objectives[0], figures)
-        return float(best.min())
+        aims = self.rules.aims
+        return float(np.min(aims.scores(known)[0]))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.mapper.aims import Aims
 from polymodel.mapper.branch_and_bound import Bound, KnownMappings
 from polymodel.mapper.budget import Tally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
@@ -37,14 +38,15 @@ PAIRS = 2_000_000
 
 @dataclass(frozen=True)
 class JoinRules:
-    """What the join needs besides states and pmappings. `buffers`: positions in `which` whose peak is an
-    objective. `coarse`: Einsums behind which states are compared by cells of a grid (None: all)."""
+    """What the join needs besides states and pmappings. `aims`: the rows; `buffers`: positions in `which`
+    whose peak is one. `coarse`: Einsums behind which states are compared by cells of a grid (None: all)."""
 
     lives: Lives
     which: tuple[int, ...]
     capacity: Array
     interest: Interest
     buffers: tuple[int, ...]
+    aims: Aims
     coarse: frozenset[int] | None = None
 
     def behind(self, number: int) -> JoinRules:
@@ -69,7 +71,7 @@ Stage = tuple[States, ...]
 
 
 def first_stage(rules: JoinRules) -> Stage:
-    return (start(len(rules.which)),)
+    return (start(len(rules.which), len(rules.aims.more)),)
 
 
 def next_stage(
@@ -84,7 +86,7 @@ def next_stage(
     workers: int = 1,
 ) -> Stage:
     """The states behind Einsum `number`. `workers`: threads, as nearly all of the time goes by in numpy."""
-    figures = [(p.shape, p.keys, p.energy, p.latency, p.local, p.above) for p in shapes]
+    figures = [(p.shape, p.keys, p.energy, p.latency, p.more, p.local, p.above) for p in shapes]
     bounds = None if outlook is None else (outlook.known, outlook.told)
     return once(
         tally,
@@ -186,8 +188,9 @@ def _combined(
         return None
     energy = states.energy[taken] + points.energy[chosen]
     latency = states.latency[taken] + points.latency[chosen]
+    more = states.more[:, taken] + points.more[:, chosen]
     origin = np.stack([np.zeros(len(taken), int), np.arange(len(taken))])
-    whole = States(found.after, tiles, energy, latency, peak, held, origin, (source,))
+    whole = States(found.after, tiles, energy, latency, more, peak, held, origin, (source,))
     # Bounds take longer than comparing: few are left for them.
     return _hopeful(_pruned(whole.only(np.flatnonzero(ok)), rules, outlook), rules, outlook)
 
@@ -198,7 +201,7 @@ def _hopeful(states: States, rules: JoinRules, outlook: Outlook | None) -> State
         return states
     rest = outlook.behind(states.structure, states.tiles)
     peaks = [states.peak[0, m] for m in rules.buffers]
-    figures = rules.interest.figures(states.energy, states.latency, peaks)
+    figures = rules.interest.figures(states.energy, states.latency, states.more, peaks)
     none = np.zeros(rest.shape[:2])
     left = np.flatnonzero(Bound(outlook.known, none).hopeful(figures, rest))
     return states.only(left) if len(left) else None
@@ -216,6 +219,7 @@ def _merged(
         np.concatenate([p.tiles for p in parts], axis=1),
         np.concatenate([p.energy for p in parts]),
         np.concatenate([p.latency for p in parts]),
+        np.concatenate([p.more for p in parts], axis=1),
         np.concatenate([p.peak for p in parts], axis=2),
         np.concatenate([p.held for p in parts], axis=2),
         np.concatenate(origin, axis=1),
@@ -235,19 +239,20 @@ def _compact(states: States) -> States:
         position[mine] = np.arange(len(used))
     origin = np.stack([states.origin[0], position])
     return States(
-        states.structure, states.tiles, states.energy, states.latency, states.peak, states.held, origin,
-        tuple(sources),
+        states.structure, states.tiles, states.energy, states.latency, states.more, states.peak, states.held,
+        origin, tuple(sources),
     )  # fmt: skip
 
 
 def _pruned(states: States, rules: JoinRules, outlook: Outlook | None) -> States:
     peaks = [states.peak[0, m] for m in rules.buffers]
     space = [f for d in range(1, states.structure.depth + 1) for f in (*states.peak[d], *states.held[d])]
-    energy, latency, interest = states.energy, states.latency, rules.interest
+    energy, latency, more, interest = states.energy, states.latency, states.more, rules.interest
     if outlook is not None and (interest.eps or interest.rough):
         # A share of the whole counts: what others add to it is no less than this.
         rest = list(outlook.least_behind(states.structure, states.tiles))
         energy = energy + rest.pop(0) if interest.energy else energy
         latency = latency + rest.pop(0) if interest.latency else latency
-    figures = interest.compared(energy, latency, peaks, space)
+        more = more + np.array(rest[: len(more)]) if len(more) else more
+    figures = interest.compared(energy, latency, more, peaks, space)
     return states.only(undominated(figures, group_numbers(states.tiles, len(states))))

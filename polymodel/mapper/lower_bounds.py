@@ -92,7 +92,7 @@ def _worked_out(
     wanted: Collection[Exchanges] | None,
 ) -> Floors:
     alone = replace(interest, buffers=(), relaxed=True, eps=0.0)
-    sums = int(interest.energy) + int(interest.latency)
+    sums = int(interest.energy) + int(interest.latency) + len(space.more)
     explorer = Explorer(space, limits, alone, Passing(), regions)
     result: dict[Exchanges, Array] = {}
     try:
@@ -101,7 +101,9 @@ def _worked_out(
             for x, bits in zip(steps, points.local, strict=True):
                 entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
             table = result.setdefault(exchanges, np.full((sums, prod(len(x) for x in steps)), np.inf))
-            for row, figure in zip(table, interest.figures(points.energy, points.latency, ()), strict=True):
+            for row, figure in zip(
+                table, interest.figures(points.energy, points.latency, points.more, ()), strict=True
+            ):
                 np.minimum.at(row, entry, figure)
     except Late:
         return Floors(steps, sums, None)

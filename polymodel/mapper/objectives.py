@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from polymodel.mapper.aims import Aims, aims_of
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.join import JoinRules
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import lives_of
-from polymodel.mapping.mapspace_constraints import WORKING_SET
-from polymodel.objectives import uses
 
+Array = Any
 PRUNES = 1  # by cells of a grid, before an Einsum's points are joined
 COARSE = 3  # joins after which states are compared by cells of a grid: those that leave most
 # Parts of eps: for partial mappings, for known ones that others are not so much better than, for the front.
 CELLS, BEATEN, THIN = 0.6, 0.1, 0.3
 
 
-@dataclass(frozen=True)
-class SearchFigures:
-    """What the search knows of whole mappings, for `polymodel.objectives.value`: numbers, or arrays of them.
-    `peaks`: per memory the bits of its working set."""
-
-    energy: Any
-    latency: Any
-    peaks: Mapping[str, Any]
-
-    @property
-    def area(self) -> Any:
-        raise KeyError("area")
-
-    @property
-    def utilisation(self) -> Any:
-        raise KeyError("utilisation")
-
-    def moved(self, component: str, way: Literal["reads", "writes"]) -> Any:
-        raise KeyError(f"{way}:{component}")
-
-    def working_set(self, component: str) -> Any:
-        return self.peaks[component]
-
-
-def measured(objectives: Iterable[str]) -> tuple[str, ...]:
-    """The memories whose peaks are objectives, in their order; "" for one without a name."""
-    return tuple(o.partition(":")[2] for o in objectives if o.startswith(WORKING_SET))
+def aims_in(spaces: Sequence[EinsumSpace], request: Request) -> Aims:
+    """The rows of a request; a working set without a memory is that of the outermost bounded one."""
+    operations = float(sum(s.operations * s.times for s in spaces if not s.copy))
+    return aims_of(request.objectives, request.at_most, operations, request.area)
 
 
 def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
@@ -56,8 +32,8 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
     memories = spaces[0].memories
     bounded = [i for i, m in enumerate(memories) if i and not np.isinf(m.capacity)] or [len(memories) - 1]
     named = {m.name: i for i, m in enumerate(memories)} | {"": bounded[0]}
-    wanted = [named[memory] for memory in measured(request.objectives)]
-    figures = {figure for o in request.objectives for figure, _ in uses(o)}
+    aims = aims_in(spaces, request)
+    wanted = [named[memory] for memory in aims.peaks]
     meeting = {
         m
         for s in spaces
@@ -68,8 +44,8 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
     }
     which = tuple(sorted(meeting | set(wanted)))
     interest = Interest(
-        "energy" in figures,
-        "latency" in figures,
+        aims.energy,
+        aims.latency,
         which,
         tuple(wanted),
         eps=(1 + share_of(request.eps, CELLS)) ** (1 / (min(COARSE, len(spaces)) + PRUNES)) - 1
@@ -77,7 +53,7 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
         else 0.0,
     )
     capacity = np.array([memories[m].capacity for m in which])
-    return JoinRules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted))
+    return JoinRules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted), aims)
 
 
 def share_of(eps: float, part: float) -> float:

@@ -41,17 +41,19 @@ Array = Any
 @dataclass(frozen=True)
 class Pmappings:
     """The pmappings of one Einsum and shape. `keys` [D, n]: tile sizes below the fused loops. `energy` (J),
-    `latency` (s), `local` [memories, n] and `above` [D, memories, n] (bits) in the branch and at the slots
-    above fused loops, without exchanged tensors; memories are those of `Interest`. `template` [n] numbers
-    `templates`, `choice` [n] the point among the template's, `lower` [n] the region below (-1: none) among
-    `regions`, `below` [n] the point there. `given`: where points were made one by one, the tile sizes, the
-    spread and the keys of each, per bundle; `choice` then numbers these."""
+    `latency` (s), `more` (the other figures that add up) [figures, n], `local` [memories, n] and `above`
+    [D, memories, n] (bits) in the branch and at the slots above fused loops, without exchanged tensors;
+    memories are those of `Interest`. `template` [n] numbers `templates`, `choice` [n] the point among the
+    template's, `lower` [n] the region below (-1: none) among `regions`, `below` [n] the point there.
+    `given`: where points were made one by one, the tile sizes, the spread and the keys of each, per bundle;
+    `choice` then numbers these."""
 
     space: EinsumSpace
     shape: Shape
     keys: Array
     energy: Array
     latency: Array
+    more: Array
     local: Array
     above: Array
     templates: tuple[Template, ...]
@@ -72,6 +74,7 @@ class Pmappings:
             keys=self.keys[:, positions],
             energy=self.energy[positions],
             latency=self.latency[positions],
+            more=self.more[:, positions],
             local=self.local[:, positions],
             above=self.above[:, :, positions],
             template=self.template[positions],
@@ -147,10 +150,12 @@ def separated(
 
 @dataclass(frozen=True)
 class Cheap:
-    """The least energy, the least latency and the space [memories, n] of points, one by one."""
+    """The least energy, latency, other figures that add up [figures, n], and the space [memories, n] of
+    points, one by one."""
 
     energy: Array
     latency: Array
+    more: Array
     local: Array
 
 
@@ -222,9 +227,8 @@ class Explorer:
         late = False
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
-            rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[:, -1]]
-            energy = rest.pop(0) if interest.energy else 0.0
-            interest = replace(interest, added=(energy, rest.pop(0) if interest.latency else 0.0))
+            rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[: bound.known.sums, -1]]
+            interest = replace(interest, added=tuple(rest))
         for number, template in enumerate(some):
             try:
                 tally.ask()
@@ -257,7 +261,7 @@ class Explorer:
                     yield exchanges, Cheap(*result)
             else:
                 for p in self._points(t, number, self.interest, None, tally):
-                    yield exchanges, Cheap(p.energy, p.latency, p.local)
+                    yield exchanges, Cheap(p.energy, p.latency, p.more, p.local)
 
     def _templates(
         self, depth: int, wanted: Container[Shape] | None = None, loose: bool = False
@@ -326,12 +330,12 @@ class Explorer:
 
         below = [np.zeros(len(p.energy), int) if p.below is None else p.below for p in parts]
         whole = Pmappings(
-            self.space, shape, joined("keys"), joined("energy"), joined("latency"), joined("local"),
-            joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
+            self.space, shape, joined("keys"), joined("energy"), joined("latency"), joined("more"),
+            joined("local"), joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
             repeated("lower"), np.concatenate(below), self.limits.sizes,
         )  # fmt: skip
         figures = CombinedPoints(
-            whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
+            whole.keys, whole.energy, whole.latency, whole.more, whole.local, whole.above, 0, whole.choice
         ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
 

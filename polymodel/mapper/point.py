@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.api.evaluation import evaluate
+from polymodel.cost.area import total_area
 from polymodel.errors import writing
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
+from polymodel.mapper.aims import SearchFigures
 from polymodel.mapper.confirm import MappingFigures, compared, confirmed, fitting
-from polymodel.mapper.objectives import SearchFigures
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
-from polymodel.objectives import BY_WORD, SPARSE, canonical, value
+from polymodel.objectives import canonical, on_dense_data, on_sparse_data, renamed, score, unit_of, value
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.output import write_text
@@ -84,25 +85,32 @@ class Point:
         return dict(self.found.buffers)
 
     def value(self, objective: str) -> float:
-        """One of its figures: energy, latency, edp, working_set:MEMORY; on sparse data sparse_energy,
-        sparse_latency, sparse_edp, speedup. Older names are known too. KeyError for what it has not."""
-        name = canonical(objective)
-        if name == WORKING_SET:
-            name = f"{name}:{measured_memory(self.base.arch)}"
-        sparse = self.found.sparse
+        """One of its figures: energy, latency, edp, area, working_set:MEMORY, other objectives and limits of
+        the exploration; on sparse data sparse_energy, sparse_latency, sparse_edp, speedup. Older names are
+        known too. KeyError for what it has not."""
+        name = meant(objective, self.base)
+        sparse, known = self.found.sparse, dict(self.found.named)
         if name == "speedup" and sparse is not None:
             return self.speedup or 0.0
-        on_sparse_data = name.startswith(SPARSE)
-        if (on_sparse_data and sparse is None) or name.removeprefix(SPARSE).partition(":")[0] not in BY_WORD:
+        of_sparse = on_sparse_data(name)
+        if (of_sparse and sparse is None) or not unit_of(name):
             raise KeyError(objective)
-        energy, latency = sparse if on_sparse_data and sparse else (self.energy, self.latency)
-        found: float = value(name, SearchFigures(energy, latency, self.buffers))
+        if name in known:
+            return known[name]
+        energy, latency = sparse if of_sparse and sparse else (self.energy, self.latency)
+        figures = SearchFigures(energy, latency, self.buffers, total_area(self.base.arch))
+        found: float = value(on_dense_data(name), figures)
         return found
 
     @property
     def values(self) -> tuple[float, ...]:
         """Its figures in the order of the objectives."""
         return tuple(self.value(o) for o in self.objectives)
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """What is minimised of each: of what is best at its most the reciprocal."""
+        return tuple(float(score(o, v)) for o, v in zip(self.objectives, self.values, strict=True))
 
     @cached_property
     def spec(self) -> Spec:
@@ -164,6 +172,15 @@ class Point:
         from polymodel.view.html import fragment
 
         return fragment([Code(repr(self).splitlines()[0]), Picture("LoopTree", looptree_svg(self.mapping))])
+
+
+def meant(objective: str, spec: Spec) -> str:
+    """The objective that a name means: older words, and a working set without a memory."""
+
+    def known(name: str) -> str:
+        return f"{WORKING_SET}:{measured_memory(spec.arch)}" if name == WORKING_SET else name
+
+    return renamed(canonical(objective), known)
 
 
 def backing(spec: Spec) -> str:

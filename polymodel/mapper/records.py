@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.mapper.checkpoints import Finished
 from polymodel.mapping.loop_rules import LOOP_RULES, LoopRule
 from polymodel.mapping.looptree import LoopTree
-from polymodel.objectives import canonical
+from polymodel.objectives import FigureLimit, canonical, objective_of
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.records import Certainty
@@ -30,7 +30,8 @@ class Limits:
     `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
     only of the same tensor), but for memories `side_by_side` with the one before them: (Einsum, memory).
     `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
-    `min_utilisation`: (component, dimension, least share of the fanout in use).
+    `min_utilisation`: (component, dimension, least share of the fanout in use; infinite: as much as there
+    can be).
     `compute`: (Einsum, compute component), where there are several.
     `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
     (None: all).
@@ -55,14 +56,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits). Its
-    `tree` is made when it is first looked at: fronts may have thousands."""
+    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits), `named`:
+    figures by their names that do not follow from these. Its `tree` is made when it is first looked at:
+    fronts may have thousands."""
 
     values: tuple[float, ...]
     energy: float
     latency: float
     buffers: tuple[tuple[str, float], ...]
     planted: Callable[[], LoopTree] = field(repr=False, compare=False)
+    named: tuple[tuple[str, float], ...] = ()
 
     @cached_property
     def tree(self) -> LoopTree:
@@ -89,14 +92,14 @@ class SearchStage:
 class Obstacle:
     """A constraint that takes mappings away, and where.
 
-    `constraint`: capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute, loop_order,
-    max_fused_loops, max_fused_loops_per_rank_variable, force_memory_order or one of LOOP_RULES. `level`: the
-    memory, fanout (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it
-    meets those before it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not
-    relaxed with it (capacities aside); `left`: those that satisfy it as well; None: some, but none that
-    satisfies every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops.
-    `written`: what the exploration says of a memory's `keep` or `may_keep`, if it narrows it.
-    """
+    `constraint`: limits, capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute,
+    loop_order, max_fused_loops, max_fused_loops_per_rank_variable, force_memory_order or one of LOOP_RULES.
+    `level`: the memory, fanout (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where;
+    `joined`: where it meets those before it. `tensors`: those concerned. `before`: mappings there that
+    satisfy all that is not relaxed with it (capacities aside); `left`: those that satisfy it as well; None:
+    some, but none that satisfies every other capacity too. `need`, `have`: least and given bits, share of a
+    fanout, or loops. `written`: what the exploration says of a memory's `keep` or `may_keep`, if it narrows
+    it."""
 
     constraint: str
     level: str
@@ -111,6 +114,11 @@ class Obstacle:
 
     @property
     def text(self) -> str:
+        if self.constraint == "limits" and self.joined:
+            return f"no mapping keeps all of the limits: {self.level}"
+        if self.constraint == "limits":
+            limit = FigureLimit(self.level, self.have or 0.0)
+            return f"no mapping has {limit}: the {objective_of(self.level).extreme} is {self.need:.6g}"
         where = f"{self.einsum} beside the Einsums before it" if self.joined else f"Einsum {self.einsum}"
         held = f" ({', '.join(self.tensors)})" if self.tensors else ""
         gone = "some" if self.left is None else f"{self.before - self.left:,}"
@@ -156,6 +164,7 @@ class Change:
             "compute": f"Einsum {self.einsum} may be on any compute unit, not only {self.level}",
             "loop_order": f"Einsum {self.einsum} has no loop_order",
             "force_memory_order": "force_memory_order is false",
+            "limits": f"the limit of {self.level} is {self.need or 0:.6g} instead of {self.have or 0:.6g}",
             **dict.fromkeys(LOOP_RULES, f"{self.level} has no `{self.written}`"),
         }.get(self.constraint, loops)
 
@@ -332,7 +341,8 @@ class Quality:
 class Request:
     """All that a search needs to know besides cascade and hierarchy.
 
-    `objectives`: energy, latency, edp, working_set:MEMORY; older names are read as these (`canonical`).
+    `objectives`: those of `polymodel.objectives`; older names are read as these (`canonical`). `at_most`:
+    limits on figures. `area`: that of the architecture.
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
     `finished`: steps that were done by earlier runs.
@@ -347,6 +357,8 @@ class Request:
     stop: Callable[[], bool] | None = field(default=None, compare=False)
     shares: tuple[Shares, ...] | None = None
     finished: Finished | None = field(default=None, compare=False, repr=False)
+    at_most: tuple[FigureLimit, ...] = ()
+    area: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objectives", tuple(map(canonical, self.objectives)))

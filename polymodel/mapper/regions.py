@@ -50,35 +50,48 @@ class InnerPoints:
     template: Array
     choice: Array
     leaked: Array | None = None
+    more: Array = field(default_factory=lambda: np.zeros((0, 0)))
     fitting: dict[int, Array] = field(default_factory=dict)
     compared: list[Array] = field(default_factory=list)
 
     @cached_property
     def floors(self) -> tuple[Array, Array]:
         """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
-        shape = tuple(int(n.max()) + 1 for n in self.needs)
-        result = []
-        for figure in (self.energy, self.rest):
-            table = np.full(shape, np.inf)
-            np.minimum.at(table, tuple(self.needs), figure)
-            for axis in range(table.ndim):
-                np.minimum.accumulate(table, axis=axis, out=table)
-            result.append(table)
-        return result[0], result[1]
+        return self._floor(self.energy), self._floor(self.rest)
+
+    def _floor(self, figure: Array) -> Array:
+        table = np.full(tuple(int(n.max()) + 1 for n in self.needs), np.inf)
+        np.minimum.at(table, tuple(self.needs), figure)
+        for axis in range(table.ndim):
+            np.minimum.accumulate(table, axis=axis, out=table)
+        return table
+
+    @cached_property
+    def floors_of_more(self) -> tuple[Array, ...]:
+        """The same of the other figures that add up."""
+        return tuple(map(self._floor, self.more))
 
     def least(self, gives: Array) -> tuple[Array, Array]:
         """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
         energy, rest = self.floors
-        if not len(gives):
-            return energy, rest
-        at = tuple(np.minimum(g, n - 1) for g, n in zip(gives, energy.shape, strict=True))
+        at = self._entries(gives)
         return energy[at], rest[at]
+
+    def least_more(self, gives: Array) -> Array:
+        """The same of the other figures that add up, without what they have of the latency [figures, n]."""
+        at, n = self._entries(gives), gives.shape[1]
+        return np.array([np.broadcast_to(table[at], n) for table in self.floors_of_more]).reshape(-1, n)
+
+    def _entries(self, gives: Array) -> tuple[Array, ...]:
+        sides = zip(gives, self.floors[0].shape, strict=True)
+        return tuple(np.minimum(g, n - 1) for g, n in sides)
 
     def for_tiles(self, gives: Array, interest: Interest) -> tuple[Array, Array]:
         """For tiles [primes, n] the positions of points that fit, without those that others that fit beat:
         (tile, position) of each."""
         n = gives.shape[1]
-        if not len(gives) or (interest.energy and not interest.latency and not len(self.local)):
+        alone = interest.energy and not interest.latency and not len(self.more)
+        if not len(gives) or (alone and not len(self.local)):
             sides = zip(gives, self._cheapest.shape, strict=True)
             best = np.atleast_1d(self._cheapest[tuple(np.minimum(g, k - 1) for g, k in sides)])
             return np.arange(n), np.broadcast_to(best, n)
@@ -134,7 +147,7 @@ class InnerPoints:
             figures += [self.rest, *self.ports] if interest.latency else []
             no_worse = np.ones((len(self.energy), len(self.energy)), bool)
             no_better = no_worse.copy()
-            for f in (*figures, *self.local):
+            for f in (*figures, *self.more, *self.local):
                 no_worse &= f[None, :] <= f[:, None]
                 no_better &= f[None, :] >= f[:, None]
             first = np.tri(len(self.energy), k=-1, dtype=bool)
@@ -145,13 +158,13 @@ class InnerPoints:
     def quickest(self) -> InnerPoints:
         """Those of its points that are best in time."""
         kept = undominated([self.rest, *self.ports, *self.needs])
-        return replace(self._only(kept), local=self.local[:0, kept], leaked=None)
+        return replace(self._only(kept), local=self.local[:0, kept], more=self.more[:0, kept], leaked=None)
 
     def _only(self, kept: Array) -> InnerPoints:
         return InnerPoints(
             self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:, kept],
             self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
-            None if self.leaked is None else self.leaked[kept],
+            None if self.leaked is None else self.leaked[kept], more=self.more[:, kept],
         )  # fmt: skip
 
     @cached_property
@@ -224,18 +237,19 @@ def inner_regions(
         kept = np.arange(joined.n)
         priced = [(joined.form(c.energy) * space.times, *_times(joined, c, space, cut)) for c in each]
         leaked: list[Array | None] = [None] * len(each)
-        if objectives.energy and not objectives.latency and not len(local):
+        if objectives.energy and not objectives.latency and not space.more and not len(local):
             at_most = [_leaked(space, ports, rest) for _, ports, rest in priced]
             worth = [_worth(p[0], more, needs) for p, more in zip(priced, at_most, strict=True)]
             kept = np.flatnonzero(np.any(worth, axis=0))
             leaked = list(at_most)
         kept = kept[undominated([f[kept] for f in figures])]
         choice = joined.choice()
-        for mine, (energy, ports, rest), more in zip(result, priced, leaked, strict=True):
+        for mine, c, (energy, ports, rest), leaks in zip(result, each, priced, leaked, strict=True):
             tally.ask()
             points = InnerPoints(
-                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, more
-            )._only(kept)
+                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, leaks,
+                more=_linear(joined, c),
+            )._only(kept)  # fmt: skip
             mine.append(_best(points, interest))
     return [_best(_together(mine), interest) if mine else _nothing(some) for mine in result]
 
@@ -275,9 +289,24 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
     )
 
 
+def _linear(joined: Combination, found: Costs) -> Array:
+    """The other figures that add up, without what they have of the latency [figures, n]."""
+    times = joined.space.times
+    return np.array([joined.form(form) * times for form in found.more]).reshape(-1, joined.n)
+
+
+def _timed(space: EinsumSpace, latency: Array) -> Array:
+    """What they have of latencies [figures, n]; nothing of infinite ones, where nothing fits."""
+    slopes = np.array([a.slope(space.leak) for a in space.more]).reshape(-1, 1)
+    result: Array = slopes * np.where(np.isfinite(latency), latency, 0.0)
+    return result
+
+
 def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
-    """Where components leak, energy grows with latency, so that the regions' times matter."""
-    return replace(interest, latency=interest.latency or space.leak > 0)
+    """Where components leak, energy grows with latency, so that the regions' times matter; so they do to
+    other figures that grow with it."""
+    timed = space.leak > 0 or any(a.timed for a in space.more)
+    return replace(interest, latency=interest.latency or timed)
 
 
 def _together(found: Sequence[InnerPoints]) -> InnerPoints:
@@ -287,14 +316,14 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
     return InnerPoints(
         joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
         found[0].templates, joined("template"), joined("choice"),
-        None if found[0].leaked is None else joined("leaked"),
+        None if found[0].leaked is None else joined("leaked"), more=joined("more"),
     )  # fmt: skip
 
 
 def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
-    kept = undominated([*figures, *x.local, *x.needs])
+    kept = undominated([*figures, *x.more, *x.local, *x.needs])
     return x._only(kept)
 
 
@@ -351,34 +380,38 @@ def cut_points(
     if not len(below.energy):
         return
     tighter = bound
-    if bound is not None and interest.energy:
-        tighter = bound.plus([float(below.energy.min()), *([0.0] if interest.latency else [])])
+    if bound is not None and (interest.energy or len(below.more)):
+        joules = [float(below.energy.min())] if interest.energy else []
+        seconds = [0.0] if interest.latency else []
+        tighter = bound.plus([*joules, *seconds, *below.more.min(axis=1).tolist()])
     upper = _joined(space, template, costs(space, template), limits, interest, tighter, tally)
     if not upper.n:
         return
     ports, _ = _times(upper, upper.costs, space, template.cut)
     apart = _with_leakage(space, interest)
     energy, ends = upper.energy(), upper.ends()
+    more = _linear(upper, upper.costs)
     local, above = upper.slots()
     gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
     floor, time = least_together(space, energy, ports, gives, below)
+    others = more + below.least_more(gives) + _timed(space, time)
     kept = np.flatnonzero(np.isfinite(floor))
     if bound is not None:
         peaks = [local[interest.memories.index(m)] for m in interest.buffers]
         kept = np.flatnonzero(
-            np.isfinite(floor) & bound.coarser.hopeful(interest.figures(floor, time, peaks))
+            np.isfinite(floor) & bound.coarser.hopeful(interest.figures(floor, time, others, peaks))
         )
     if len(kept) > MANY:
         figures = [energy] if interest.energy else []
         figures += [*ports] if apart.latency else []
-        figures += [*local, *(row for slot in above for row in slot), *ends]
+        figures += [*more, *local, *(row for slot in above for row in slot), *ends]
         some = [f[kept] for f in figures]
         kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
     if not len(kept):
         return
     rows, inside = below.for_tiles(gives[:, kept], apart)
     taken = kept[rows]
-    points = CombinedPoints(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
+    points = CombinedPoints(upper.keys, energy, energy, more, local, above, number, upper.choice(), lower)
     for begin in range(0, len(taken), PAIRS):
         tally.ask()
         block = slice(begin, begin + PAIRS)
@@ -405,9 +438,10 @@ def cheapest(
     interest: Interest,
     below: InnerPoints,
     tally: Tally,
-) -> tuple[Array, Array, Array] | None:
-    """The least energy and latency that the points of an upper template can have with what lies below, and
-    their space in the memories of interest [memories, n], apart from what is below."""
+) -> tuple[Array, Array, Array, Array] | None:
+    """The least energy, latency and other figures that add up that the points of an upper template can have
+    with what lies below, and their space in the memories of interest [memories, n], apart from what is
+    below."""
     if not len(below.energy):
         return None
     upper = _joined(space, template, costs(space, template), limits, interest, None, tally)
@@ -421,7 +455,8 @@ def cheapest(
     time = np.zeros(upper.n)
     if _with_leakage(space, interest).latency:
         time = _fastest(space, ports, gives, below.quickest)
-    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, local
+    more = _linear(upper, upper.costs) + below.least_more(gives) + _timed(space, time)
+    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, more, local
 
 
 def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
@@ -456,10 +491,12 @@ def _paired(
     latency = _latency(space, ports, below, inside)
     energy = upper.energy + below.energy[inside] + space.leak * latency
     local = upper.local + below.local[:, inside]
-    whole = replace(upper, energy=energy, latency=latency, local=local, below=inside).undominated(interest)
+    more = upper.more + below.more[:, inside] + _timed(space, latency)
+    whole = replace(upper, energy=energy, latency=latency, more=more, local=local, below=inside)
+    whole = whole.undominated(interest)
     if bound is not None:  # after comparing, which takes less time
         peaks = [whole.local[interest.memories.index(m)] for m in interest.buffers]
-        figures = interest.figures(whole.energy, whole.latency, peaks)
+        figures = interest.figures(whole.energy, whole.latency, whole.more, peaks)
         whole = whole.only(np.flatnonzero(bound.coarser.hopeful(figures)))
     return whole
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import inf
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.cost.area import total_area
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.memory_order import side_by_side
 from polymodel.mapper.records import Limits, Progress, Request
 from polymodel.mapping.loop_rules import LoopRule
-from polymodel.mapping.mapspace_constraints import MapspaceConstraints
+from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
 from polymodel.spec.coerce import plainly, shown
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.faults import Faults, Path
-from polymodel.spec.request_schema import ExploreSection
+from polymodel.spec.request_schema import ExploreSection, limit_texts
 from polymodel.stores.folders import check_store
 from polymodel.workload.resolve import resolve_workload
 
 Constraints = Limits | Mapping[str, object] | ExploreSection
 READ = ("rules", "side_by_side")  # fields that the spec decides
+LimitsGiven = Sequence[str] | Mapping[str, object] | str
 SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
@@ -84,7 +87,7 @@ def _rows(given: object, width: int) -> bool:
 def _nested(limits: Limits) -> dict[str, dict[str, object]]:
     shares: dict[str, dict[str, object]] = {}
     for component, dim, least in limits.min_utilisation:
-        shares.setdefault(component, {})[dim] = least
+        shares.setdefault(component, {})[dim] = MOST if least == inf else least
     return shares
 
 
@@ -106,6 +109,7 @@ def asked_for(
     progress: Callable[[Progress], None] | None,
     store: object = None,
     resume: object = True,
+    limits: LimitsGiven | None = None,
 ) -> CheckedRequest:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
@@ -116,6 +120,8 @@ def asked_for(
     if objectives is not None:
         several = isinstance(objectives, Sequence) and not isinstance(objectives, str)
         reader.give("objectives", tuple(objectives) if several else (objectives,))
+    if limits is not None:
+        reader.give("limits", limit_texts(limits))
     if eps is not None:
         reader.give("eps", plainly(eps))
     if time_limit is not None:
@@ -136,11 +142,18 @@ def asked_for(
         fault = Diagnostic(f"{resume!r} is neither True nor False", "pass True or False", "resume")
         reader.given_faults.note(fault)
     wanted = reader.objectives(hierarchy)
-    limits = reader.limits(hierarchy)
+    at_most = reader.figure_limits(hierarchy)
+    narrowed = reader.limits(hierarchy)
     share, seconds = reader.eps(), reader.time_limit()
+    if share and at_most:
+        path, faults = reader.where("eps")
+        what = "with eps a mapping that keeps the limits may be left out for one that does not"
+        faults.add(path, what, "leave out eps, or the limits")
     machine = reader.narrowed(hierarchy)
     reader.raise_if_any()
-    return CheckedRequest(Request(wanted, limits, share, seconds, workers, progress), machine)
+    request = Request(wanted, narrowed, share, seconds, workers, progress)
+    request = replace(request, at_most=at_most, area=total_area(hierarchy))
+    return CheckedRequest(request, machine)
 
 
 class _Reader(MapspaceConstraints):

@@ -22,8 +22,9 @@ from polymodel.mapper.confirm import LONGEST, all_confirmed, searched
 from polymodel.mapper.front import Front
 from polymodel.mapper.point import Point
 from polymodel.mapper.records import Progress, Quality, Request, SearchResult
-from polymodel.mapper.request import Constraints, asked_for
+from polymodel.mapper.request import Constraints, LimitsGiven, asked_for
 from polymodel.mapper.search import search
+from polymodel.objectives import on_sparse_data
 from polymodel.pareto import undominated
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
@@ -40,6 +41,7 @@ def explore(
     spec: Spec,
     *,
     objectives: Sequence[str] | None = None,
+    limits: LimitsGiven | None = None,
     constraints: Constraints | None = None,
     eps: float | None = None,
     time_limit: float | None = None,
@@ -50,9 +52,12 @@ def explore(
 ) -> Front:
     """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
 
-    `objectives`: energy (J), latency (s), edp (their product, J s), working_set:MEMORY (peak bits of a
-    memory below the backing storage; without a name the outermost bounded one); on sparse data sparse_energy,
-    sparse_latency, sparse_edp (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the
+    `objectives`: energy (J), latency (s), edp (their product, J s), area (m^2), utilisation (the most is the
+    best), reads:X, writes:X and accesses:X (bits) of a memory or toll X, working_set:MEMORY (peak bits of a
+    memory below the backing storage; without a name the outermost bounded one); weighted sums of them
+    (`2*energy + latency`, or a table of weights); on sparse data sparse_energy, sparse_latency, sparse_edp
+    (docs/sparse/exploration.md). `limits`: figures that mappings keep, such as `latency <= 2 ms`, or a table
+    `{"latency": 2e-3}`. `constraints`: a dictionary with the keys of the
     spec's `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a
     factor of 1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall,
     whatever `workers` is, after which the best so far is returned with what was not searched. `workers`:
@@ -67,7 +72,9 @@ def explore(
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)
-    asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress, store, resume)
+    asked = asked_for(
+        spec, objectives, constraints, eps, time_limit, workers, progress, store, resume, limits
+    )
     begun, limit = perf_counter(), spare(asked.request.time_limit)
     end = monotonic() + limit
     asked = replace(asked, request=_in_time(asked.request, limit))
@@ -77,7 +84,7 @@ def explore(
         request = replace(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
-        if any(o.startswith("sparse_") for o in request.objectives):
+        if any(map(on_sparse_data, request.objectives)):
             result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
             result = search(spec.workload, asked.hierarchy, request)
@@ -99,6 +106,7 @@ def _stored(
 ) -> Iterator[Finished | None]:
     """The steps that earlier runs of the same exploration have done. Workers and time limits may differ."""
     about = [*parts_of(spec), request.objectives, request.eps, fingerprint(request.limits)]
+    about += map(str, request.at_most)
     place = None if store is None else folder_of(store)
     with store_of(place, marked(about), resume) as finished:
         yield finished
@@ -157,7 +165,7 @@ def _evaluated(
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int) -> bool:
-        told.tell(Progress(number, len(some), "evaluate", min((p.values[0] for p in kept), default=None)))
+        told.tell(Progress(number, len(some), "evaluate", min((p.scores[0] for p in kept), default=None)))
         return not stopped.flag
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
@@ -172,12 +180,11 @@ def _evaluated(
 
 
 def _front(points: Sequence[Point]) -> list[Point]:
-    """Points that none beats, by their values; of equal ones the first."""
+    """Points that none beats in the objectives; of equal ones the first."""
     if not points:
         return []
-    values = np.array([p.values for p in points]).T
-    kept = undominated(values)
-    return sorted((points[int(i)] for i in kept), key=lambda p: p.values)
+    scores = np.array([p.scores for p in points]).T
+    return sorted((points[int(i)] for i in undominated(scores)), key=lambda p: p.scores)
 
 
 @dataclass

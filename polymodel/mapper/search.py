@@ -16,21 +16,24 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapper import first_mappings
+from polymodel.mapper.aims import WORKING_SET, Aims
 from polymodel.mapper.budget import Watch
-from polymodel.mapper.compulsory import compulsory
+from polymodel.mapper.compulsory import compulsory_of
 from polymodel.mapper.full_mappings import FullMappings, candidates_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.least_costs import Least
-from polymodel.mapper.objectives import rules_of
+from polymodel.mapper.least_costs import nothing_known
+from polymodel.mapper.objectives import aims_in, rules_of
 from polymodel.mapper.records import Candidate, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cuttable
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
+from polymodel.objectives import score
 from polymodel.workload.einsum import Cascade
 
 ROUGH = 0.03
@@ -44,7 +47,14 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     if result.candidates or not result.complete:
         return result
     from polymodel.mapper.diagnosis import diagnosed
+    from polymodel.mapper.limit_diagnosis import limits_diagnosed
 
+    if request.at_most:
+        told = limits_diagnosed(cascade, hierarchy, request, searched)
+        if told is not None:
+            return replace(result, diagnosis=told)
+        request = replace(request, at_most=())
+        result = searched(cascade, hierarchy, request)
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     begun = time.perf_counter() - result.seconds
     stages = _where_none_is_left(spaces, request, begun)
@@ -60,14 +70,17 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Search
 
 
 def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
+    hierarchy, request = _bounded(hierarchy, request)
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     if request.shares is not None:
         spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
+    aims = aims_in(spaces, request)
+    spaces = tuple(replace(s, more=aims.more) for s in spaces)
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
-    watch.least.parts = [Least() for _ in range(2 if outside else 1)]
-    _least_at_once(spaces, watch)
+    watch.least = nothing_known(aims, 2 if outside else 1)
+    _least_at_once(spaces, aims, watch)
     first = (
         first_mappings.deepened(spaces, request, watch.silent())
         if first_mappings.worthwhile(spaces)
@@ -94,6 +107,19 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     return _answer(work, spaces, request, watch)
 
 
+def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request]:
+    """A limit on a working set is a size of the memory; the other limits stay."""
+    most = {
+        x.name.partition(":")[2]: x.number for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")
+    }
+    components = tuple(
+        replace(c, size_bits=min(c.size_bits, most[c.name])) if c.name in most else c
+        for c in hierarchy.components
+    )
+    left = tuple(x for x in request.at_most if not x.name.startswith(f"{WORKING_SET}:"))
+    return replace(hierarchy, components=components), replace(request, at_most=left)
+
+
 def _proven(
     wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request, watch: Watch
 ) -> bool:
@@ -103,9 +129,18 @@ def _proven(
         return False
     least = [watch.least.of(o) for o in request.objectives]
     return any(
-        all(gap_of(value, bound) <= request.eps for value, bound in zip(c.values, least, strict=True))
+        all(
+            gap_of(value, bound) <= request.eps
+            for value, bound in zip(_scores(c, request), least, strict=True)
+        )
         for c in candidates_of(wholes, spaces, request)
     )
+
+
+def _scores(candidate: Candidate, request: Request) -> list[float]:
+    """What is minimised of its values."""
+    each = zip(request.objectives, candidate.values, strict=True)
+    return [float(score(o, value)) for o, value in each]
 
 
 def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> SearchResult:
@@ -124,20 +159,22 @@ def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, wa
     )
 
 
-def _least_at_once(spaces: Sequence[EinsumSpace], watch: Watch) -> None:
+def _least_at_once(spaces: Sequence[EinsumSpace], aims: Aims, watch: Watch) -> None:
     """What all whole mappings cost at least, without a search."""
-    each = [compulsory(s) for s in spaces]
+    least = np.array([math.fsum(compulsory_of(s, a) for s in spaces) for a in aims.added])
     for part in range(len(watch.least.parts)):
-        watch.least.raised(part, math.fsum(e for e, _ in each), math.fsum(t for _, t in each))
+        watch.least.raised(part, least)
 
 
 def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> tuple[float, ...]:
-    """What every mapping of the space has at least of each objective."""
-    least = tuple(watch.least.of(o) for o in request.objectives)
-    if watch.late or not candidates:
-        return least
-    best = (min(c.values[k] for c in candidates) / (1 + request.eps) for k in range(len(least)))
-    return tuple(map(max, least, best))
+    """What every mapping of the space has at least of each objective (at most, of what is best at its
+    most)."""
+    least = [watch.least.of(o) for o in request.objectives]
+    if not watch.late and candidates:
+        scores = [_scores(c, request) for c in candidates]
+        best = (min(s[k] for s in scores) / (1 + request.eps) for k in range(len(least)))
+        least = list(map(max, least, best))
+    return tuple(float(score(o, x)) for o, x in zip(request.objectives, least, strict=True))
 
 
 def _worked_out(
@@ -174,7 +211,10 @@ def _where_none_is_left(
     watch = Watch(replace(request, progress=None), begun, 1)
     rules = rules_of(spaces, request)
     rules = replace(
-        rules, buffers=(), interest=replace(rules.interest, energy=False, latency=False, buffers=())
+        rules,
+        buffers=(),
+        aims=Aims((), (), False, False, (), ()),
+        interest=replace(rules.interest, energy=False, latency=False, buffers=()),
     )
     work = Deepening(spaces, request, watch, rules)
     for depth in range(deepest(spaces, request.limits) + 1):

@@ -19,7 +19,9 @@ from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
+from polymodel.mapper.aims import Added
 from polymodel.mapper.records import Limits, Shares
+from polymodel.mapper.spreads import at_their_most
 from polymodel.mapper.ties import Tie, elements_of, points_of, refuse_beside, require_counted, ties_of
 from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.looptree import ComputeNode, LoopTree
@@ -198,7 +200,8 @@ class EinsumSpace:
     tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
     sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
     and nothing else. `beside`: memories that stand side by side with the one before them. `ties`: pairs of
-    variables whose values are not free of each other."""
+    variables whose values are not free of each other. `more`: figures besides energy and latency that add
+    up."""
 
     name: str
     variables: tuple[str, ...]
@@ -222,10 +225,16 @@ class EinsumSpace:
     operator: str = ""
     beside: frozenset[int] = frozenset()
     ties: tuple[Tie, ...] = ()
+    more: tuple[Added, ...] = ()
 
     @cached_property
     def operations(self) -> int:
         return points_of(self.extents, self.ties)
+
+    def added_up(self, linear: Sequence[Array], latency: Array) -> list[Array]:
+        """The figures of `more`: what is linear in the counts of one execution, and what grows with time."""
+        each = zip(self.more, linear, strict=True)
+        return [form * self.times + a.slope(self.leak) * latency for a, form in each]
 
     @cached_property
     def problem(self) -> Problem:
@@ -312,7 +321,7 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
     require_plain(cascade, "the search covers", REMEDY)
-    result = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
         raise Refused(

@@ -23,12 +23,12 @@ from polymodel.mapper.point import Point
 from polymodel.mapper.records import Candidate, Quality, Request, SearchResult, Shares, Toll
 from polymodel.mapper.sparse_lower_bounds import least_shares, price_of
 from polymodel.mapper.terms import READS
+from polymodel.objectives import on_dense_data
 from polymodel.report.sparse import SparseReport, with_data
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
 from polymodel.workload.einsum import Einsum
 
-PREFIX = "sparse_"
 CLOSE = 1e-9
 LONGEST = 30.0  # seconds of evaluation without a time limit
 # For mappings that lower bounds do not lead to: seconds, or times those of the search.
@@ -46,7 +46,7 @@ def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[st
 
 
 def _plain(objectives: Sequence[str]) -> tuple[str, ...]:
-    return tuple(o.removeprefix(PREFIX) for o in objectives)
+    return tuple(map(on_dense_data, objectives))
 
 
 def sparse_points(

@@ -68,6 +68,7 @@ class States:
     tiles: Array
     energy: Array
     latency: Array
+    more: Array
     peak: Array
     held: Array
     origin: Array
@@ -82,17 +83,18 @@ class States:
             tiles=self.tiles[:, positions],
             energy=self.energy[positions],
             latency=self.latency[positions],
+            more=self.more[:, positions],
             peak=self.peak[:, :, positions],
             held=self.held[:, :, positions],
             origin=self.origin[:, positions],
         )
 
 
-def start(memories: int) -> States:
-    """Before the first Einsum."""
-    zero = np.zeros((1, memories, 1))
-    none = np.zeros((0, 1), np.int64)
-    return States(Structure((), ()), none, np.zeros(1), np.zeros(1), zero, zero, np.zeros((2, 1), int), ())
+def start(memories: int, more: int) -> States:
+    """Before the first Einsum; `more`: figures besides energy and latency that add up."""
+    zero, nothing = np.zeros((1, memories, 1)), np.zeros(1)
+    none, origin = np.zeros((0, 1), np.int64), np.zeros((2, 1), int)
+    return States(Structure((), ()), none, nothing, nothing, np.zeros((more, 1)), zero, zero, origin, ())
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.actions import movement_actions
+from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Node, Template
@@ -110,25 +111,34 @@ def worth(key: Key, value: Callable[[Part], Array]) -> Array:
 @dataclass(frozen=True)
 class Costs:
     """Linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of each node,
-    in the template's order. `besides`: of `jointly`, what some of the costs grow with besides."""
+    in the template's order; `more`: the other figures that add up, without what they have of the latency.
+    `besides`: of `jointly`, what some of the costs grow with besides."""
 
     energy: Form
     times: PricedTimes
     nodes: tuple[tuple[Term, int], ...]
     besides: tuple[Form, ...] = ()
+    more: tuple[Form, ...] = ()
 
 
 def jointly(each: Sequence[Costs]) -> Costs:
     """What several templates cost that differ only in the memories that their operands come from: a point
     that is no worse in any of its forms is no worse in any of theirs."""
-    terms = dict.fromkeys(t for c in each for t in c.energy)
-    least = {t: min(c.energy.get(t, 0.0) for c in each) for t in terms}
-    more = [t for t in terms if any(c.energy.get(t, 0.0) > least[t] for c in each)]
+    energy, apart = _least_of([c.energy for c in each])
+    more = [_least_of(forms) for forms in zip(*(c.more for c in each), strict=True)]
+    differing = dict.fromkeys([*apart, *(t for _, some in more for t in some)])
     times = {(tuple(form.items()), fixed): form for c in each for s in c.times.stages for form, fixed in s}
-    besides = tuple({t: 1.0} for t in more)
-    energy = {t: c for t, c in least.items() if c}
+    besides = tuple({t: 1.0} for t in differing)
     every = PricedTimes((tuple((form, fixed) for (_, fixed), form in times.items()),), ())
-    return Costs(energy, every, each[0].nodes, besides)
+    return Costs(energy, every, each[0].nodes, besides, tuple(form for form, _ in more))
+
+
+def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
+    """What linear forms have in common, and the terms that some have more of."""
+    terms = dict.fromkeys(t for form in forms for t in form)
+    least = {t: min(form.get(t, 0.0) for form in forms) for t in terms}
+    more = [t for t in terms if any(form.get(t, 0.0) > least[t] for form in forms)]
+    return {t: c for t, c in least.items() if c}, more
 
 
 class Moved:
@@ -287,6 +297,25 @@ class Moved:
             links=tuple(self._link_traffic()), refills=refills,
         )  # fmt: skip
 
+    def added(self, figure: Added, energy: Form) -> Form:
+        """What a figure that adds up has of these counts."""
+        result = plus({}, energy, figure.energy)
+        space = self.space
+        for component, way, weight in figure.moved:
+            for (memory, i), forms in self.totals.items():
+                if space.memories[memory].name == component:
+                    for kind, form in forms.items():
+                        if (kind in READS) == (way == "reads"):
+                            result = plus(result, form, weight * space.operands[i].bits)
+            for (toll, i), sums in self.tolls.items():
+                if toll == component:
+                    result = plus(result, sums[way == "writes"], weight * space.operands[i].bits)
+        if figure.places and not space.copy and not self.template.bottom:
+            every = frozenset(i for i, _ in self.fanouts)
+            instances = space.hierarchy.instances(space.units[self.template.unit].name)
+            result = plus(result, {Term(OPERATIONS, END, split=every): 1.0}, figure.places * instances)
+        return result
+
     def _loads(self) -> Iterator[InstanceLoad[Any]]:
         for name in dict.fromkeys(name for name, _ in self.busiest):
             mine = [pair for (other, _), pair in self.busiest.items() if other == name]
@@ -397,7 +426,7 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
         (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), _held_bits(space, n))
         for n in template.nodes
     )
-    return Costs(energy, times, nodes)
+    return Costs(energy, times, nodes, more=tuple(t.added(a, energy) for a in space.more))
 
 
 def _held_bits(space: EinsumSpace, node: Node) -> int:
@@ -450,9 +479,7 @@ def _links(t: Moved, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, in
         yield held[-1][0], t.space.units[t.template.unit].memories, END
 
 
-def _crossing(
-    t: Moved, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
-) -> Crossing:
+def _crossing(t: Moved, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool) -> Crossing:
     outer, inner, level = link
     memories, union = t.space.memories, t.between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index

@@ -21,6 +21,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.space import EinsumSpace, Operand
+from polymodel.mapper.spreads import spread_choices
 from polymodel.mapper.templates import Template
 
 Array = Any
@@ -196,28 +197,6 @@ def _spreads(
     for spread in product(*choices):
         if extent % math.prod(spread) == 0:
             yield spread
-
-
-def spread_choices(
-    space: EinsumSpace, unit: int, inside: int, variable: int, extent: int | None = None
-) -> list[tuple[int, ...]]:
-    """Per fanout, over how many instances the variable may be spread; nothing is spread over fanouts above
-    an exchanged tensor (`inside`: the innermost memory that holds one).
-
-    `extent`: of several variables that index the same tensors, together.
-    """
-    reach = 0 if space.copy else space.units[unit].fanouts
-    choices: list[tuple[int, ...]] = []
-    for number, f in enumerate(space.fanouts):
-        reduced = (o for o in space.operands if o.output and variable not in o.alone)
-        barred = number >= reach or f.below <= inside or not space.admits(number, variable)
-        if barred or any(o.tensor not in f.reuses for o in reduced):
-            some: tuple[int, ...] = (1,)
-        else:
-            some = tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width)
-        # What a fanout must hold it need not hold for compute units that are not below it.
-        choices.append(some if number >= reach else space.rules.spreads(number, variable, some))
-    return choices
 
 
 def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int) -> int:

@@ -9,7 +9,24 @@ from dataclasses import dataclass, replace
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
 from polymodel.mapping.loop_rules import LoopRule, LoopRuleReader
-from polymodel.objectives import BY_WORD, OBJECTIVES, SPARSE, canonical, uses
+from polymodel.objectives import (
+    BY_WORD,
+    LIMIT_REMEDY,
+    OBJECTIVES,
+    SPARSE,
+    FigureLimit,
+    addable,
+    canonical,
+    is_sum,
+    known_names,
+    limit_of,
+    on_sparse_data,
+    read_limit,
+    renamed,
+    terms_of,
+    uses,
+    written,
+)
 from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
@@ -21,6 +38,7 @@ from polymodel.workload.resolve import Resolved
 COSTS = tuple(o.word for o in OBJECTIVES if not o.of and uses(o.word) <= {("energy", ""), ("latency", "")})
 SPARSE_COSTS = tuple(SPARSE + word for word in COSTS if BY_WORD[word].sparse)
 WORKING_SET = "working_set"
+MOST = "max"  # a utilisation that is as high as it can be
 
 
 def check_section(
@@ -127,6 +145,7 @@ class MapspaceConstraints(NumericConstraints):
 
     def check_names(self, hierarchy: Hierarchy) -> None:
         self.objectives(hierarchy)
+        self.figure_limits(hierarchy)
         self.fusion()
         self.loop_order()
         self.min_utilisation(hierarchy)
@@ -141,31 +160,65 @@ class MapspaceConstraints(NumericConstraints):
         `working_set` or `buffer` without a memory is that of the memory that `measured_memory` names.
         """
         path, faults = self.where("objectives")
-        inner = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
-        known = (*COSTS, *(f"{WORKING_SET}:{n}" for n in inner), *SPARSE_COSTS)
         given = self.value("objectives")
         assert isinstance(given, tuple)
         result: list[str] = []
         for i, name in enumerate(given):
-            shown = name if isinstance(name, str) else repr(name)
-            meant = canonical(shown)
-            if meant == WORKING_SET and inner:
-                meant = f"{WORKING_SET}:{measured_memory(hierarchy)}"
-            if meant in known:
-                result.append(meant)
-            else:
-                faults.add((*path, i), *_not_minimised(shown, meant, known, hierarchy))
+            meant = self._figure(written(name), (*path, i), faults, hierarchy)
+            result += [meant] if meant is not None else []
         self._sparse_objectives(result, path, faults)
         if not given:
-            faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
+            known = ", ".join(searched_figures(hierarchy))
+            faults.add(path, "an exploration needs an objective", f"name some of {known}")
         return tuple(dict.fromkeys(result))
 
-    def _sparse_objectives(self, names: Sequence[object], path: Path, faults: Faults) -> None:
+    def _figure(self, shown: str, path: Path, faults: Faults, hierarchy: Hierarchy) -> str | None:
+        """An objective in the words of the vocabulary; what is none is noted."""
+        known = searched_figures(hierarchy)
+        meant = renamed(canonical(shown), lambda n: _measured(hierarchy) if n == WORKING_SET else n)
+        if is_sum(meant):
+            known = addable(known)
+        wrong = next((n for _, n in terms_of(meant) if n not in known), None)
+        if wrong is None:
+            return meant
+        said = shown if wrong == meant else wrong
+        faults.add(path, *_not_minimised(said, wrong, known, hierarchy))
+        return None
+
+    def figure_limits(self, hierarchy: Hierarchy) -> tuple[FigureLimit, ...]:
+        """Figures that mappings keep."""
+        path, faults = self.where("limits")
+        given = self.value("limits")
+        result = []
+        for i, text in enumerate(given if isinstance(given, tuple) else (given,)):
+            parts = read_limit(text)
+            if parts is None:
+                faults.add((*path, i), f"{text!r} is no limit", LIMIT_REMEDY)
+                continue
+            name = self._figure(parts[0], (*path, i), faults, hierarchy)
+            if name is None:
+                continue
+            limit = limit_of(name, *parts[1:])
+            if isinstance(limit, str):
+                faults.add((*path, i), limit, LIMIT_REMEDY)
+            elif on_sparse_data(name):
+                faults.add(
+                    (*path, i), f"{name} is not limited: sparse figures are bounded", "limit dense ones"
+                )
+            else:
+                result.append(limit)
+        return tuple(result)
+
+    def _sparse_objectives(self, names: Sequence[str], path: Path, faults: Faults) -> None:
         """Objectives on sparse data need some, and are not mixed with those of dense data."""
-        sparse = [n for n in SPARSE_COSTS if n in names]
+        sparse = [n for n in names if on_sparse_data(n)]
         if not sparse:
             return
-        dense = [n for n in COSTS if n in names]
+        bits = (f"{WORKING_SET}:", WORKING_SET)
+        dense = [n for n in names if n not in sparse and not n.startswith(bits)]
+        dense += [n for n in sparse if not all(one.startswith(SPARSE) for _, one in terms_of(n))]
+        if self.value("limits"):
+            faults.add(path, "limits are on figures of dense data", "leave them out, or explore dense data")
         if dense:
             what = f"{', '.join(dense)} count dense data, {', '.join(sparse)} sparse data"
             faults.add(
@@ -255,11 +308,11 @@ class MapspaceConstraints(NumericConstraints):
                 continue
             for dim, share in dims.items():
                 here = (*path, component, dim)
-                least = numbers.at_least_zero(share, here, "utilisation")
+                least = math.inf if share == MOST else numbers.at_least_zero(share, here, "utilisation")
                 if dim not in known[component]:
                     near = suggestion(dim, known[component], "dimensions")
                     numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
-                if least > 1:
+                if 1 < least < math.inf:
                     numbers.faults.add(here, f"utilisation {least} is above 1", "write a share from 0 to 1")
                 result.append((component, dim, least))
         return tuple(result)
@@ -308,6 +361,21 @@ def measured_memory(hierarchy: Hierarchy) -> str:
     return next((c.name for c in inner if c.size_bits != math.inf), inner[-1].name)
 
 
+def _measured(hierarchy: Hierarchy) -> str:
+    """What `working_set` alone means, where there is a memory that it could be of."""
+    several = sum(c.kind == "memory" for c in hierarchy.components) > 1
+    return f"{WORKING_SET}:{measured_memory(hierarchy)}" if several else WORKING_SET
+
+
+def searched_figures(hierarchy: Hierarchy) -> tuple[str, ...]:
+    """What a search may minimise: whatever a report has of dense data, but for the working set of the backing
+    storage, which holds every tensor; on sparse data energy, latency and their product."""
+    memories, tolls = ([c.name for c in hierarchy.components if c.kind == k] for k in ("memory", "toll"))
+    backing = [f"{WORKING_SET}:{name}" for name in memories[:1]]
+    every = (n for n in known_names(memories, tolls) if n not in backing)
+    return (*every, *SPARSE_COSTS)
+
+
 def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hierarchy) -> tuple[str, str]:
     """What the fault of an objective says that the search does not minimise, and the remedy."""
     memories = [c.name for c in hierarchy.components if c.kind == "memory"]
@@ -318,11 +386,12 @@ def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hier
         return f"{what}: {memory} is the backing storage, which holds every tensor", "name a memory below it"
     if word == SPARSE + WORKING_SET:
         return f"{what}: dense tiles decide what fits", f"use {meant.removeprefix(SPARSE)}"
-    if word == "area":
-        return f"{what}: every mapping has the area of the architecture", "compare architectures instead"
-    if word.removeprefix(SPARSE) in BY_WORD and word != WORKING_SET and (not colon or memory in moving):
-        reason = "the search adds up energy and time, and knows the peaks of memories, but nothing else"
-        return f"{what}: {reason}", "sweep mappings over it, or minimise energy"
+    if word in BY_WORD and BY_WORD[word].most:
+        return f"{shown} is best at its most, and weighted sums at their least", "name it by itself"
+    plain = word.removeprefix(SPARSE)
+    if plain != word and plain in BY_WORD and (not colon or memory in moving):
+        reason = "of sparse data the search bounds energy and time, and nothing else"
+        return f"{what}: {reason}", "sweep mappings over it, or minimise sparse_energy"
     return f"unknown objective {shown}", _near_objective(shown, known)
 
 

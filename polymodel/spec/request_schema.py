@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool
 
+from polymodel.objectives import relation_of, written
 from polymodel.spec.base import NameText, Number, SchemaObject, SetText
 
 
@@ -14,8 +16,35 @@ def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def _written(value: object) -> object:
+    """Objectives as texts: a table of weights is their sum, and one of them stands for a list of it."""
+    if isinstance(value, (str, Mapping)):
+        return (written(value),) if value else value
+    if isinstance(value, (list, tuple)):
+        return tuple(written(item) if isinstance(item, Mapping) else item for item in value)
+    return value
+
+
+def limit_texts(value: object) -> object:
+    """Limits as texts: `{latency: 2 ms}` is `latency <= 2 ms`."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(f"{name} {relation_of(str(name))} {number}" for name, number in value.items())
+    return tuple(value) if isinstance(value, list) else value
+
+
 Listed = BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
 Texts = Annotated[tuple[str, ...], Listed]
+_Weights = dict[str, int | float]
+Objectives = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_written, json_schema_input_type=str | _Weights | tuple[str | _Weights, ...]),
+]
+FigureLimits = Annotated[
+    tuple[str, ...],
+    BeforeValidator(limit_texts, json_schema_input_type=str | dict[str, int | float | str] | tuple[str, ...]),
+]
 Names = Annotated[tuple[NameText, ...], Listed]
 
 
@@ -45,8 +74,9 @@ class FanoutRule(SchemaObject):
 
 
 class ExploreSection(SchemaObject):
-    """`objectives`: energy, latency, edp, working_set, working_set:MEMORY; on sparse data sparse_energy,
-    sparse_latency, sparse_edp. `eps`: share by which a point left
+    """`objectives`: energy, latency, edp, area, utilisation, accesses:MEMORY and so on, or weighted sums of
+    them; on sparse data sparse_energy, sparse_latency, sparse_edp. `limits`: figures that mappings keep.
+    `eps`: share by which a point left
     out may be better than one kept. `time_limit`: seconds.
 
     The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of
@@ -56,7 +86,8 @@ class ExploreSection(SchemaObject):
     it keeps and bypasses, and its loops), `fanouts` (component -> dimension -> how it is used).
     """
 
-    objectives: Texts = ("energy", "latency")
+    objectives: Objectives = ("energy", "latency")
+    limits: FigureLimits = ()
     eps: Number = 0
     time_limit: Number | None = None
     max_fused_loops: Number | None = None
@@ -78,6 +109,6 @@ class SweepSection(SchemaObject):
 
     symbols: dict[NameText, int | float | str | tuple[int | float, ...]] = Field(default_factory=dict)
     where: tuple[str, ...] = ()
-    objectives: tuple[str, ...] = ("energy", "latency")
+    objectives: Objectives = ("energy", "latency")
     keep: Literal["front", "all", "top"] = "front"
     top: int | None = None

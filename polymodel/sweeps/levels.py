@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.api.evaluation import evaluate
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.objectives import objective_of
+from polymodel.objectives import is_sum, objective_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tupl
 
 def traffic(rows: pd.DataFrame) -> pd.DataFrame:
     """Bits read and written per component."""
-    names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
+    names = [c for c in rows.columns if c.startswith(("reads:", "writes:")) and not is_sum(c)]
     found = rows[[]].copy()
     for part in dict.fromkeys(c.partition(":")[2] for c in names):
         found[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)

@@ -45,8 +45,7 @@ def _unknown(u: vocabulary.Unknown) -> Diagnostic:
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
     """SpecError for an objective at a component that moves nothing under this mapping."""
     moving = {c for costing in costings for c, _, _ in costing.accesses}
-    for name in names:
-        component = name.partition(":")[2]
+    for name, component in ((n, c) for n in names for _, c in sorted(vocabulary.uses(n))):
         if component and component not in moving:
             what = f"objective {name}: {component} moves nothing under this mapping"
             raise wrong(what, "these do: " + ", ".join(sorted(moving)))
@@ -55,7 +54,7 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
     """What is minimised of one objective over a block: `objectives.score`, broadcast. Counts are exact, other
     figures float64."""
-    sparse = name.startswith(vocabulary.SPARSE)
+    sparse = vocabulary.on_sparse_data(name)
     figures = found.sparse if sparse else BlockFigures(found, block, costing)
     value = vocabulary.value(name, figures)
     return vocabulary.score(name, value.array if isinstance(value, Pooled | Counted) else value)
@@ -74,6 +73,9 @@ class Pooled:
     def __mul__(self, other: Pooled) -> Pooled:
         return Pooled(self.memory.apply(np.multiply, self.array, other.array), self.memory)
 
+    def __rmul__(self, weight: float) -> Pooled:
+        return Pooled(weight * self.array, self.memory)
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -88,6 +90,10 @@ class Counted:
 
     def __add__(self, other: Counted) -> Counted:
         return Counted(self.count.plus(other.count, self.memory), self.memory)
+
+    def __rmul__(self, weight: float) -> Pooled:
+        """Of a weighted sum, whose terms have different units: no longer exact."""
+        return Pooled(weight * _float(self.array), self.memory)
 
 
 class BlockFigures:

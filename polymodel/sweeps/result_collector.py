@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.integers import TOLD_APART, told_apart
-from polymodel.objectives import SPARSE, score
+from polymodel.objectives import on_sparse_data, score
 from polymodel.pareto import Archive
 from polymodel.sweeps.infeasibility import shared
 from polymodel.sweeps.rows import Cells
@@ -129,7 +129,7 @@ class Keeper:
         """A note on counts on sparse data that float64 does not tell apart, in which points were compared."""
         compared = {"front": self.front.values, "top": self.best[None]}.get(self.keep, ())
         pairs = zip(objectives, compared, strict=False)
-        figures = [(o, each) for o, each in pairs if ":" in o and o.startswith(SPARSE)]
+        figures = [(o, each) for o, each in pairs if ":" in o and on_sparse_data(o)]
         wide = [o for o, each in figures if each.max(initial=0) >= TOLD_APART]
         if wide:
             yield (

@@ -8,7 +8,7 @@ from typing import Any
 from polymodel.cost.context import Counts
 from polymodel.cost.figures import CostFigures
 from polymodel.cost.records import Costs
-from polymodel.objectives import OBJECTIVES, SPARSE, value
+from polymodel.objectives import OBJECTIVES, SPARSE, is_sum, on_sparse_data, value
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.sparse.rows import is_sparse, sparse_cells
@@ -27,7 +27,7 @@ def cells(counts: Counts, costs: Costs, objectives: Sequence[str]) -> Cells:
     row |= {f"working_set:{component}": bits for component, bits in figures.working_sets.items()}
     row["feasible"] = not costs.violations
     row["reason"] = "; ".join(str(v) for v in costs.violations)
-    return row | {name: value(name, figures) for name in objectives if not name.startswith(SPARSE)}
+    return row | {name: value(name, figures) for name in objectives if not on_sparse_data(name)}
 
 
 def table(
@@ -53,8 +53,12 @@ def ordered(keys: Iterable[str]) -> list[str]:
     words = [o.word for o in OBJECTIVES]
     order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
              "feasible", "reason")  # fmt: skip
-    return sorted(dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"]),
-                  key=lambda k: order.index(k.partition(":")[0]))  # fmt: skip
+    every = dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"])
+    sums = [k for k in every if is_sum(k)]
+    return [
+        *sums,
+        *sorted((k for k in every if k not in sums), key=lambda k: order.index(k.partition(":")[0])),
+    ]
 
 
 def exact_cells(

@@ -180,11 +180,12 @@ arch:
     assert reg.size_bits == 8
     assert reg.action("read").throughput == 1e9
     assert reg.action("write").throughput == float("inf")
-    assert "explore: {min_utilisation: {PE: {X: 1.0}}}" in found.text
+    assert spec.raw_explore is not None
+    assert spec.raw_explore.min_utilisation == {"PE": {"X": "max"}}
+    assert spec.raw_explore.fanouts["PE"]["X"].must_reuse == "input"
+    assert spec.raw_explore.memories["GLB"].no_refetch == "weight"
     assert "ports: separate" in found.text
     assert {d.key for d in found.left_out if hasattr(d, "key")} >= {
-        "reuse",
-        "no_refetch_from_above",
         "mapper",
     }
     assert not found.changed
@@ -396,3 +397,15 @@ workload:
     found = imported(tmp_path, text)
     assert "rank_sizes: {M: 5}" in found.text
     assert "bits_per_value: {All: 4}" in found.text
+
+
+def test_bounds_on_loops_over_fanouts_bind_a_search(tmp_path: Path) -> None:
+    """Of each rank variable of the set; what is no such set is named."""
+    rows = ("{expression: ~m, operator: ==, value: 1}", "{expression: weight, operator: <, value: 4}")
+    fanout = f"{{name: X, fanout: 4, loop_bounds: [{', '.join(rows)}]}}"
+    cell = "{name: Cell, size: 64, tensors: {keep: weight}, actions: [{name: read, energy: 1}]}"
+    part = f"  - !Container\n    name: PE\n    spatial:\n    - {fanout}\n"
+    found = imported(tmp_path, arch(part, tagged("Memory", cell)))
+    assert found.spec.raw_explore is not None
+    assert found.spec.raw_explore.fanouts["PE"]["X"].factors == {"k": "= 1", "n": "= 1"}
+    assert {d.key for d in found.left_out if hasattr(d, "key")} == {"loop_bounds"}

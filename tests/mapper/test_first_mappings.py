@@ -16,7 +16,7 @@ from polymodel.mapper.budget import Watch
 from polymodel.mapper.compulsory import compulsory
 from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import candidates_of
-from polymodel.mapper.least_costs import Least
+from polymodel.mapper.least_costs import corner
 from polymodel.mapper.records import Limits, Progress, Request, gap_of
 from polymodel.mapper.search import search
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
@@ -148,9 +148,8 @@ def test_nothing_found_in_time_is_no_proof() -> None:
 
 
 def test_the_least_product_is_at_a_corner() -> None:
-    least = Least(2.0, 3.0)
-    assert least.corner(()) == pytest.approx(6)
-    assert least.corner([(1.0, 1.0, 7.0)]) == pytest.approx(min(2 * 5, 4 * 3))
+    assert corner(2.0, 3.0, ()) == pytest.approx(6)
+    assert corner(2.0, 3.0, [(1.0, 1.0, 7.0)]) == pytest.approx(min(2 * 5, 4 * 3))
     assert gap_of(3.0, 2.0) == 0.5
     assert gap_of(0.0, 0.0) == 0
     assert isinf(gap_of(1.0, 0.0))

@@ -141,3 +141,18 @@ def test_faults_of_rules_are_told() -> None:
     with pytest.raises(pm.Refused, match="are not counted"):
         pm.mapspace(WIDE.spec, {"memories": {"GLB": {"factors": {"m": 1}}}})
     assert pm.mapspace(WIDE.spec, {"fanouts": {"RF": {"X": {"factors": {"m": 2}}}}}).size() > 0
+
+
+def test_utilisation_is_as_high_as_it_can_be() -> None:
+    """Three rows are not spread over two instances, so that one is as many as there can be."""
+    spec = Case((3, 2, 2), (96, 32), fanouts=(2, 2), write=1.5).spec
+    most = {"min_utilisation": {"RF": {"X": "max", "Y": "max"}}}
+    for rules, wide in (({}, {"X": 2, "Y": 2}), ({"X": {"variables": ["m"]}}, {"Y": 2})):
+        found = pm.explore(spec, objectives="energy", constraints={**most, "fanouts": {"RF": rules}})
+        trips: dict[str, int] = {}
+        for node in found.best().mapping.nodes:
+            if isinstance(node, Loop) and node.spatial:
+                trips[node.dim] = trips.get(node.dim, 1) * 2
+        assert trips == wide
+        with_names = pm.Limits(min_utilisation=found.request.limits.min_utilisation)
+        assert with_names.min_utilisation == (("RF", "X", float("inf")), ("RF", "Y", float("inf")))

@@ -25,6 +25,7 @@ from tests.reference import (
     looptree,
     mapper,
     mapper_timeloop,
+    optima,
     peers,
     published,
     skislope,
@@ -241,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
     with reading(options.data):
         outcomes = run(options.cases, options.engine)
         outcomes += claims(options.cases, options.data) if options.data else []
-    outcomes += peers.check(options.peers) if options.peers else []
+    outcomes += [*peers.check(options.peers), *optima.check(options.peers)] if options.peers else []
     for outcome in outcomes:
         print(shown(outcome, options.notes))
     for path in find_cases(options.cases)[2]:

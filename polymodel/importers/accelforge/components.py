@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from polymodel.importers.accelforge.einsums import Einsums
+from polymodel.importers.accelforge.fanouts import rule_at, spatial_of
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import Reading, Table, lifted
@@ -117,6 +118,19 @@ class Component:
             text = re.sub(rf"(?<![\w.]){re.escape(name)}\b(?!\s*\.)", f"{name}.tensors", text)
         return text
 
+    def variables(self, text: str) -> set[str] | None:
+        """The rank variables of a set, alike in all Einsums that have them; None where it is none."""
+        found: set[str] = set()
+        without: set[str] = set()
+        for einsum in self.einsums.each():
+            try:
+                members = self.einsums.variables(einsum, text, lambda name: self.kept.get(name, ""))
+            except TextFault:
+                return None
+            found |= members
+            without |= set(einsum.rank_variables) - members
+        return None if found & without else found
+
     def tensors(self, text: str) -> dict[tuple[str, str], int]:
         """(Einsum, tensor) of a set -> bits of its values: an output of one may be an input of the next."""
         found: dict[tuple[str, str], int] = {}
@@ -198,11 +212,11 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
         reading.fault(table.node, "a component has a name", "add `name:`", table.path)
         return
     fields: dict[str, object] = {"name": part.name}
-    keep, tensors = _tensors(reading, part)
+    keep, tensors = _tensors(reading, part, explore)
     factor = _factor(reading, part, keep)
     if part.kind == "Memory":
         _size(reading, part, fields, factor)
-    spatial = _spatial(reading, part, explore)
+    spatial = spatial_of(reading, part, explore)
     if spatial:
         fields["spatial"] = spatial
     if tensors and part.kind in ("Memory", "Toll"):
@@ -231,8 +245,10 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
     yield part.kind, fields
 
 
-def _tensors(reading: Reading, part: Component) -> tuple[str, dict[str, object]]:
-    """(the set that the component is about, what `tensors:` becomes)."""
+def _tensors(
+    reading: Reading, part: Component, explore: dict[str, object]
+) -> tuple[str, dict[str, object]]:
+    """(the set that the component is about, what `tensors:` becomes); what binds a search goes there."""
     table = part.table.table("tensors")
     if table is None:
         return "All", {}
@@ -241,6 +257,9 @@ def _tensors(reading: Reading, part: Component) -> tuple[str, dict[str, object]]
         node = table.take(key)
         if node is not None and node.scalar is not None:
             found[key] = part.set_text(reading, node)
+    once = table.take("no_refetch_from_above")
+    if once is not None and once.scalar is not None and part.kind == "Memory":
+        rule_at(explore, "memories", part.name)["no_refetch"] = part.set_text(reading, once)
     leave_rest(table)
     texts = [f"({found[k]})" for k in ("keep", "may_keep") if k in found]
     return " | ".join(texts) or "All", found
@@ -331,38 +350,6 @@ def _size(reading: Reading, part: Component, fields: dict[str, object], factor: 
     fields["size"] = (
         int(Fraction(str(value)) / factor.bits) if value < 10**15 or factor.bits != 1 else int(value)
     )
-
-
-def _spatial(reading: Reading, part: Component, explore: dict[str, object]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for j, node in enumerate(part.table.items("spatial")):
-        table = Table(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
-        fields: dict[str, object] = {"name": table.text("name")}
-        fanout_node, scale_node = table.take("fanout"), table.take("usage_scale")
-        fanout = part.number(reading, fanout_node, "fanout", 1) if fanout_node is not None else 1
-        scale = part.number(reading, scale_node, "usage_scale", 1) if scale_node is not None else 1
-        fields["fanout"] = int(fanout or 1)
-        if scale and scale != 1:
-            fields["fanout"] = max(int(Fraction(str(fanout or 1)) / Fraction(str(scale))), 1)
-            what = f"each iteration takes {scale} of the {fanout} instances: {fields['fanout']} are left"
-            reading.note(node, what, "leakage and area count those that are left", table.path)
-        for key in ("may_reuse", "reuse"):
-            value = table.take(key)
-            if value is not None and value.scalar is not None:
-                fields["may_reuse"] = part.set_text(reading, value)
-                if key == "reuse":
-                    why = "that loops here must share the tensors binds a search; here they may"
-                    remedy = "look at the loops of the mapping, which decide"
-                    part.leave(reading, value, "reuse", why, remedy)
-        usage = table.take("min_usage")
-        least = part.number(reading, usage, "min_usage") if usage is not None else None
-        if least:
-            rules = explore.setdefault("min_utilisation", {})
-            assert isinstance(rules, dict)
-            rules.setdefault(part.name, {})[str(fields["name"])] = min(float(least), 1.0)
-        leave_rest(table)
-        found.append(fields)
-    return found
 
 
 def _scales(reading: Reading, part: Component) -> dict[str, float]:

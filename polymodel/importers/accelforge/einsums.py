@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polymodel.importers.accelforge.values import NoValue, View
 from polymodel.spec.faults import TextFault
-from polymodel.spec.setexpr import NamedSet, SetScope, parse_set, tensor_set
+from polymodel.spec.setexpr import NamedSet, SetScope, evaluate_set, parse_set, tensor_set
 from polymodel.workload.einsum import Cascade, Einsum
 
 # What an architecture without a workload is read for: three tensors of bytes.
@@ -32,6 +32,15 @@ class Einsums:
     ) -> frozenset[str]:
         """The tensors of one Einsum that a set has; `kept` says what a component of that name keeps."""
         return tensor_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
+
+    def variables(
+        self, einsum: Einsum, text: str, kept: Callable[[str], str] = lambda name: ""
+    ) -> frozenset[str]:
+        """The rank variables of one Einsum that a set has: TextFault for a set of tensors."""
+        found = evaluate_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
+        if found.kind == "tensors":
+            raise TextFault("the expression gives tensors, not rank variables", 0, "append .rank_variables")
+        return found.members
 
     def _scope(self, einsum: Einsum, kept: Callable[[str], str], open_names: tuple[str, ...]) -> SetScope:
         tensors = einsum.tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polymodel.objectives import listed
+from polymodel.objectives import SUMS, listed
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,8 @@ SEARCH: Texts = {
         ),
         "where": said("What every point must satisfy.", ["TM0 <= TM1"]),
         "objectives": said(
-            f"What is minimised, of utilisation what is maximised: {listed()}; X is a memory or toll, and "
-            "`sparse_` before the others than area and utilisation means sparse data.",
+            f"What is minimised, of utilisation what is maximised: {listed()}, or {SUMS}; X is a memory or "
+            "toll, and `sparse_` before the others than area and utilisation means sparse data.",
             ["energy", "accesses:DRAM"],
         ),
         "keep": said("Which points are kept: the Pareto `front`, `all`, or the `top` ones."),
@@ -320,9 +320,14 @@ SEARCH: Texts = {
     },
     "ExploreSection": {
         "objectives": said(
-            "What is minimised: `energy`, `latency`, `edp`, `working_set`, `working_set:GLB`; on sparse data "
+            f"What is minimised, of utilisation what is maximised: {listed()}, or {SUMS}; X is a memory or "
+            "toll, `working_set` alone is that of the outermost bounded memory; on sparse data "
             "`sparse_energy`, `sparse_latency`, `sparse_edp`.",
-            ["energy", "latency"],
+            ["energy", "accesses:DRAM"],
+        ),
+        "limits": said(
+            "Figures that mappings keep: texts, or a table of figures and numbers.",
+            {"latency": "2 ms", "accesses:DRAM": 1e9},
         ),
         "eps": said("Share by which a point left out may be better than one kept.", 0.01),
         "time_limit": said("Seconds, after which the best found so far is the answer.", 60),
@@ -332,7 +337,8 @@ SEARCH: Texts = {
         "force_memory_order": said("Storage nodes follow the order of the memories in the architecture."),
         "loop_order": said("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
         "min_utilisation": said(
-            "Component -> dimension -> least share of its fanout that is used.", {"PE": {"X": 0.5}}
+            "Component -> dimension -> least share of its fanout that is used; `max`: as high as it can be.",
+            {"PE": {"X": 0.5}},
         ),
         "compute": said("Einsum -> the compute unit that executes it.", {"E1": "MAC"}),
         "exchange": said("Memories in which intermediates may be handed on.", ["GLB"]),

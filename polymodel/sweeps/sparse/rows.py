@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import InternalError
-from polymodel.objectives import SPARSE, score, value
+from polymodel.objectives import SPARSE, on_sparse_data, score, value
 
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
@@ -17,7 +17,7 @@ CLOSE = 1e-9  # figures of many points at once, beside those of one
 
 def is_sparse(objectives: Sequence[str]) -> bool:
     """True if any objective is about sparse data: then what fits is decided by sparse tiles."""
-    return any(o.startswith(SPARSE) for o in objectives)
+    return any(map(on_sparse_data, objectives))
 
 
 def sparse_cells(report: SparseReport, objectives: Sequence[str]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def sparse_cells(report: SparseReport, objectives: Sequence[str]) -> dict[str, A
     row |= {f"{SPARSE}working_set:{x}": bits for x, bits in figures.working_sets.items()}
     row["feasible"] = report.feasible
     row["reason"] = "; ".join(str(v) for v in report.result.costs.violations)
-    return row | {name: value(name, figures) for name in objectives if name.startswith(SPARSE)}
+    return row | {name: value(name, figures) for name in objectives if on_sparse_data(name)}
 
 
 def agree(row: Mapping[str, Any], values: Sequence[float], objectives: Sequence[str]) -> None:

@@ -1,0 +1,78 @@
+"""Fanouts of AccelForge's as dimensions of ours; what binds a search goes to `explore:`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from polymodel.importers.accelforge.unsupported_keys import leave_rest
+from polymodel.importers.tables import Reading, Table
+
+if TYPE_CHECKING:
+    from polymodel.importers.accelforge.components import Component
+
+_RELATIONS = ("==", "<=", ">=", "<", ">")
+
+
+def spatial_of(reading: Reading, part: Component, explore: dict[str, object]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for j, node in enumerate(part.table.items("spatial")):
+        table = Table(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
+        fields: dict[str, object] = {"name": table.text("name")}
+        fanout_node, scale_node = table.take("fanout"), table.take("usage_scale")
+        fanout = part.number(reading, fanout_node, "fanout", 1) if fanout_node is not None else 1
+        scale = part.number(reading, scale_node, "usage_scale", 1) if scale_node is not None else 1
+        fields["fanout"] = int(fanout or 1)
+        if scale and scale != 1:
+            fields["fanout"] = max(int(Fraction(str(fanout or 1)) / Fraction(str(scale))), 1)
+            what = f"each iteration takes {scale} of the {fanout} instances: {fields['fanout']} are left"
+            reading.note(node, what, "leakage and area count those that are left", table.path)
+        for key in ("may_reuse", "reuse"):
+            value = table.take(key)
+            if value is not None and value.scalar is not None:
+                fields["may_reuse"] = part.set_text(reading, value)
+                if key == "reuse":
+                    rule = rule_at(explore, "fanouts", part.name, str(fields["name"]))
+                    rule["must_reuse"] = fields["may_reuse"]
+        bounds = _loop_bounds(reading, part, table)
+        if bounds:
+            rule_at(explore, "fanouts", part.name, str(fields["name"]))["factors"] = bounds
+        usage = table.take("min_usage")
+        least = part.number(reading, usage, "min_usage") if usage is not None else None
+        if least:
+            rules = explore.setdefault("min_utilisation", {})
+            assert isinstance(rules, dict)
+            share = float(least) if least < 1 else "max"
+            rules.setdefault(part.name, {})[str(fields["name"])] = share
+        leave_rest(table)
+        found.append(fields)
+    return found
+
+
+def rule_at(explore: dict[str, object], *path: str) -> dict[str, object]:
+    """The table of an exploration's rule at a place, made where it is missing."""
+    found = explore
+    for name in path:
+        inner = found.setdefault(name, {})
+        assert isinstance(inner, dict)
+        found = inner
+    return found
+
+
+def _loop_bounds(reading: Reading, part: Component, spatial: Table) -> dict[str, str]:
+    """Rank variable -> its factor over a fanout, of `loop_bounds`: sets of rank variables and a number."""
+    found: dict[str, str] = {}
+    for node in spatial.items("loop_bounds"):
+        table = Table(reading, node, f"{spatial.path}.loop_bounds", part.name)
+        expression, operator, value = (table.take(k) for k in ("expression", "operator", "value"))
+        number = part.number(reading, value, "value") if value is not None else None
+        relation = str(operator.scalar) if operator is not None else ""
+        variables = part.variables(str(expression.scalar)) if expression is not None else None
+        if number is None or relation not in _RELATIONS or variables is None or found.keys() & variables:
+            why = "here a factor of each rank variable is bounded, alike in all Einsums that have it"
+            part.leave(reading, node, "loop_bounds", why, "write `factors:` of the fanout in `explore:`")
+            continue
+        shift = {"<": -1, ">": 1}.get(relation, 0)
+        sign = {"==": "=", "<": "<=", ">": ">="}.get(relation, relation)
+        found |= {v: f"{sign} {int(number) + shift}" for v in sorted(variables)}
+    return found
