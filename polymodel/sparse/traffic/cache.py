@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.fibertree import Bools, Ints
 from polymodel.sparse.ranges import distinct_between, neighbours, sums_before
 from polymodel.sparse.traffic.nest import Nest
+
+if TYPE_CHECKING:
+    from polymodel.sparse.traffic.lanes import Lanes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +71,17 @@ class Clock:
         zero = np.zeros(nodes.size, dtype=np.int64)
         return Accesses(line, (2 * self.entered[loop][nodes], zero, zero, zero + slot))
 
-    def fibers(self, merged: Merged, per_line: Sequence[int]) -> Visits:
-        """Fibers are read by the loop that is merged once the node above is entered."""
+    def fibers(self, merged: Merged, per_line: Sequence[int], lanes: Lanes | None) -> Visits:
+        """Fibers are read by the loop that is merged once the node above is entered; with `lanes`, on the
+        instance that reads them."""
         nodes = np.flatnonzero(merged.lengths)
         zero = np.zeros(nodes.size, dtype=np.int64)
         time = (2 * self.entered[-1][nodes] + 1, zero - len(self.nest.loops), zero, zero)
-        return Visits(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
+        found = Visits(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
+        if lanes is None:
+            return found
+        instance = lanes.of(len(self.nest.loops) - 1, nodes)
+        return replace(found, fiber=found.fiber * lanes.instances + instance, time=(instance, *time))
 
     def coordinates(self, loop: int, slot: int, visit: Ints, coords: Ints, line: Ints) -> Accesses:
         """Coordinates are accessed before the first node of the visit that is not below them is entered, in

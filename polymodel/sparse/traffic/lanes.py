@@ -9,6 +9,7 @@ import numpy as np
 
 from polymodel.sparse.execute.times import keys_of, numbered
 from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.traffic.cache import Visits
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.spec.teaal.records import SpaceTime
 
@@ -51,10 +52,13 @@ def lanes_of(nest: Nest, spacetime: SpaceTime | None, instances: int) -> Lanes |
     return Lanes(nest, deepest, point % instances, instances)
 
 
-def fullest(lines: Sequence[Ints], instances: int) -> int:
+def fullest(lines: Sequence[Ints], visits: Visits | None, instances: int) -> int:
     """The most distinct lines that pass through one instance. `lines`: of each kind of data, numbers that
-    `cache.Accesses.apart` made of line and instance."""
+    `cache.Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
     found = np.zeros(instances, dtype=np.int64)
     for one in lines:
         found += np.bincount(np.unique(one) % instances, minlength=instances)
+    if visits is not None:
+        fibers, one = np.unique(visits.fiber, return_index=True)
+        np.add.at(found, fibers % instances, visits.lines[one])
     return int(found.max())

@@ -12,7 +12,7 @@ from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.blocks import fused_blocks, total_time
 from polymodel.sparse.traffic.bound import Held, element_bits, evict_loops, held_data
-from polymodel.sparse.traffic.cache import Clock, lru_misses
+from polymodel.sparse.traffic.cache import Accesses, Clock, Visits, lru_misses
 from polymodel.sparse.traffic.inputs import Use, places_of, subtree_reads, use_of
 from polymodel.sparse.traffic.intersect import intersections
 from polymodel.sparse.traffic.lanes import Lanes, fullest, lanes_of
@@ -175,8 +175,10 @@ class _Einsum:
             uses = [self._use(h) for h in mine if h.source and h.tensor != self.name and not h.root]
             merged = [u for u in uses if u.merged]
             depth = component.number("depth")
-            few = depth is not None and depth * component.instances < len(merged)
-            if merged and (few or self._lanes(component, mine) is not None):
+            if not merged or depth is None:
+                continue
+            caches = 1 if self._lanes(component, mine) else component.instances
+            if depth * caches < len(merged):
                 return False
         mine = [h for h in self.held if h.tensor == self.name and h.source]
         return all(not h.root and self._whole(h) for h in mine)
@@ -283,10 +285,14 @@ class _Einsum:
                 raise Refused(f"{what}: which of them it drops is not said", LRU)
             if any(h.tensor == self.name or h.root for h in mine):
                 raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
-            self._dropped(mine, lines)
+            accesses, visits, keys = self._read(mine, None)
+            self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
 
-    def _dropped(self, mine: Sequence[Held], lines: int) -> None:
-        """Misses of a cache that drops the line used least recently."""
+    def _read(
+        self, mine: Sequence[Held], lanes: Lanes | None
+    ) -> tuple[list[Accesses], Visits | None, list[tuple[str, ...]]]:
+        """All accesses to a cache, those of the loop that is merged by whole fibers, and the kinds of data,
+        with those of whole fibers last."""
         clock = Clock(self.nest)
         uses = {h.key: self._use(h) for h in mine}
         apart = {key: u for key, u in uses.items() if not u.merged}
@@ -294,9 +300,8 @@ class _Einsum:
         whole = sorted((u.how == "payload", key) for key, u in uses.items() if u.merged)
         visits = None
         if self.nest.merged is not None and whole:
-            visits = clock.fibers(self.nest.merged, [uses[key].per_line for _, key in whole])
-        found = lru_misses([u.accesses(clock) for u in apart.values()], lines, visits)
-        self.misses.update(zip((*apart, *(key for _, key in whole)), found, strict=True))
+            visits = clock.fibers(self.nest.merged, [uses[key].per_line for _, key in whole], lanes)
+        return [u.accesses(clock, lanes) for u in apart.values()], visits, [*apart, *(k for _, k in whole)]
 
     def _lanes(self, component: Component, mine: Sequence[Held]) -> Lanes | None:
         """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
@@ -312,15 +317,15 @@ class _Einsum:
 
     def _own_misses(self, component: Component, mine: Sequence[Held], lanes: Lanes) -> None:
         """Misses of all instances, each a cache by itself."""
-        clock = Clock(self.nest)
-        accesses = [self._use(h).accesses(clock, lanes) for h in mine]
+        accesses, visits, keys = self._read(mine, lanes)
         depth = component.number("depth")
         lines = int(min(2**62 if depth is None else depth, 2**62))
-        if self.replacement != "lru" and fullest([a.line for a in accesses], lanes.instances) > lines:
+        most = fullest([a.line for a in accesses], visits, lanes.instances)
+        if self.replacement != "lru" and most > lines:
             what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
             what += ", and more pass through one of them: which of them it drops is not said"
             raise Refused(what, LRU)
-        self.misses.update(zip((h.key for h in mine), lru_misses(accesses, lines), strict=True))
+        self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
         self.apart.add(component.name)
 
     def _shared(self, held: Held) -> str:
