@@ -15,7 +15,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import is_box
-from polymodel.sparse.actions.places import seen_by
+from polymodel.sparse.actions.places import differs, result_density, seen_by
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.zeros import is_union
 from polymodel.sparse.density.uniform import Uniform
@@ -77,6 +77,8 @@ def _share(
             occupancy = np.arange(terms + 1)
             chance = first.pmf(np.full(occupancy.shape, terms), occupancy)
             return 1 - float((chance * second.p_empty(occupancy)).sum())
+    if any(differs(data[a.tensor], a) for a in inputs) and all(data[a.tensor].actual is None for a in inputs):
+        return result_density(einsum, data, reduced)
     return _any(effectual, terms)
 
 

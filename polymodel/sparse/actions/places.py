@@ -118,6 +118,13 @@ def effectual_points(einsum: Einsum, data: Mapping[str, TensorData]) -> Effectua
     return Effectual(number, points, least_certain(labels))
 
 
+def result_density(einsum: Einsum, data: Mapping[str, TensorData], reduced: Sequence[str]) -> float:
+    """Mean probability that a point of the output is nonzero, its operations as if independent. `data`:
+    densities, as the Einsum sees them; `reduced`: the variables that are summed up."""
+    sparse = [a for a in einsum.inputs if not data[a.tensor].dense]
+    return _Box(einsum, data).any_nonzero(sparse, reduced)
+
+
 class _Box:
     """The points of an Einsum, as a box."""
 
@@ -136,22 +143,49 @@ class _Box:
         """Points at which none of these tensors is zero."""
         given = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = [a for a in sparse if a not in given]
-        scale, of, factors = 1.0, 1, []
+        apart = [a for a in modelled if self._anywhere(a, [o for o in sparse if o is not a])]
+        scale, factors, known = self._factors(modelled, apart)
         label: Certainty = "expected" if modelled else "exact"
-        if not is_box(self.einsum):
+        if not known or not is_box(self.einsum):
             label = "estimate"
-        for a in modelled:
-            if self._anywhere(a, [o for o in sparse if o is not a]):
-                scale *= self.data[a.tensor].density
-                continue
-            found = self._factor(a)
-            if found is None:
-                scale, label = scale * self.data[a.tensor].density, "estimate"
-                continue
-            factors.append(found)
-            of *= found.of
         number: float = self._counted(given, factors)
+        of = prod(f.of for f in factors)
         return Effectual(number * scale if modelled else number, self.points * of, label)
+
+    def any_nonzero(self, sparse: Sequence[TensorAccess], reduced: Sequence[str]) -> float:
+        """Mean probability that for some values of the reduced variables none of these tensors is zero, as if
+        points were independent of each other."""
+        alike = [a for a in sparse if not differs(self.data[a.tensor], a)]
+        scale, factors, _ = self._factors(sparse, alike)
+        names = tuple(dict.fromkeys(v for f in factors for v in f.variables))
+        if prod(self.size[v] for v in names) > MOST_PLACES:
+            scale, factors, names = prod(self.data[a.tensor].density for a in sparse), [], ()
+        chance = np.full([self.size[v] for v in names], scale)
+        for f in factors:
+            order = np.argsort([names.index(v) for v in f.variables])
+            shape = [self.size[v] if v in f.variables else 1 for v in names]
+            chance = chance * (np.transpose(f.numbers, order).reshape(shape) / f.of)
+        times = prod(self.size[v] for v in reduced if v not in names)
+        axes = tuple(i for i, v in enumerate(names) if v in reduced)
+        with np.errstate(divide="ignore"):
+            log_none = (times * np.log1p(-np.minimum(chance, 1.0))).sum(axis=axes)
+        return float(-np.expm1(log_none).mean())
+
+    def _factors(
+        self, modelled: Sequence[TensorAccess], anywhere: Sequence[TensorAccess]
+    ) -> tuple[float, list[_Factor], bool]:
+        """What the chance that no modelled tensor is zero is a product of: a number, with the densities of
+        those of which the place does not matter, and numbers by place; False beside it where some of these
+        are not known."""
+        scale, known, factors = 1.0, True, []
+        for a in modelled:
+            found = None if a in anywhere else self._factor(a)
+            known = known and (found is not None or a in anywhere)
+            if found is None:
+                scale *= self.data[a.tensor].density
+            else:
+                factors.append(found)
+        return scale, factors, known
 
     def _anywhere(self, access: TensorAccess, others: Sequence[TensorAccess]) -> bool:
         """True if the density of the tensor is that at the points, whatever the other tensors are there."""
@@ -195,9 +229,10 @@ class _Box:
         if prod(self.size[v] for v in kept) > MOST_PLACES:
             raise Refused(f"{self.einsum.name}: too many places at which given and modelled nonzeros meet")
         letter = dict(zip(self.size, ascii_letters, strict=False))
-        names = ["".join(letter[v] for v in part) for part in (*(f.variables for f in factors), kept)]
+        parts = [f.alone([v for g in factors if g is not f for v in g.variables] + kept) for f in factors]
+        names = ["".join(letter[v] for v in part) for part in (*(f.variables for f in parts), kept)]
         subscripts = f"{','.join(names[:-1])}->{names[-1]}"
-        weights: Floats = np.einsum(subscripts, *(f.numbers for f in factors))
+        weights: Floats = np.einsum(subscripts, *(f.numbers for f in parts), optimize=True)
         if not tables:
             return float(weights) * others
         rows = joined_rows(tables, kept)
@@ -218,6 +253,12 @@ class _Factor:
     variables: tuple[str, ...]
     numbers: Floats
     of: int
+
+    def alone(self, others: Sequence[str]) -> _Factor:
+        """Summed over the variables that nothing else has."""
+        mine = [v not in others for v in self.variables]
+        kept = tuple(v for v, own in zip(self.variables, mine, strict=True) if not own)
+        return _Factor(kept, self.numbers.sum(axis=tuple(i for i, own in enumerate(mine) if own)), self.of)
 
 
 def _span(einsum: Einsum, variable: str) -> tuple[int, int]:

@@ -16,10 +16,11 @@ import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData, dense_data
+from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.density import Banded, DensityModel, FixedStructured, RankNnz
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import Literal
-from tests.sparse.actions.small import WINDOWS, small_problems
+from tests.sparse.actions.small import RANKS, WINDOWS, product_of, small_problems
 from tests.sparse.actions.test_busiest import K, N, count_of, rows, spatial, spec, temporal, touching
 from tests.sparse.actions.test_literal import STATES, legal, ours, ranks, shapes
 
@@ -64,6 +65,24 @@ def test_two_models_along_one_rank_meet_where_both_have_nonzeros() -> None:
     }
     count = count_of(spec(spatial("m", 8), leaders=["A", "B"]), **along)
     assert (count.effectual, count.timed, count.label) == (64 * 6 * N, 64 * 6 * N, "expected")
+
+
+def test_what_two_models_along_one_rank_compute_is_nonzero_where_they_meet() -> None:
+    """The product of their mean densities left half of it zero."""
+    einsum = product_of(RANKS, {"m": 3, "k": 4, "n": 2})
+    models = {
+        t: RankNnz.of(("R0", "R1"), shape, [n, 0, 0, n - 1], [rank])
+        for t, shape, n, rank in (("A", (3, 4), 3, "R1"), ("B", (4, 2), 2, "R0"))
+    }
+    found = tensor_data(einsum, densities=models)["Z"]
+    assert found.dense  # the first k alone makes every point nonzero
+    models["A"] = RankNnz.of(("R0", "R1"), (3, 4), [2, 0, 0, 1], ["R1"])
+    found = tensor_data(einsum, densities=models)["Z"]
+    assert found.density == pytest.approx(1 - (1 - 2 / 3) * (1 - 1 / 3 * 1 / 2))
+    models["A"] = RankNnz.of(("R0", "R1"), (3, 4), [4, 0, 2], ["R0"])
+    models["B"] = RankNnz.of(("R0", "R1"), (4, 2), [1, 1, 1, 1], ["R0"])
+    found = tensor_data(einsum, densities=models)["Z"]
+    assert found.density == pytest.approx((1 - (1 / 2) ** 4 + 0 + 1 - (3 / 4) ** 4) / 3)
 
 
 def test_points_that_are_used_more_often_weigh_more() -> None:
