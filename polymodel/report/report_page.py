@@ -64,12 +64,15 @@ def title(report: Report) -> str:
 
 
 def parts(report: Report, live: bool, plots: bool, command: str) -> list[Part]:
-    """The sections of a page: pictures, plots, all tables, what the spec says of zeros, how it was made.
+    """The sections of a page: the tables to read first, pictures, plots, the other tables, what the spec says
+    of zeros, how it was made.
 
     `live=False` leaves out lifetimes of elements, `plots=False` everything that takes matplotlib. `command`:
     the command line that asked, to be told.
     """
-    found = [*_pictures(report), *(_plots(report) if plots else ()), *_tables(report, live)]
+    tables = _tables(report, live)
+    first, rest = ([t for t in tables if t.opened is way] for way in (True, False))
+    found = [*first, *_pictures(report), *(_plots(report) if plots else ()), *rest]
     return [*found, *_zeros(report), *provenance(report, command)]
 
 

@@ -105,6 +105,12 @@ class Part:
     opened: bool = False
 
     @property
+    def half(self) -> bool:
+        """Whether it is a plot, two of which stand side by side on a wide page."""
+        plots = [isinstance(b, Picture) and b.plot for b in self.blocks]
+        return any(plots) and not any(isinstance(b, Section) for b in self.blocks)
+
+    @property
     def anchor(self) -> str:
         """What links lead to: the heading in small letters."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "part"
