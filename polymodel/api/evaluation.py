@@ -1,7 +1,4 @@
-"""The whole pipeline of one mapping, from a checked spec to a report, and two reports compared.
-
-The only module that knows every step of it.
-"""
+"""The whole pipeline of one mapping: a checked spec to a report. The only module that knows every step."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
-from polymodel.report.compare import Comparison, comparison
-from polymodel.report.evaluated import Evaluated
 from polymodel.report.report import Report
 from polymodel.schedule.gate import require_legal
 from polymodel.spec.faults import not_a, not_a_spec
@@ -125,18 +120,6 @@ def evaluate_problem(
     chosen = _engine(engine)
     require_legal(problem)
     return _counted(problem, chosen, template, names)
-
-
-def compare(a: Evaluated, b: Evaluated) -> Comparison:
-    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
-
-    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
-    factor has rows for Einsums that execute iterations again under either mapping.
-    """
-    for given in (a, b):
-        if not isinstance(given, Evaluated):
-            raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
-    return comparison(a, b)
 
 
 def _counted(

@@ -34,7 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
-    from polymodel.api.evaluation import compare, evaluate
+    from polymodel.api.comparison import compare
+    from polymodel.api.evaluation import evaluate
     from polymodel.loading.reading import load_many
 
     common = [name for text in options.common for name in text.split(",")]

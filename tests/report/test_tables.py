@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from polymodel.api.evaluation import compare
+from polymodel.api.comparison import compare
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.report.export import FORMAT

@@ -12,7 +12,7 @@ import islpy as isl
 import pytest
 
 import polymodel as pm
-from polymodel.api.evaluation import compare
+from polymodel.api.comparison import compare
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, looptree_text
 from polymodel.quantities import engineering

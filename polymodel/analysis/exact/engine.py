@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.buffets import Layout, Node, lay_out, shape_of
 from polymodel.analysis.exact.cached_counts import Product, dense, tally, total
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
 from polymodel.analysis.exact.inter_branch_peaks import Gaps
@@ -17,7 +17,6 @@ from polymodel.analysis.exact.links import link_rows
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
 from polymodel.analysis.exact.overlapped import overlapped_peak
 from polymodel.analysis.exact.pipeline_classes import largest
-from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
 from polymodel.analysis.exact.slots import pipeline_runs
 from polymodel.analysis.pipelined import pipelines_of
@@ -36,6 +35,8 @@ from polymodel.errors import Refused
 from polymodel.integers import dtype_of
 from polymodel.mapping.looptree import ComputeNode, StorageNode, around
 from polymodel.schedule.touch import partition, touch
+
+Groups = list[tuple[int, list[Product]]]
 
 
 class Exact:
@@ -298,3 +299,30 @@ def _interleave(
     return tuple(
         sorted([*tiles, *live], key=lambda w: (einsums[w.einsum], order[w.component], measure[w.measure]))
     )
+
+
+def refill_groups(
+    layout: Layout, booked: tuple[Booking, ...]
+) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
+    """(Einsum, component, storage) -> (reads, writes) that refills of `storage` make at `component`.
+
+    With `storage` empty: all else that happens there.
+    """
+    found: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
+    for b in booked:
+        einsum, node_id, component, tensor, kind = b.row
+        if node_id is not None:
+            storage = _refilled(layout, einsum, layout.nodes[node_id, tensor], kind)
+            found[einsum, component, storage][0 if b.reads else 1].append((b.bits, list(b.products)))
+    return dict(found)
+
+
+def _refilled(layout: Layout, einsum: str, node: Node, kind: str) -> str:
+    """The single-buffered storage whose refill an access is part of, or ""."""
+    if kind in ("writes_fill", "reads_drain"):
+        storage = node.component if node.parent is not None else ""
+    else:
+        chain = [n.id for n in layout.chain(einsum, node.tensor)]
+        below = chain[chain.index(node.id) + 1 :]
+        storage = layout.nodes[below[0], node.tensor].component if below else ""
+    return storage if storage and layout.problem.hierarchy.waits(storage) else ""

@@ -18,7 +18,6 @@ from polymodel.analysis.exact.cached_counts import Product
 from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.partials import Chain, Level, examine, stays
-from polymodel.analysis.exact.partials_by_iteration import timed
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
@@ -207,3 +206,29 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str, per: int) -> None:
             )
         for node, kind in ((target, "writes_fill"), (source, "reads_fill")):
             ledger.book(einsum, node, kind, moved(now, now, (), node.loops, frozenset(), per=per))
+
+
+def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> RefilledChain:
+    """The chain with its counts by iteration; Refused where only totals are known."""
+    remedy = f"use reuse: refill for {tensor}, or write Sequential"
+    if isinstance(chain, ListedChain):
+        raise Refused(
+            f"output {tensor} is carried and spread over a fanout unevenly, which is not counted by "
+            "iteration of a Pipeline",
+            remedy,
+        )
+    if isinstance(chain, RefilledChain):
+        return replace(chain, per=per)
+    if any(level.carries and level.now != level.held for level in chain.levels[1:]):
+        raise Refused(
+            f"consumers keep results of {tensor} alive in a node that drains them, which is not counted by "
+            "iteration of a Pipeline",
+            remedy,
+        )
+    if chain.reduction.first_touch_formula and any(level.carries for level in chain.levels[1:]):
+        raise Refused(
+            f"output {tensor} is carried, broadcast and spread over a fanout unevenly, which is not counted "
+            "by iteration of a Pipeline",
+            remedy,
+        )
+    return RefilledChain(chain.levels, chain.reduction.shared, chain.reduction.broadcast, per)

@@ -1,0 +1,19 @@
+"""Two reports side by side."""
+
+from __future__ import annotations
+
+from polymodel.report.compare import Comparison, comparison
+from polymodel.report.evaluated import Evaluated
+from polymodel.spec.faults import not_a
+
+
+def compare(a: Evaluated, b: Evaluated) -> Comparison:
+    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
+
+    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
+    factor has rows for Einsums that execute iterations again under either mapping.
+    """
+    for given in (a, b):
+        if not isinstance(given, Evaluated):
+            raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
+    return comparison(a, b)
