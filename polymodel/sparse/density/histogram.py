@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
@@ -335,13 +335,27 @@ class _Fibers(Tiling):
         high = _reach(mean, variance)
         if high * self.blocks.fibers.size > _MOST or high > LONGEST:
             return self._greatest_normal(high), True
+        return float(-np.expm1(self._log_below(high)).sum()), True
+
+    def below(self, s: Ints) -> Floats:
+        if self.inside == self.points:
+            return (s >= self.greatest[0]).astype(np.float64)
+        mean, variance, _ = self._moments(int(self.sizes.max()))
+        high = _reach(mean, variance)
+        if high * self.blocks.fibers.size > _MOST or high > LONGEST:
+            raise Refused("the law of the fullest tile of very full tiles", "ask expected_max")
+        found: Floats = np.exp(self._log_below(high))[np.minimum(s, high)]
+        return found
+
+    def _log_below(self, high: int) -> Floats:
+        """ln P(no tile has more than 0 .. high nonzeros), tiles as if independent."""
         log_below = np.zeros(high + 1)
         for size, count in zip(self.sizes, self.counts, strict=True):
             for pmf, _ in self._written(int(size), high):
                 above = np.cumsum(pmf[:, :0:-1], axis=1)[:, ::-1]
                 with np.errstate(divide="ignore"):
                     log_below[:-1] += count * np.log1p(-np.minimum(above, 1.0)).sum(axis=0)
-        return float(-np.expm1(log_below).sum()), True
+        return log_below
 
     def _greatest_normal(self, high: int) -> float:
         """The same of normal laws, where occupancies are too large to be written out."""

@@ -153,6 +153,12 @@ class DensityModel(ABC):
     def expected_max(self, tile: ArrayLike) -> Floats:
         """Expected greatest occupancy of any tile; `max_label` tells whether it is a bound."""
 
+    def cdf_max(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
+        """P(no tile of the tiling has more than `occupancy` nonzeros); one tile shape, any occupancies. Where
+        `max_label` is a bound, that of independent tiles."""
+        what = f"the law of the fullest tile of {type(self).__name__} is not worked out"
+        raise Refused(what, "ask expected_max, or another model")
+
     def max_label(self, tile: ArrayLike) -> Label:
         """What `expected_max` is for these tiles: `bound` if any of them is only bounded."""
         self.tiles(tile)

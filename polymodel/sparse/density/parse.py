@@ -6,6 +6,7 @@
 {rank_nnz: {rank: I, histogram: [3, 0, 2]}}   {rank_nnz: {file: a.mtx}}     {actual: a.mtx}
 {diagonals: {offsets: [-1, 0, 1], fill: 0.9}} {row_column: {rows: [2, 0, 1], columns: [1, 1, 1]}}
 {blocks: {size: [4, 4], arrangement: 0.1, fill: {fixed_structured: {n: 2, m: 4, rank: K}}}}
+{rmat: {nnz: 5000, quarters: [0.57, 0.19, 0.19, 0.05]}}
 {sampled: a.mtx}                              {sampled: {file: a.mtx, samples: 10000}}
 """
 
@@ -54,6 +55,7 @@ MODELS: dict[str, Callable[[Reader, Path, object], DensityModel | None]] = {
     "banded": Banded.written,
     "rank_nnz": RankNnz.written,
     "row_column": RowColumn.written,
+    "rmat": RowColumn.written_rmat,
     "diagonals": Diagonals.written,
     "blocks": _blocks,
     "sampled": Sampled.written,

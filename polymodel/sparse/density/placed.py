@@ -11,6 +11,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import ArrayLike
 
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.laws import Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints, Label
 
@@ -56,6 +57,10 @@ class Tiling(ABC):
     def greatest(self) -> tuple[float, bool]:
         """Expected greatest occupancy, and whether it is only a bound."""
 
+    @abstractmethod
+    def below(self, s: Ints) -> Floats:
+        """Probability that no tile has more than each of these occupancies."""
+
 
 @dataclass(frozen=True, eq=False)
 class Counted(Tiling):
@@ -96,6 +101,9 @@ class Counted(Tiling):
     def greatest(self) -> tuple[float, bool]:
         values, numbers = self.every
         return float(values[numbers > 0].max(initial=0)), False
+
+    def below(self, s: Ints) -> Floats:
+        return (s >= self.greatest[0]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,14 @@ class Placed(DensityModel):
             return max(found, ceil(mean * (1 - 1e-12))) if bounded else found
 
         return self.each(tile, one)
+
+    def cdf_max(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
+        shape = self.tiles(tile)
+        if shape.ndim > 1:
+            raise SpecError([Diagnostic("cdf_max takes one tile shape", "call it once per tile")])
+        asked = np.floor(np.asarray(occupancy, dtype=np.float64)).astype(np.int64)
+        found = self.tiling(tuple(int(t) for t in shape)).below(asked.reshape(-1))
+        return np.where(asked.reshape(-1) < 0, 0.0, found).reshape(asked.shape)
 
     def max_label(self, tile: ArrayLike) -> Label:
         bounded = self.each(tile, lambda t: float(self.tiling(t).greatest[1]))

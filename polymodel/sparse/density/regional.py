@@ -174,10 +174,22 @@ class OfKinds(Tiling):
         counts, number = counts.only(rivals), number[rivals]
         stride = max(1, (high - low) // 1024) | 1
         s = np.arange(low + stride // 2, high + stride, stride, dtype=np.float64)
-        log_below = np.zeros(s.size)
-        step = max(1, _BLOCK // s.size)
-        with np.errstate(divide="ignore"):
-            for start in range(0, rivals.size, step):
-                part = np.arange(start, min(start + step, rivals.size))
-                log_below += number[part] @ np.log1p(-np.minimum(counts.only(part).above(s), 1.0))
-        return low + stride * float(-np.expm1(log_below).sum()), self.dependent
+        return low + stride * float(-np.expm1(_log_below(counts, number, s)).sum()), self.dependent
+
+    def below(self, s: Ints) -> Floats:
+        kept = np.flatnonzero((self.kinds.every > 0) & (self.counts.mean > 0))
+        able = kept[self.counts.reach[kept] > s.min(initial=0)]
+        if not able.size:
+            return np.ones(s.size)
+        return np.exp(_log_below(self.counts.only(able), self.kinds.every[able], s.astype(np.float64)))
+
+
+def _log_below(counts: Counts, number: Floats, s: Floats) -> Floats:
+    """ln P(none of so many counts of each law exceeds s)."""
+    found = np.zeros(s.size)
+    step = max(1, _BLOCK // max(s.size, 1))
+    with np.errstate(divide="ignore"):
+        for start in range(0, number.size, step):
+            part = np.arange(start, min(start + step, number.size))
+            found += number[part] @ np.log1p(-np.minimum(counts.only(part).above(s), 1.0))
+    return found

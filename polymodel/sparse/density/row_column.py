@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,10 +18,14 @@ from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regional import Kinds, Regional
 from polymodel.sparse.density.regions import Regions, summed
+from polymodel.sparse.density.rmat import rmat_lines
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import shown
 
 # Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
 _MOST, _FULLEST = 1 << 18, 128
+# Quarters of a recursive graph, as the Graph 500 benchmark has them.
+QUARTERS = 0.57, 0.19, 0.19, 0.05
 # Rounds in which nonzeros that a draw puts onto one another are moved.
 _ROUNDS = 10_000
 
@@ -32,9 +36,9 @@ class RowColumn(Regional):
 
     Point (i, k) is nonzero with the chance x y / (1 + x y), where the weights x of rows and y of columns are
     such that all have their nonzeros: in a sparse matrix rows[i] columns[k] / nnz, as Chung and Lu have it,
-    and never above 1. Multiplications of the matrix with itself are exact. The numbers may be expectations,
-    which need not be whole. Tiles take nonzeros from each other: E[max] is a lower bound, unless tiles hold
-    whole rows or columns.
+    and never above 1. Multiplications of the matrix with itself are exact. Tiles take nonzeros from each
+    other: E[max] is a lower bound, unless tiles hold whole rows or columns. Numbers that are not whole are
+    expectations, and points are then independent.
     """
 
     rows: Floats
@@ -79,6 +83,54 @@ class RowColumn(Regional):
         return cls(tuple(ranks), tuple(shape), rows, columns)  # type: ignore[arg-type]  # the checks turn them
 
     @classmethod
+    def from_rmat(
+        cls,
+        ranks: Sequence[str],
+        side: int,
+        nnz: int,
+        quarters: Sequence[float] = QUARTERS,
+        seed: int | None = 0,
+    ) -> RowColumn:
+        """Of a recursive graph (R-MAT) with `side` rows and columns, a power of two: the expected nonzeros of
+        each row and column.
+
+        `quarters`: the shares of the upper left, upper right, lower left and lower right quarter. Rows and
+        columns are shuffled, each by itself, unless `seed` is None.
+        """
+        read = Arguments()
+        names, size = read.names("ranks", ranks), read.whole("side", side, 1, 2**31)
+        number = read.whole("nnz", nnz, 0, float(size) ** 2)
+        start = 0 if seed is None else read.whole("seed", seed, 0)
+        asked: object = quarters
+        given = tuple(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else ()
+        shares = [float(read.share(f"quarters[{i}]", q, "", "give four shares")) for i, q in enumerate(given)]
+        if not read.faults and (len(shares) != 4 or abs(sum(shares) - 1) > 1e-9):
+            what = f"quarters {shown(quarters)} are no four shares that add up to 1"
+            read.add("quarters", what, "write e.g. [0.57, 0.19, 0.19, 0.05]")
+        if not read.faults and size & (size - 1):
+            read.add("side", f"a recursive graph of {size} rows", "take a power of two")
+        read.raise_if_any()
+        lines = rmat_lines(size, number, shares) if number else (np.zeros(size), np.zeros(size))
+        draw = np.random.default_rng(start)
+        rows, columns = lines if seed is None else tuple(draw.permutation(x) for x in lines)
+        return cls.of(names, (size, size), np.minimum(rows, size), np.minimum(columns, size))
+
+    @classmethod
+    def written_rmat(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model of a recursive graph with these parameters, as in a YAML file."""
+        keys = reader.keys(path, given, ("nnz", "quarters", "seed"), ("nnz",))
+        if not keys:
+            return None
+        number: Any = keys["nnz"]
+        quarters: Any = keys.get("quarters", QUARTERS)
+        seed: Any = keys.get("seed", 0)
+        if len(reader.shape) != 2 or reader.shape[0] != reader.shape[1]:
+            reader.add(path, f"a recursive graph of the shape {list(reader.shape)}", "it is a square matrix")
+            return None
+        side = reader.shape[0]
+        return reader.made(path, lambda: cls.from_rmat(reader.ranks, side, number, quarters, seed))
+
+    @classmethod
     def from_tensor(cls, tensor: SparseTensor) -> RowColumn:
         """The rows and columns of a matrix."""
         if len(tensor.ranks) != 2:
@@ -109,9 +161,20 @@ class RowColumn(Regional):
     def expected_nnz(self) -> float:
         return float(self.rows.sum())
 
+    @cached_property
+    def _whole(self) -> tuple[Ints, Ints] | None:
+        """Rows and columns, if all of them are whole numbers."""
+        found = np.rint(self.rows), np.rint(self.columns)
+        off = (np.abs(w - x).max() for w, x in zip(found, (self.rows, self.columns), strict=True))
+        return (found[0].astype(np.int64), found[1].astype(np.int64)) if max(off) < 1e-9 else None
+
+    @property
+    def independent(self) -> bool:
+        """Rows and columns that are only expected bind nothing."""
+        return self._whole is None
+
     def known_rows(self) -> Ints | None:
-        whole = np.rint(self.rows)
-        return whole.astype(np.int64) if (np.abs(whole - self.rows) < 1e-9).all() else None
+        return None if self._whole is None else self._whole[0]
 
     def square_multiplies(self) -> float:
         if self.shape[0] != self.shape[1]:
@@ -123,20 +186,21 @@ class RowColumn(Regional):
 
     @cached_property
     def _regions(self) -> OfMargins:
-        return OfMargins(
-            self.matrix, chances_of(self.rows, self.columns), summed(self.rows), summed(self.columns)
-        )
+        chances = chances_of(self.rows, self.columns)
+        return OfMargins(self.matrix, chances, summed(self.rows), summed(self.columns), not self.independent)
 
     def apart(self, tile: tuple[int, int]) -> bool:
-        return tile[0] == self.shape[0] or tile[1] == self.shape[1]
+        return self.independent or tile[0] == self.shape[0] or tile[1] == self.shape[1]
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """Of whole rows, or whole columns, the sums are known."""
+        if self.independent:
+            return super().fullest_part(parts)
         for axis, lines in enumerate((self.rows, self.columns)):
             other = parts[1 - axis]
             if other.size == self.shape[1 - axis] and not other.any():
                 sums = np.bincount(parts[axis], weights=lines[: parts[axis].size])
-                return float(sums.max(initial=0.0)), "exact" if self.known_rows() is not None else "expected"
+                return float(sums.max(initial=0.0)), "exact"
         return super().fullest_part(parts)
 
     def kinds(self, tile: tuple[int, int]) -> Kinds:
@@ -162,11 +226,10 @@ class RowColumn(Regional):
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         """Rows and columns are met; nonzeros that fall onto one another swap columns with others."""
-        ends = [np.rint(x).astype(np.int64) for x in (self.rows, self.columns)]
-        if any((np.abs(e - x) > 1e-9).any() for e, x in zip(ends, (self.rows, self.columns), strict=True)):
+        if self._whole is None:
             raise Refused("data of RowColumn whose rows or columns are no whole numbers", "give whole ones")
         generator = np.random.default_rng(seed)
-        row, column = (np.repeat(np.arange(e.size), e) for e in ends)
+        row, column = (np.repeat(np.arange(e.size), e) for e in self._whole)
         column = generator.permutation(column)
         for _ in range(_ROUNDS):
             numbers = row * self.shape[1] + column
@@ -211,6 +274,7 @@ class OfMargins(Regions):
     chances: Chances
     rows_below: Floats
     columns_below: Floats
+    fixed: bool
 
     def keys(self, rects: Ints) -> Ints:
         return rects
@@ -220,6 +284,8 @@ class OfMargins(Regions):
 
     def _left(self, rects: Ints) -> Floats:
         """The share of the variance that known rows and columns leave."""
+        if not self.fixed:
+            return np.ones(rects.shape[0])
         total = self.rows_below[-1]
         found = np.ones(rects.shape[0])
         for axis, below in enumerate((self.rows_below, self.columns_below)):

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import Law, counted
 from polymodel.sparse.density.matched import Counts
@@ -57,18 +57,21 @@ class Seen:
 
     def greatest(self, nonzeros: float, room: float) -> float:
         """The fullest of all tiles: met, or beyond the fullest one met by an exponential tail."""
-        order = np.sort(self.occupancy)[::-1].astype(np.float64)
-        top = float(order[0])
-        # How many tiles as full as the fullest ones met were not met themselves.
-        share = min(1.0, self.occupancy.size / nonzeros)
-        behind = float((order == top).sum()) / (share * top) * (1 - share) ** top
+        top, behind, excess = self.tail(nonzeros)
         if behind <= np.log(2) or top >= room:
             return top
-        tail = order[:_TAIL]
-        weight = 1 / tail
-        excess = float(((tail - tail[-1]) * weight).sum() / weight.sum())
         # The median of the greatest of so many: ln 2 of them are expected beyond it.
         return float(min(top + excess * np.log(behind / np.log(2)), room))
+
+    def tail(self, nonzeros: float) -> tuple[float, float, float]:
+        """The fullest tile met, how many as full were not met, and by how much tiles of the tail exceed its
+        start on average."""
+        order = np.sort(self.occupancy)[::-1].astype(np.float64)
+        top, share = float(order[0]), min(1.0, self.occupancy.size / nonzeros)
+        behind = float((order == top).sum()) / (share * top) * (1 - share) ** top
+        tail = order[:_TAIL]
+        excess = float(((tail - tail[-1]) / tail).sum() / (1 / tail).sum())
+        return top, behind, excess
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,6 +293,16 @@ class _OfSampled(Tiling):
     @property
     def greatest(self) -> tuple[float, bool]:
         return self.top, False
+
+    def below(self, s: Ints) -> Floats:
+        """Beyond the fullest tile met the law of extreme values of an exponential tail (Gumbel's)."""
+        if self.met is None:
+            what = "the law of the fullest tile of a shape that was not sampled"
+            raise Refused(what, "take powers of two, or whole ranks")
+        top, behind, excess = self.met.tail(self.nonzeros)
+        left = behind * np.exp(-(s - top) / excess) if excess > 0 else np.zeros(s.size)
+        found: Floats = np.where(s < top, 0.0, np.where(s >= self.room, 1.0, np.exp(-left)))
+        return found
 
 
 def _smoothed(values: Floats, weights: Floats, empty: float, room: float) -> Law:

@@ -263,6 +263,13 @@ class _Grouped(Tiling):
             return float(self._of_every(1).max(initial=0)), False
         return expected_greatest([_law(*kind) for kind in self.every], list(self.every.values())), True
 
+    def below(self, s: Ints) -> Floats:
+        found = np.zeros(s.size)
+        with np.errstate(divide="ignore"):
+            for kind, number in self.every.items():
+                found += number * np.log1p(-np.minimum(_law(*kind).sf(s), 1.0))
+        return np.exp(found)
+
 
 def _law(segment: Segment, lines: int) -> Law:
     certain, pmf = _pmf(segment)

@@ -86,6 +86,37 @@ def test_the_law_of_a_tile_is_the_one_drawn(name: str) -> None:
     assert spread == pytest.approx(float(model.variance(tile)), rel=0.03)
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("tile", [(8, 8), (12, 32)])
+def test_the_law_of_the_fullest_tile_is_the_one_drawn(name: str, tile: tuple[int, int]) -> None:
+    model = MODELS[name]
+    found = model.cdf_max(tile, np.arange(400))
+    assert (np.diff(found) >= -1e-12).all()
+    # The mean of this law is the expected maximum.
+    assert float((1 - found).sum()) == pytest.approx(float(model.expected_max(tile)), rel=1e-3)
+    if model.max_label(tile) == "expected":
+        greatest = [float(a.expected_max(tile)) for a in matrices(name)]
+        known = np.array([np.mean(np.array(greatest) <= s) for s in range(400)])
+        # Smirnov's bound, one in a thousand.
+        assert np.abs(known - found).max() < 1.95 / DRAWN**0.5
+
+
+def test_the_law_of_the_fullest_tile_of_other_models() -> None:
+    rows = pm.RankNnz.of(IK, (8, 8), [3, 0, 5, 2, 8, 1, 1, 4])
+    groups = pm.FixedStructured(IK, (16, 16), 2, 4)
+    band = pm.Banded(IK, (9, 9), 1)
+    some = pm.Sampled.from_tensor(pm.generate_tensor("power-law", 1, shape=[512, 512], entries=9000), 300)
+    for model, tile in ((rows, (2, 8)), (rows, (2, 4)), (groups, (4, 2)), (groups, (4, 4)), (band, (2, 3))):
+        found = model.cdf_max(tile, np.arange(-1, 65))
+        assert found[0] == 0
+        assert float((1 - found[1:]).sum()) == pytest.approx(float(model.expected_max(tile)), rel=0.02)
+    found = some.cdf_max((16, 16), np.arange(200))
+    median = float(np.searchsorted(found, 0.5))
+    assert median == pytest.approx(float(some.expected_max((16, 16))), abs=1.01)
+    with pytest.raises(Refused, match="not sampled"):
+        some.cdf_max((9, 9), 3)
+
+
 @pytest.mark.parametrize("name", ["hubs", "stencil", "elements", "two of four blocks"])
 def test_multiplications_of_a_matrix_with_itself(name: str) -> None:
     model = MODELS[name]
@@ -124,6 +155,26 @@ def test_rows_and_columns_are_known() -> None:
     assert same.regions().mean(np.array([[0, 0, 1, 1], [1, 2, 1, 1]])) == pytest.approx([1, 1 / 3], rel=1e-6)
 
 
+@pytest.mark.parametrize("skew", [60, 75])
+def test_parameters_of_a_recursive_graph_stand_for_its_matrices(skew: int) -> None:
+    zero = skew / 100
+    quarters = [zero * zero, zero * (1 - zero), zero * (1 - zero), (1 - zero) ** 2]
+    model = pm.RowColumn.from_rmat(IK, 512, 4000, quarters)
+    drawn = [
+        Actual.of(pm.generate_tensor("power-law", seed, shape=[512, 512], entries=4000, skew=skew))
+        for seed in range(8)
+    ]
+    assert model.expected_nnz == pytest.approx(4000)
+    assert np.mean([d.expected_fibers(1) for d in drawn]) == pytest.approx(model.expected_fibers(1), rel=0.02)
+    for tile, near in (((8, 8), 0.1), ((32, 32), 0.15), ((64, 512), 0.1)):
+        for answer, own in (("expected_tiles", 0.03), ("expected_squares", 0.05), ("expected_max", near)):
+            seen = float(np.mean([getattr(d, answer)(tile) for d in drawn]))
+            assert float(getattr(model, answer)(tile)) == pytest.approx(seen, rel=own), (tile, answer)
+    plain = pm.RowColumn.from_rmat(IK, 512, 4000, quarters, seed=None)
+    assert plain.rows[0] == plain.rows.max()
+    assert sorted(plain.rows) == pytest.approx(sorted(model.rows))
+
+
 def test_large_matrices_are_quick() -> None:
     """Places are not listed one by one where there are too many."""
     side = 2_000_000
@@ -153,6 +204,8 @@ def test_tilings_are_estimated() -> None:
         ({"row_column": {"rows": [1] * 8, "columns": [2] * 8}}, "have 8 nonzeros in all, the columns 16"),
         ({"row_column": {"rows": [9] * 8, "columns": [9] * 8}}, "8 of the rows have no number"),
         ({"row_column": {"rows": [1] * 7, "columns": [1] * 7}}, "not 8 numbers"),
+        ({"rmat": {"nnz": 70}}, "70 is no whole number from 0 to 64"),
+        ({"rmat": {"nnz": 7, "quarters": [0.5, 0.5]}}, "no four shares"),
         ({"blocks": {"size": [3, 3]}}, "blocks need arrangement"),
         ({"blocks": {"size": 2, "arrangement": 7}}, "outside"),
         ({"blocks": {"size": 2, "arrangement": {"banded": 1}}}, "not estimated"),
