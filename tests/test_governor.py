@@ -226,7 +226,7 @@ COMMANDS = {
     "explore": "explore tpu_v4i gpt3_6.7B",
     "codesign": "codesign simple_two_level {slow} --hardware S=1,2",
     "gallery": "gallery",
-    "tensaurus": "tensaurus spmm A={matrix} B=random:0.5 --size N=64",
+    "tensaurus": "tensaurus SpMM {matrix}",
     "sparse": "sparse {matrix}",
     "traffic": "traffic tensaurus/spmm A={matrix} B=random:0.5 --size N=64",
 }
