@@ -32,8 +32,8 @@ class Combined:
         return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
 
 
-def combined(layers: Sequence[tuple[Mapping[str, Array], int]]) -> Combined:
-    """The combinations that no other one beats in every figure.
+def combined(layers: Sequence[tuple[Mapping[str, Array], int]], over: Sequence[str]) -> Combined:
+    """The combinations that no other one beats in every figure that is named in `over`.
 
     `layers`: the figures of each layer's mappings, and how often the layer is executed. Energies, times and
     bits that move add up over layers and executions; of working sets the largest counts. A combination of
@@ -51,7 +51,7 @@ def combined(layers: Sequence[tuple[Mapping[str, Array], int]]) -> Combined:
         }
         picks = np.concatenate([found.picks[before], here[:, None]], axis=1)
         kept = (
-            undominated(np.stack([np.asarray(v, float) for v in joined.values()]))
+            undominated(np.stack([np.asarray(joined[name], float) for name in over]))
             if len(picks)
             else picks[:, 0]
         )

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
+from typing import Any
 
-from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.area import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
@@ -15,6 +16,10 @@ from polymodel.spec.symbols import words_of
 from polymodel.sweeps.expressions import Constraint
 from polymodel.sweeps.grid import Grid, Uses
 from polymodel.sweeps.values import Number
+
+Array = Any
+WAYS = ("read", "write")
+SHARED = 3  # so many prices are dearer to search one by one than at once, over more figures
 
 
 @dataclass(frozen=True)
@@ -78,39 +83,59 @@ def _fixed(layers: Sequence[Spec]) -> dict[str, Number]:
 
 @dataclass(frozen=True)
 class Family:
-    """Machines that differ in nothing but area and the sizes of some memories: mappings cost the same on all.
+    """Machines on which mappings differ in nothing but prices, areas and what fits: one search serves all.
 
-    `largest`: the one whose memories are all at least as large as those of each other machine; `sized`: the
-    memories whose sizes differ.
+    `layers`: what is searched: each layer on a machine that has the largest memories and the lowest prices
+    of all members (it need not be one of them). `sized`: the memories whose sizes differ. `surcharges`: of
+    each member, figures of a mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above
+    the price on the machine that is searched, none below 0.
     """
 
-    largest: Machine
+    layers: tuple[Spec, ...]
     members: tuple[Machine, ...]
-    sized: tuple[str, ...]
+    sized: tuple[str, ...] = ()
+    surcharges: tuple[Mapping[str, float], ...] = ()
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The figures that a mapping's energies and places on the members follow from, with its energy."""
+        priced = (name for each in self.surcharges for name in each)
+        return tuple(dict.fromkeys([*(f"working_set:{name}" for name in self.sized), *priced]))
+
+    def surcharge(self, machine: Machine, figures: Mapping[str, Array]) -> Array:
+        """Joules that mappings with these figures take on a member above what they take where it was
+        searched."""
+        rates = self.surcharges[self.members.index(machine)] if self.surcharges else {}
+        return sum((rate * figures[name] for name, rate in rates.items()), start=0.0)
+
+
+def alone(machine: Machine) -> Family:
+    """One machine, which is searched as it is."""
+    return Family(machine.layers, (machine,))
 
 
 def families(every: Sequence[Machine], grid: Grid) -> tuple[Family, ...]:
-    """Machines by what mappings cost on them; one without a largest is split into machines of their own.
+    """Machines by what mappings cost on them, sizes of memories, areas and prices apart.
 
-    Symbols that stand in a workload or in an `explore` section change what is searched: machines with
-    different values of them are never in one family.
-
-    What fits a memory fits every larger one, and costs there what it costs here, so that the front of the
-    largest machine over the objectives and the working sets has the front of each other one among its points.
+    A mapping fits a machine if its working sets do, and its energy is linear in what it moves and in its
+    time. So each mapping on a member has one that is no worse there among those that none beats in energy,
+    time and `figures` on the machine that is searched. Symbols that stand in a workload or in an `explore`
+    section change what is searched: machines with different values of them are never in one family.
     """
     groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[Machine]] = {}
     asked = _elsewhere(every[0].layers, grid) if every else ()
     for machine in every:
-        key = _without_sizes(machine.arch), tuple(machine.symbols[n] for n in asked)
+        key = _plain(machine.arch), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
     found: list[Family] = []
     for members in groups.values():
-        sized = tuple(name for name in _sizes(members[0]) if len({_sizes(m)[name] for m in members}) > 1)
-        largest = next((m for m in members if all(_covers(m, other) for other in members)), None)
-        if largest is None:
-            found += (Family(m, (m,), ()) for m in members)
-        else:
-            found.append(Family(largest, tuple(members), sized))
+        if len({_prices(m) for m in members}) >= SHARED:
+            found.append(_family(members))
+            continue
+        alike: dict[tuple[tuple[float, ...], ...], list[Machine]] = {}
+        for machine in members:
+            alike.setdefault(_prices(machine), []).append(machine)
+        found += (_family(some) for some in alike.values())
     return tuple(found)
 
 
@@ -125,19 +150,80 @@ def _elsewhere(layers: Sequence[Spec], grid: Grid) -> tuple[str, ...]:
     return tuple(n for n in grid.names if n in found)
 
 
+def _family(members: Sequence[Machine]) -> Family:
+    """The machines under one search: on the member that has the largest memories and the lowest prices, else
+    on one that is put together."""
+    first = members[0]
+    if len(members) == 1:
+        return alone(first)
+    sizes = {name: max(_sizes(m)[name] for m in members) for name in _sizes(first)}
+    each = zip(*map(_prices, members), strict=True)  # by component
+    prices = tuple(tuple(map(min, zip(*rows, strict=True))) for rows in each)
+    sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
+    same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices)
+    member = next(same, None)
+    layers = member.layers if member else tuple(_at_best(s, sizes, prices) for s in first.layers)
+    surcharges = tuple(_above(m, prices) for m in members)
+    used = {name for each in surcharges for name, rate in each.items() if rate}
+    kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
+    return Family(layers, tuple(members), sized, kept if used else ())
+
+
+def _prices(machine: Machine) -> tuple[tuple[float, ...], ...]:
+    """What may differ within a family, by component: joules per bit read and written, watts that leak."""
+    return tuple(
+        (*((c.action(way).energy for way in WAYS) if _linear(c) else ()), c.leak_power)
+        for c in machine.arch.components
+    )
+
+
+def _linear(c: Component) -> bool:
+    """True if the energy of accesses is so many joules per bit."""
+    return c.kind == "memory" and all(c.action(way).bits_per_action is None for way in WAYS)
+
+
+def _above(machine: Machine, prices: tuple[tuple[float, ...], ...]) -> dict[str, float]:
+    found = {"latency": 0.0}
+    for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
+        found["latency"] += machine.arch.instances(c.name) * (mine[-1] - least[-1])
+        for way, here, there in zip(WAYS, mine[:-1], least[:-1], strict=False):
+            found[f"{way}s:{c.name}"] = here - there
+    return found
+
+
+def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[tuple[float, ...], ...]) -> Spec:
+    """The spec with these sizes of memories and these prices."""
+    assert spec.raw_arch is not None
+    of = {c.name: row for c, row in zip(spec.arch.components, prices, strict=True)}
+    nodes = []
+    for node in spec.raw_arch.nodes:
+        changed: dict[str, object] = {"leak_power": of[node.name][-1]}
+        if node.name in sizes:
+            changed["size"] = sizes[node.name]
+        if len(of[node.name]) > 1:
+            energies = dict(zip(WAYS, of[node.name], strict=False))
+            changed["actions"] = tuple(
+                a.model_copy(update={"energy": energies[a.name]}) if a.name in energies else a
+                for a in node.actions
+            )
+        nodes.append(node.model_copy(update=changed))
+    return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
+
+
 def _sizes(machine: Machine) -> dict[str, float]:
     return {c.name: c.size_bits for c in machine.arch.components if c.kind == "memory"}
 
 
-def _covers(one: Machine, other: Machine) -> bool:
-    sizes = _sizes(other)
-    return all(size >= sizes[name] for name, size in _sizes(one).items())
+def _plain(arch: Hierarchy) -> Hierarchy:
+    """The architecture without what may differ within a family."""
+    return replace(arch, components=tuple(map(_priceless, arch.components)))
 
 
-def _without_sizes(arch: Hierarchy) -> Hierarchy:
-    """The architecture as the costs of a mapping see it."""
-    plain = (replace(c, size_bits=0.0, area=0.0, area_provenance="") for c in arch.components)
-    return replace(arch, components=tuple(plain))
+def _priceless(c: Component) -> Component:
+    actions = tuple(
+        replace(a, energy=0.0, provenance="") if _linear(c) and a.name in WAYS else a for a in c.actions
+    )
+    return replace(c, size_bits=0.0, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
 
 
 def fits(machine: Machine, working_sets: Mapping[str, float]) -> bool:

@@ -15,7 +15,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import spare
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined
-from polymodel.hardware.machines import Family, Machine, families, fits, machines
+from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
 from polymodel.hardware.request import CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.request import Constraints
@@ -75,7 +75,7 @@ def codesign(
         raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
     every, refused = machines(specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
-    groups = families(every, grid) if not eps else tuple(Family(m, (m,), ()) for m in every)
+    groups = families(every, grid) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
@@ -148,7 +148,7 @@ def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int
 
 @dataclass(frozen=True)
 class _Order:
-    """One search: a layer on the largest machine of a family."""
+    """One search: a layer on the machine that is searched for a family."""
 
     spec: Spec
     objectives: tuple[str, ...]
@@ -181,9 +181,8 @@ def _orders(
     place = None if store is None else folder_of(store)
     found: dict[str, _Order] = {}
     for group in groups:
-        sized = tuple(f"working_set:{name}" for name in group.sized)
-        names = tuple(dict.fromkeys([*asked.searched, *sized]))
-        for spec in group.largest.layers:
+        names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
+        for spec in group.layers:
             mark = _mark(spec, names)
             folder = None if place is None else place / mark[:16]
             found.setdefault(mark, _Order(spec, names, names, constraints, eps, folder, resume))
@@ -276,9 +275,8 @@ def _joint(
     points: list[CodesignPoint] = []
     rows: list[MachineRow] = []
     for group in groups:
-        sized = tuple(f"working_set:{name}" for name in group.sized)
-        names = tuple(dict.fromkeys([*asked.searched, *sized]))
-        found = [answers[_mark(spec, names)] for spec in group.largest.layers]
+        names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
+        found = [answers[_mark(spec, names)] for spec in group.layers]
         for machine in group.members:
             here, reason = _on(machine, group, found, asked, times)
             complete = all(a.complete for a in found)
@@ -305,9 +303,12 @@ def _on(
         place = np.array([i for i, s in enumerate(sizes) if fits(machine, s)], np.int64)
         if not len(place):
             return [], answer.reason or "no mapping fits its memories"
-        parts.append(({f: v[place] for f, v in answer.figures.items()}, n))
-        places.append(place)
-    joined = combined(parts)
+        here = {f: v[place] for f, v in answer.figures.items()}
+        here["energy"] = here["energy"] + group.surcharge(machine, here)
+        best = np.sort(undominated(np.stack([here[name] for name in asked.searched])))
+        parts.append(({f: v[best] for f, v in here.items()}, n))
+        places.append(place[best])
+    joined = combined(parts, asked.searched)
     figures = _Figures(machine, joined.figures)
     values = {
         n: np.broadcast_to(value(n, figures), (len(joined),))

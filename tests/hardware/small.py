@@ -12,9 +12,14 @@ def small(
     ranks: dict[str, int] | None = None,
     energy: str = "1.0e-12",
     bits: int | str = 8,
+    write: str = "",
+    leak: float | str = 0,
+    rounded: int | None = None,
     **symbols: Any,
 ) -> pm.Spec:
-    """`einsums` on DRAM, GLB and an array of F; GLB has S bits, its accesses cost `energy`."""
+    """`einsums` on DRAM, GLB and an array of F; GLB has S bits, its accesses cost `energy` (writes `write`)
+    per bit, or per action of `rounded` bits."""
+    per = {} if rounded is None else {"bits_per_action": rounded}
     return pm.load(
         {
             "symbols": {"S": 512, "F": 1, "R": 1.0e9, **symbols},
@@ -30,10 +35,11 @@ def small(
                     },
                     {
                         "type": "Memory", "name": "GLB", "size": "S", "area": "1.0e-12 * S",
+                        "leak_power": leak,
                         "tensors": {"may_keep": "All"},
                         "actions": [
-                            {"name": "read", "energy": energy, "throughput": "4 * R"},
-                            {"name": "write", "energy": energy, "throughput": "4 * R"},
+                            {"name": "read", "energy": energy, "throughput": "4 * R", **per},
+                            {"name": "write", "energy": write or energy, "throughput": "4 * R", **per},
                         ],
                     },
                     {

@@ -61,8 +61,28 @@ def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
     found = pm.codesign(spec, hardware, objectives=OBJECTIVES)
     same(found, separately([(spec, 1)], hardware, OBJECTIVES, {}))
     assert found.complete
-    assert found.searches == (4 if "sqrt" not in energy else 12)  # sizes alone share a search
+    assert found.searches == 4  # sizes, and prices that follow them, share a search
     assert len(found.machines) == 12
+
+
+def test_leakage_and_prices_of_one_way_share_a_search() -> None:
+    """What leaks and what a write costs follow the size; a read costs the same everywhere."""
+    hardware: dict[str, Any] = {"S": [128, 256, 512, 1024]}
+    spec = small(write="1.0e-12 + 1.0e-14 * S", leak="1.0e-4 * S")
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    assert found.searches == 1
+    point = found.best("energy")
+    assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12)
+
+
+def test_prices_per_action_are_searched_apart() -> None:
+    """Transfers that are filled up to whole actions cost no fixed price per bit."""
+    hardware: dict[str, Any] = {"S": [128, 256, 1024]}
+    spec = small(energy="1.0e-13 * sqrt(S)", rounded=24)
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    assert found.searches == 3
 
 
 def test_symbols_of_the_workload_are_searched_apart() -> None:
