@@ -50,6 +50,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what machines must satisfy, e.g. 'KIB >= F'",
     )
+    parser.add_argument(
+        "--layer-by-layer",
+        action="store_true",
+        help="each Einsum is a layer of its own: nothing is fused, equal ones are searched once",
+    )
     parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="leave out what is within 1 + E")
     add_search(
         parser,
@@ -72,6 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         objectives=options.objective or ("energy", "latency", "area"),
         limits=options.limit,
         where=options.where,
+        layer_by_layer=options.layer_by_layer,
         eps=options.eps,
         time_limit=options.seconds,
         workers=options.workers,

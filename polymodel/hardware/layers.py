@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.affine import Affine
+from polymodel.architecture.hierarchy import Component
 from polymodel.governor import look
+from polymodel.loading import Spec
 from polymodel.objectives import objective_of
 from polymodel.pareto import undominated
+from polymodel.workload.einsum import Einsum
 
 Array = Any
 LARGEST = ("working_set",)  # of which several layers, one after the other, need the most of any
@@ -30,6 +34,47 @@ class Combined:
     def only(self, places: Array) -> Combined:
         """Some of them, in this order."""
         return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
+
+
+def separate(spec: Spec) -> tuple[tuple[Spec, int], ...]:
+    """Each Einsum of a spec as a layer of its own, with how often it is there: Einsums that are equal but for
+    names are one layer, the first of them."""
+    found: dict[object, list[str]] = {}
+    for einsum in spec.workload:
+        found.setdefault(_structure(spec, einsum), []).append(einsum.name)
+    return tuple((spec.only(names[0]), len(names)) for names in found.values())
+
+
+def _structure(spec: Spec, einsum: Einsum) -> object:
+    """All of an Einsum that costs depend on, without names: variables and tensors are numbered."""
+    numbers = {v: f"v{i}" for i, v in enumerate(einsum.rank_variables)}
+    tensors = {t: i for i, t in enumerate(einsum.tensors)}
+    accesses = tuple(
+        (
+            tensors[a.tensor], tuple(_renamed(e, numbers) for e in a.projection), a.output, a.bits_per_value,
+            a.persistent, a.backing_scale, repr(a.density), a.accumulates,
+        )
+        for a in einsum.accesses
+    )  # fmt: skip
+    constraints = frozenset((_renamed(c.expr, numbers), c.kind, c.modulus) for c in einsum.constraints)
+    return (
+        constraints, accesses, einsum.is_copy, einsum.n_instances, einsum.operator,
+        tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
+    )  # fmt: skip
+
+
+def _renamed(expr: Affine, numbers: Mapping[str, str]) -> object:
+    return frozenset((numbers[v], c) for v, c in expr.terms), expr.constant
+
+
+def _rules(c: Component, einsum: Einsum, tensors: Mapping[str, int]) -> object:
+    """Which tensors a component keeps, may keep, and shares along each of its fanouts."""
+    kept = tuple(
+        None if rule is None else frozenset(tensors[t] for t in rule.tensors(einsum.name) if t in tensors)
+        for rule in (c.keep, c.may_keep)
+    )
+    shared = (frozenset(i for t, i in tensors.items() if d.reuses(einsum.name, t)) for d in c.spatial)
+    return kept, tuple(shared)
 
 
 def combined(layers: Sequence[tuple[Mapping[str, Array], int]], over: Sequence[str]) -> Combined:

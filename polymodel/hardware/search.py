@@ -14,7 +14,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import spare
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
-from polymodel.hardware.layers import combined
+from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
 from polymodel.hardware.request import CodesignRequest, read_request
 from polymodel.loading import Spec
@@ -44,6 +44,7 @@ def codesign(
     objectives: Sequence[str] = ("energy", "latency", "area"),
     limits: Sequence[str] = (),
     where: Sequence[str] = (),
+    layer_by_layer: bool = False,
     constraints: Constraints | None = None,
     eps: float = 0,
     time_limit: float | None = None,
@@ -57,8 +58,9 @@ def codesign(
     `layers`: a spec, or several that run one after the other on the same machine; `(spec, n)` is executed n
     times, each time under one mapping. `hardware`: symbols of the architecture -> values, as for `sweep`.
     `objectives`: energy (J), latency (s), edp (J s), area (m^2), working_set:MEMORY (bit) and whatever else
-    `explore` minimises; energy and latency add up over layers. `limits`: figures that may be at most so much,
-    such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy. `constraints`,
+    `explore` minimises; energy and latency add up over layers. `layer_by_layer`: each Einsum of a spec is a
+    layer of its own (nothing is fused), of equal ones one is searched. `limits`: figures that may be at
+    most so much, such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy. `constraints`,
     `eps`: as for `explore`. `time_limit`: seconds, shared out over the searches that are left. `workers`:
     processes, or a cluster within `joblib.parallel_config("dask")`; the answer is the same. `progress(done,
     searches, seconds)`. `store`: a folder, in which each search goes on where it was ended unless `resume` is
@@ -69,7 +71,7 @@ def codesign(
     """
     begun = perf_counter()
     eps = plainly(eps)
-    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, store)
+    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, layer_by_layer, store)
     if eps and asked.limits:
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
         raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
@@ -101,6 +103,7 @@ def _read(
     objectives: Sequence[str],
     limits: Sequence[str],
     where: Sequence[str],
+    layer_by_layer: bool,
     store: object,
 ) -> tuple[tuple[Spec, ...], tuple[int, ...], CodesignRequest, Grid]:
     """What is asked, checked: layers, how often each is executed, objectives, machines. SpecError with all
@@ -108,6 +111,9 @@ def _read(
     faults = Faults()
     specs, times = _layers(layers, faults)
     faults.raise_if_any()
+    if layer_by_layer:
+        parts = [(one, n * m) for spec, n in zip(specs, times, strict=True) for one, m in separate(spec)]
+        specs, times = tuple(one for one, _ in parts), tuple(n for _, n in parts)
     nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
     memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
     asked = read_request(objectives, limits, memories, tolls, faults)

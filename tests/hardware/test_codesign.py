@@ -122,6 +122,19 @@ def test_every_point_is_what_evaluate_says_of_its_machine_and_mappings() -> None
         assert point.yaml(1).startswith("schema_version")
 
 
+def test_layer_by_layer_equal_einsums_are_searched_once() -> None:
+    """Of three Einsums two are equal but for names; what one makes comes from outside for the next."""
+    chain = small(
+        ("T[m, n] = A[m, k] * B[k, n]", "U[m, p] = T[m, n] * C[n, p]", "Z[m, q] = U[m, p] * D[p, q]"),
+        {"M": 6, "K": 4, "N": 4, "P": 4, "Q": 2},
+    )
+    hardware: dict[str, Any] = {"S": [128, 512]}
+    found = pm.codesign(chain, hardware, objectives=("energy", "latency"), layer_by_layer=True)
+    layers = [(chain.only("T"), 2), (chain.only("Z"), 1)]
+    same(found, separately(layers, hardware, ("energy", "latency"), {}))
+    assert (found.times, found.searches) == ((2, 1), 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_random_machines_and_spaces(seed: int) -> None:
