@@ -39,10 +39,11 @@ class Combined:
 def separate(spec: Spec) -> tuple[tuple[Spec, int], ...]:
     """Each Einsum of a spec as a layer of its own, with how often it is there: Einsums that are equal but for
     names are one layer, the first of them."""
-    found: dict[object, list[str]] = {}
+    found: dict[object, list[Spec]] = {}
     for einsum in spec.workload:
-        found.setdefault(_structure(spec, einsum), []).append(einsum.name)
-    return tuple((spec.only(names[0]), len(names)) for names in found.values())
+        alone = spec.only(einsum.name)
+        found.setdefault(_structure(alone, alone.workload.einsums[0]), []).append(alone)
+    return tuple((alike[0], len(alike)) for alike in found.values())
 
 
 def _structure(spec: Spec, einsum: Einsum) -> object:

@@ -12,6 +12,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.area import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.spec import Memory
 from polymodel.spec.symbols import words_of
 from polymodel.sweeps.expressions import Constraint
 from polymodel.sweeps.grid import Grid, Uses
@@ -200,7 +201,7 @@ def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[tuple[float, 
         changed: dict[str, object] = {"leak_power": of[node.name][-1]}
         if node.name in sizes:
             changed["size"] = sizes[node.name]
-        if len(of[node.name]) > 1:
+        if isinstance(node, Memory) and len(of[node.name]) > 1:
             energies = dict(zip(WAYS, of[node.name], strict=False))
             changed["actions"] = tuple(
                 a.model_copy(update={"energy": energies[a.name]}) if a.name in energies else a

@@ -60,11 +60,11 @@ def codesign(
     `objectives`: energy (J), latency (s), edp (J s), area (m^2), working_set:MEMORY (bit) and whatever else
     `explore` minimises; energy and latency add up over layers. `layer_by_layer`: each Einsum of a spec is a
     layer of its own (nothing is fused), of equal ones one is searched. `limits`: figures that may be at
-    most so much, such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy. `constraints`,
-    `eps`: as for `explore`. `time_limit`: seconds, shared out over the searches that are left. `workers`:
-    processes, or a cluster within `joblib.parallel_config("dask")`; the answer is the same. `progress(done,
-    searches, seconds)`. `store`: a folder, in which each search goes on where it was ended unless `resume` is
-    False.
+    most so much, such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy.
+    `constraints`, `eps`: as for `explore`. `time_limit`: seconds, shared out over the searches that are
+    left. `workers`: processes, or a cluster within `joblib.parallel_config("dask")`; the answer is the
+    same. `progress(done, searches, seconds)`. `store`: a folder, in which each search goes on where it
+    was ended unless `resume` is False.
 
     Machines that differ only in sizes of memories and in area, so that a mapping costs the same on all of
     them, are searched once. Raises SpecError for wrong input, Refused for what `explore` does not cover.
