@@ -66,8 +66,8 @@ def codesign(
     same. `progress(done, searches, seconds)`. `store`: a folder, in which each search goes on where it
     was ended unless `resume` is False.
 
-    Machines that differ only in sizes of memories and in area, so that a mapping costs the same on all of
-    them, are searched once. Raises SpecError for wrong input, Refused for what `explore` does not cover.
+    Machines that differ only in sizes of memories, area, prices per bit and leakage are searched once
+    (docs/howto/codesign.md says why that is exact). Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
     eps = plainly(eps)
