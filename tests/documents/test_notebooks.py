@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.documents.notebooks import without_folders
 from tests.documents.page import ROOT
 from tests.seeds import seeds
 
@@ -34,3 +35,12 @@ def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 formats, _ = shell.display_formatter.format(result.result)
                 shown += formats.keys() != {"text/plain"}
     assert shown, "no cell ends with a table, a tree or a formula"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_with_what_it_shows(path: Path) -> None:
+    cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    shown = [o for c in cells for o in c["outputs"]]
+    assert len(shown) >= len(cells) / 2, "python -m tests.documents.notebooks stores what cells show"
+    assert not [o for o in shown if o["output_type"] == "error"]
+    assert without_folders(shown) == shown
