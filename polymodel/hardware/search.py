@@ -67,7 +67,8 @@ def codesign(
     was ended unless `resume` is False.
 
     Machines that differ only in sizes of memories, area, prices per bit and leakage are searched once
-    (docs/howto/codesign.md says why that is exact). Raises SpecError for wrong input, Refused for what `explore` does not cover.
+    (docs/howto/codesign.md says why that is exact). Raises SpecError for wrong input, Refused for what
+    `explore` does not cover.
     """
     begun = perf_counter()
     eps = plainly(eps)
