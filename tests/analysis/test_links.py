@@ -20,11 +20,12 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.architecture.hierarchy import Link
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.reuse import Reuse
-from tests.analysis.test_agreement import drawing
+from tests.analysis.test_agreement import differences, drawing
 from tests.cost.cases import chain
 from tests.generators import problems
 from tests.seeds import seeds
@@ -122,6 +123,76 @@ def test_hops_and_refills_agree(count: int) -> None:
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"], tally
     assert min(tally["hops"], tally["refills"]) > tally["examples"] // 10, tally
     assert tally["spatial"] > tally["examples"] // 10, tally
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", seeds(2, [300]))
+def test_closed_forms_of_buses_and_meshes_agree(count: int) -> None:
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(linked_problems(), st.sampled_from([None, None, *Reuse]))
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        try:
+            ours, referee = SYMBOLIC.analyse(problem, reuse=reuse), REFEREE.analyse(problem, reuse=reuse)
+        except Refused:
+            return
+        tally["hops"] += bool(referee.links)
+        assert not differences(ours, referee), f"{reuse}\n{drawing(problem)}"
+
+    cast(Callable[[], None], agree)()
+    assert tally["hops"] > count // 10, tally
+
+
+def meshed(rows: int, columns: int, reuse: str, **symbols: int) -> pm.Spec:
+    """A product on a mesh of rows and columns, whose tiles need not divide."""
+    link = {"energy_per_bit_hop": 1e-12, "topology": "mesh", "throughput": 1e6}
+    dims = [{"name": n, "fanout": k, "link": link} for n, k in (("Y", rows), ("X", columns))]
+    actions = [{"name": a, "energy": 1e-12} for a in ("read", "write")]
+    along = {"type": "Spatial", "component": "PE"}
+    stored = {"type": "Storage", "tensors": ["A", "B", "Z"]}
+    return pm.load(
+        {
+            "schema_version": 1,
+            "workload": {
+                "rank_sizes": {"M": 7, "K": 5, "N": 6},
+                "bits_per_value": {"All": 8},
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "arch": {
+                "nodes": [
+                    {"type": "Memory", "name": "DRAM", "size": "inf", "actions": actions},
+                    {"type": "Container", "name": "PE", "spatial": dims},
+                    {"type": "Memory", "name": "RF", "size": "inf", "actions": actions},
+                    {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-12}]},
+                ]
+            },
+            "mapping": {
+                "nodes": [
+                    {**stored, "component": "DRAM"},
+                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+                    {**along, "rank_variable": "k", "tile_shape": "SK", "name": "Y"},
+                    {**along, "rank_variable": "n", "tile_shape": "SN", "name": "X"},
+                    {"type": "Temporal", "rank_variable": "m", "tile_shape": 1},
+                    {**stored, "component": "RF", "reuse": reuse},
+                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
+                ]
+            },
+            "symbols": symbols,
+        }
+    )
+
+
+@pytest.mark.parametrize("reuse", ["refill", "slide"])
+def test_a_sweep_over_a_mesh_is_what_evaluate_finds(reuse: str) -> None:
+    spec = meshed(5, 6, reuse, TM=1, SK=1, SN=1)
+    swept = pm.sweep(spec, {"TM": [1, 3, 7], "SK": [1, 2, 5], "SN": [1, 2, 4]}, keep="all")
+    assert not any("one by one" in note for note in swept.notes)
+    for row in swept.frame.sample(5, random_state=1).to_dict("records"):
+        values = {n: row[n] for n in ("TM", "SK", "SN")}
+        report = pm.evaluate(spec.bind(**values), engine="exact")
+        assert row["energy"] == pytest.approx(report.total_energy, rel=1e-12)
+        assert row["latency"] == pytest.approx(report.total_latency, rel=1e-12)
 
 
 @pytest.mark.parametrize("order", ["pm", "mp"])

@@ -225,11 +225,10 @@ def test_free_links_are_not_counted() -> None:
     assert SYMBOLIC.analyse(problem).links == ()
 
 
-def test_closed_forms_leave_links_to_the_exact_engine() -> None:
-    problem = linked("mesh", 8.0)
-    with pytest.raises(NotSeparable, match=r"link of RF\.X"):
-        SYMBOLIC.analyse(problem)
-    report = evaluate_problem(problem)
+def test_closed_forms_leave_trees_to_the_exact_engine() -> None:
+    with pytest.raises(NotSeparable, match=r"link of RF\.X is a tree"):
+        SYMBOLIC.analyse(linked("tree", 8.0))
+    report = evaluate_problem(linked("mesh", 8.0))
     rows = [row for row in report.table("energy").rows if row[1] == "RF.X"]
     assert [(row[2], row[4]) for row in rows] == [("C", 1280), ("A", 1536), ("B", 1920)]
     assert "RF.X" in {row[1] for row in report.table("latency").rows}

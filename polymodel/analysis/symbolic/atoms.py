@@ -18,10 +18,11 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 # How a loop's tiles are taken: all of them, or one only, `widest`: the largest one, which is the first or the
 # second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
 # counter that any instance reaches; `before last`: the one before it, which there must be; `nominal`: as
-# large as the loop's sizes allow. `window` is no loop: of what a tile of a consumer needs of its producer.
+# large as the loop's sizes allow; `hops`: all of them, each as often as its counter says, from 1 on. `window`
+# is no loop: of what a tile of a consumer needs of its producer.
 Way = Literal[
     "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "before last",
-    "window",
+    "hops", "window",
 ]  # fmt: skip
 # Of two stamps: `pair`: neighbours k and k + 1; `wrap`: from the last tile before a step to the first one
 # after it (meets.py); `to second`, `to third`, `to fourth`, `to last`: the step onto that tile.
@@ -208,6 +209,10 @@ class Walk:
         n, whole, left = self.parts(tile, level)
         return n * inner(whole) + inner(left)
 
+    def hops(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        n, whole, left = self.parts(tile, level)
+        return self.ops.floordiv(n * (n + 1), 2) * inner(whole) + (n + 1) * inner(left)
+
     def head(self, tile: Tile, level: Level) -> Tile:
         t = self.size(level.begin)
         small = self.least(tile.e, t)
@@ -361,6 +366,7 @@ def _as(level: Level, role: Role) -> Level:
 
 TAKEN: dict[Role, Callable[..., Value]] = {
     "each": Walk.each,
+    "hops": Walk.hops,
     "first": Walk.first,
     "second": Walk.second,
     "third": Walk.third,

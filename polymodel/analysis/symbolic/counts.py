@@ -23,8 +23,8 @@ Uses = Mapping[int, Use]
 
 
 # How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
-_INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "widest"}
-_SPREAD: dict[Use, Role] = {"keep": "each", "merge": "widest", "at0": "widest"}
+_INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "widest", "hops": "hops"}
+_SPREAD: dict[Use, Role] = {"keep": "each", "merge": "widest", "at0": "widest", "hops": "hops"}
 
 
 _TOLD: dict[tuple[bool, bool], What] = {

@@ -123,11 +123,9 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
     hierarchy = problem.hierarchy
     refuse_rounding(problem)
     for component, dim in hierarchy.costly_links:
-        if dim.link is not None and dim.link.topology != "bus":
-            what = f"the link of {component}.{dim.name} is a {dim.link.topology}"
-            raise NotSeparable(
-                f"{what}: hops have no closed form but on a bus", "use engine exact, or topology: bus"
-            )
+        if dim.link is not None and dim.link.topology == "tree":
+            what = f"the link of {component}.{dim.name} is a tree, whose hops have no closed form"
+            raise NotSeparable(what, "use engine exact, or topology: bus or mesh")
 
 
 def refuse_rounding(problem: Problem) -> None:
@@ -260,7 +258,7 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic[Form], ...]:
 
 
 def _links(layout: Layout, ledger: Ledger) -> tuple[LinkTraffic[Form], ...]:
-    """Each transfer crosses one link of a bus. The first row of a dimension is the busiest one."""
+    """Each transfer enters a row of a dimension once. The first row is the busiest one."""
     costly = layout.problem.hierarchy.costly_links
     rows = [_link(layout, ledger, e, c, dim) for e in layout.problem.tree.einsums for c, dim in costly]
     return tuple(r for r in rows if r.hops)

@@ -9,7 +9,14 @@ from functools import partial
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import ZERO, Form
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
-from polymodel.analysis.symbolic.links import Link, refuse_growing, refuse_idle, refuse_uneven_runs
+from polymodel.analysis.symbolic.links import (
+    Dimension,
+    Link,
+    along_mesh,
+    refuse_growing,
+    refuse_idle,
+    refuse_uneven_runs,
+)
 from polymodel.analysis.symbolic.records import TRAFFIC
 from polymodel.analysis.symbolic.spaces import Space, Use
 from polymodel.errors import NotSeparable
@@ -127,11 +134,15 @@ def _input(link: Link, ledger: Ledger) -> None:
     if child is not None:
         inner = ledger.entry(link.einsum, child)
         inner.add("writes_fill", lambda first: _needed_over(link, first, child.depth, _shared(link)))
-    for entry, held, between in _crossed(link, ledger):
-        entry.add("reads_fill", partial(_passing, link, held, between))
+    for entry, held, mesh in _crossed(link, ledger):
+        entry.add("reads_fill", partial(_passing, link, held, mesh))
 
 
-def _passing(link: Link, held: int, between: Callable[[int], Use], first: bool) -> Form:
+def _passing(link: Link, held: int, mesh: Dimension | None, first: bool) -> Form:
+    """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
+    between = _shared(link)
+    if mesh is not None and not first:
+        between = along_mesh(link, mesh, between, down=False)
     return _needed_over(link, first, held, between)
 
 
@@ -149,13 +160,17 @@ def _output(link: Link, ledger: Ledger) -> None:
             "writes_fill", lambda first: fillable(link, first, parent.depth, _received(link), inside=True)
         )
         inner.add("reads_drain", lambda first: _needed_over(link, first, child.depth, _shared(link)))
-    for entry, held, between in _crossed(link, ledger):
+    for entry, held, mesh in _crossed(link, ledger):
+        entry.add("reads_fill", partial(_returning, link, held, mesh))
+        entry.add("writes_drain", partial(_passing, link, held, mesh))
 
-        def down(first: bool, held: int = held) -> Form:
-            return fillable(link, first, parent.depth, _received(link, held), inside=True, reach=held)
 
-        entry.add("reads_fill", down)
-        entry.add("writes_drain", partial(_passing, link, held, between))
+def _returning(link: Link, held: int, mesh: Dimension | None, first: bool) -> Form:
+    """The same of partial sums on their way in."""
+    between = _received(link, held)
+    if mesh is not None and not first:
+        between = along_mesh(link, mesh, between, down=True)
+    return fillable(link, first, link.parent.depth, between, inside=True, reach=held)
 
 
 def _received(link: Link, held: int | None = None) -> Callable[[int], Use]:
@@ -249,20 +264,20 @@ def _partials(link: Link) -> bool:
     return fillable(link, False, link.parent.depth, _received(link), inside=True) != Form()
 
 
-def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Callable[[int], Use]]]:
-    """Tolls and costly buses on the way: their entries, up to which loop position instances are apart there,
-    and which transfers further in are one."""
+def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Dimension | None]]:
+    """Tolls and costly links on the way: their entries, up to which loop position instances are apart there,
+    and the dimension if it is a mesh."""
     for toll, level in _tolls(link):
         yield (
             ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry(ledger.busiest)),
             _held(link, partial(_below, link, level)),
-            _shared(link),
+            None,
         )
     for component, dim in link.costly_dimensions:
         yield (
             ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry(ledger.busiest)),
             _held(link, partial(_within, link, link.order((component, dim)))),
-            _shared(link),
+            (component, dim) if link.is_mesh((component, dim)) else None,
         )
 
 

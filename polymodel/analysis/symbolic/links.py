@@ -13,6 +13,8 @@ from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode
 
+Dimension = tuple[str, str]  # a component and its dimension
+
 
 @dataclass(frozen=True)
 class Link:
@@ -78,13 +80,18 @@ class Link:
         crossed = ((c, d.name) for c, d in hierarchy.costly_links if top < hierarchy.index(c) <= bottom)
         return tuple(crossed)
 
-    def coordinate(self, position: int) -> tuple[str, str]:
+    def coordinate(self, position: int) -> Dimension:
         """Component and dimension of the spatial loop at `position`."""
         loop = self.space.axes[position].loop
         assert loop is not None
         return loop.component, loop.dim
 
-    def order(self, dim: tuple[str, str]) -> int:
+    def is_mesh(self, dim: Dimension) -> bool:
+        """Whether a transfer crosses as many links of a dimension as it has instances on the way."""
+        link = self.layout.problem.hierarchy[dim[0]].dim(dim[1]).link
+        return link is not None and link.topology == "mesh"
+
+    def order(self, dim: Dimension) -> int:
         """Place of a dimension in the order in which data cross them."""
         return [(c, d.name) for c, d in self.layout.problem.hierarchy.dimensions].index(dim)
 
@@ -93,6 +100,35 @@ class Link:
         loop = self.space.axes[position].loop
         assert loop is not None
         return self.layout.problem.hierarchy.index(loop.component)
+
+
+def along_mesh(
+    link: Link, mesh: Dimension, between: Callable[[int], Use], down: bool
+) -> Callable[[int], Use]:
+    """Counters in a count of the links that transfers cross along a mesh: of each as many as the coordinate
+    of the farthest instance says, from 1 on.
+
+    Instances that share an element are the first ones, so there are as many of them as links. `down`: of
+    partial sums, which the first instance alone receives unless the dimension broadcasts them.
+    """
+    space = link.space
+    along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == mesh]
+    if not along:
+        return between  # all is at coordinate 0, one link away
+    here, shares = space.axes[along[0]], link.shares(along[0])
+    use: Use = "hops"
+    if shares and here.variable not in space.access.variables:
+        alone = down and not link.dim(along[0]).broadcast_partials
+        use = between(along[0]) if alone else "keep"
+    parts = use == "hops" and here.variable not in space.single
+    stays = link.carry and any(not space.axes[i].spatial for i in space.of(here.variable))
+    if len(along) > 1 or here.start is not None or space.windows or (parts and (shares or stays)):
+        what = f"{link.tensor} in {link.einsum} crosses the mesh of {mesh[0]}.{mesh[1]}"
+        raise NotSeparable(
+            f"{what} to instances that several loops, first tiles, or parts of windows tell apart",
+            "use engine exact, or topology: bus",
+        )
+    return lambda i: use if i == along[0] else between(i)
 
 
 def refuse_uneven_runs(link: Link) -> None:

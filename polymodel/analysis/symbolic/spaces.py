@@ -15,8 +15,9 @@ from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum, TensorAccess
 
-# What happens to a counter in a count: kept apart, merged (a union), or held at the first instance.
-Use = Literal["keep", "merge", "at0"]
+# What happens to a counter in a count: kept apart, merged (a union), or held at the first instance; `hops`:
+# kept apart, and counted as often as the counter says, from 1 on.
+Use = Literal["keep", "merge", "at0", "hops"]
 
 
 @dataclass(frozen=True)
