@@ -15,8 +15,6 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Literal, Protocol
 
-from polymodel.quantities import in_unit
-
 Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data
 
@@ -295,17 +293,15 @@ def relation_of(name: str) -> str:
     return ">=" if entry is not None and entry.most else "<="
 
 
-def limit_of(name: str, relation: str, number: object) -> FigureLimit | str:
-    """The limit, or what is wrong with it. `name`: an objective; `number`: one, or a text with its unit."""
+def limit_of(name: str, relation: str, text: str, number: float | None) -> FigureLimit | str:
+    """The limit, or what is wrong with it. `name`: an objective; `number`: what the text is in its unit."""
     entry = objective_of(name)
     if relation != relation_of(name):
         return f"{name} is best at its {entry.extreme}: its limit is written with `{relation_of(name)}`"
-    unit = entry.unit
-    amount = in_unit(number, unit) if isinstance(number, str) else number
-    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not amount >= 0:
-        shown = f"in {unit}" if unit not in ("", "1") else "without a unit"
-        return f"{number!r} is no limit of {name}, which is a number from 0 on {shown}"
-    return FigureLimit(name, float(amount))
+    if number is None or not number >= 0:
+        shown = f"in {entry.unit}" if entry.unit not in ("", "1") else "without a unit"
+        return f"{text!r} is no limit of {name}, which is a number from 0 on {shown}"
+    return FigureLimit(name, float(number))
 
 
 @dataclass(frozen=True)

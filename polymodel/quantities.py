@@ -6,7 +6,6 @@ Tables as data (DataFrames, CSV, JSON, parquet) are in bits whatever people are 
 from __future__ import annotations
 
 import math
-import re
 from importlib import import_module
 
 _PREFIXES = {
@@ -69,37 +68,6 @@ def engineering(value: float, unit: str = "") -> str:
         return f"{_digits(value)} {short}".rstrip()
     power = _thousands(abs(value))
     return f"{_digits(value / 1000.0**power)} {_PREFIXES[power]}{short}".rstrip()
-
-
-_AMOUNT = re.compile(r"\s*([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(.*?)\s*")
-_BITS = {"bit": 1, "bits": 1, "b": 1, "B": 8, "byte": 8, "bytes": 8}
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-
-
-def in_unit(text: str, unit: str) -> float | None:
-    """An amount that may have a unit (`2 ms`, `64 KiB`, `4 mm^2`) as a number of `unit`; None for any other
-    text. Prefixes are those of `engineering`, of bits and bytes also Ki, Mi, Gi and Ti."""
-    match = _AMOUNT.fullmatch(text)
-    if match is None:
-        return None
-    number, told = float(match[1]), match[2]
-    scale = 1.0 if not told or told == unit else _scale(told, unit)
-    return None if scale is None else number * scale
-
-
-def _scale(told: str, unit: str) -> float | None:
-    """How many of `unit` one of a prefixed unit is."""
-    told = told.replace("\u00b2", "^2").replace("\u03bc", "\u00b5")
-    prefixes = {letter: 1000.0**power for power, letter in _PREFIXES.items()} | {"u": 1e-6, "K": 1e3}
-    if unit == "m^2":
-        lengths = {f"{letter}m^2": (1000.0**power) ** 2 for power, letter in _PREFIXES.items()}
-        return lengths.get(told)
-    units = _BITS if unit == "bit" else {unit: 1}
-    every = prefixes | (_BINARY if unit == "bit" else {})
-    scales = {
-        f"{letter}{name}": scale * size for letter, scale in every.items() for name, size in units.items()
-    }
-    return scales.get(told)
 
 
 def _thousands(size: float) -> int:

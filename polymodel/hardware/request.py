@@ -10,6 +10,7 @@ from polymodel.errors import Diagnostic
 from polymodel.objectives import FigureLimit, uses
 from polymodel.spec.coerce import listed, shown
 from polymodel.spec.faults import Faults, suggestion
+from polymodel.spec.unit_text import amount_in
 
 _MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
 _EINSUMS = ("utilisation",)  # figures that do not follow from those of the layers
@@ -52,7 +53,7 @@ def read_request(
             faults.note(Diagnostic(f"{shown(text)} is no limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
             continue
         for name in _known(parts[:1], f"limits[{i}]", memories, tolls, faults):
-            limit = vocabulary.limit_of(name, *parts[1:])
+            limit = vocabulary.limit_of(name, *parts[1:], amount_in(parts[2], vocabulary.unit_of(name)))
             if isinstance(limit, str):
                 faults.note(Diagnostic(limit, vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
             else:

@@ -38,7 +38,7 @@ class SearchConstraint:
     @property
     def of_blocks(self) -> bool:
         """Whether it is a rule on temporal loops."""
-        return self.kind == "no_refetch" or (self.kind == "factors" and "." not in self.level)
+        return self.kind in ("no_refetch", "order") or (self.kind == "factors" and "." not in self.level)
 
     def concerns(self, einsum: str, tensors: Sequence[str]) -> bool:
         """Whether an Einsum of these tensors feels it."""

@@ -23,7 +23,7 @@ from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Shape, Template
+from polymodel.mapper.templates import Node, Shape, Template, in_loop_orders
 from polymodel.objectives import uses
 
 Array = Any
@@ -230,7 +230,7 @@ class _Search:
                 held = self._held(unit, every)
                 if tuple(held) not in seen:
                     seen.add(tuple(held))
-                    yield self._template(unit, held)
+                    yield from self._templates(unit, held)
 
     def _held(self, unit: int, every: bool) -> list[tuple[int, int]]:
         """(Memory, operand) of private nodes, outer memories first."""
@@ -245,11 +245,13 @@ class _Search:
                     result.append((m, i))
         return sorted(result)
 
-    def _template(self, unit: int, held: Sequence[tuple[int, int]]) -> Template:
+    def _templates(self, unit: int, held: Sequence[tuple[int, int]]) -> Iterator[Template]:
         shared = tuple(Node(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
         branch = tuple(Node(i, m, depth + 1 + k) for k, (m, i) in enumerate(held))
-        return Template(self.shape, (*shared, *branch), unit)
+        template = Template(self.shape, (*shared, *branch), unit)
+        if in_order(template.nodes, self.band):
+            yield from in_loop_orders(self.space, template)
 
     def _beside(self, found: Found) -> Iterator[tuple[Template, tuple[Array, ...]]]:
         """Templates with one node less, more, or elsewhere, and where factors then stand."""
@@ -258,19 +260,17 @@ class _Search:
         for k, (m, i) in enumerate(held):
             if self.space.operands[i].tensor not in self.space.keep[m]:
                 merged = tuple(_merged(x, depth + k + 1) for x in found.placed)
-                yield self._template(unit, held[:k] + held[k + 1 :]), merged
+                yield from ((t, merged) for t in self._templates(unit, held[:k] + held[k + 1 :]))
         for k in range(len(held) - 1):
             swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
-            template = self._template(unit, swapped)
-            if in_order(template.nodes, self.band):
-                yield template, found.placed
+            yield from ((t, found.placed) for t in self._templates(unit, swapped))
         for m, i in self._held(unit, True):
             if (m, i) in held:
                 continue
             for k in range(len(held) + 1):
-                template = self._template(unit, [*held[:k], (m, i), *held[k:]])
-                if in_order(template.nodes, self.band):
-                    yield template, tuple(_parted(x, depth + k + 1) for x in found.placed)
+                parted = tuple(_parted(x, depth + k + 1) for x in found.placed)
+                more = [*held[:k], (m, i), *held[k:]]
+                yield from ((t, parted) for t in self._templates(unit, more))
 
 
 def _merged(placed: Array, level: int) -> Array:

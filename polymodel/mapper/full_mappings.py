@@ -11,6 +11,7 @@ import numpy as np
 
 from polymodel.mapper.aims import follows
 from polymodel.mapper.combine import coarse
+from polymodel.mapper.einsum_rules import OTHER, held_above
 from polymodel.mapper.join import JoinRules, Stage
 from polymodel.mapper.objectives import THIN, share_of
 from polymodel.mapper.pmappings import Pmappings
@@ -22,6 +23,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split,
 from polymodel.pareto import undominated
 
 Array = Any
+Above = tuple[int, int | None]  # the memory above a block of loops, and the operand that it holds live
 
 
 @dataclass(frozen=True)
@@ -109,21 +111,28 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
     size = [int(t[depth]) for t in c.tiles] if len(c.tiles) else []
     waiting = [f for f in range(len(space.fanouts)) if len(c.spread) and any(s[f] > 1 for s in c.spread)]
     held: int | None = None
+    memory = held_above(template.nodes, depth + 1)[depth]
     for n in template.branch:
         ready = [f for f in waiting if space.fanouts[f].below <= n.memory]
         waiting = [f for f in waiting if f not in ready]
         goal = [int(t[n.level]) for t in c.tiles]
-        _block(c, nodes, size, goal, ready, held)
+        _block(c, nodes, size, goal, ready, (memory, held))
+        memory = n.memory
         held = n.operand if space.memories[n.memory].live else None
         nodes.append(StorageNode(space.memories[n.memory].name, (space.operands[n.operand].tensor,)))
-    _block(c, nodes, size, [1] * len(size), waiting, held)
+    _block(c, nodes, size, [1] * len(size), waiting, (memory, held))
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
 
 
-def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:
+def _order(space: EinsumSpace, above: Above, size: list[int], goal: list[int]) -> list[int]:
+    memory, held = above
     every = list(range(len(space.variables)))
     if held is None:
+        for m, sequence in space.rules.orders:
+            if m == memory:
+                others = sequence.index(OTHER) if OTHER in sequence else 0
+                return sorted(every, key=lambda v: sequence.index(v) if v in sequence else others)
         return every
     o, slides = space.operands[held], -1
     for w in o.windows[:1]:
@@ -138,12 +147,12 @@ def _block(
     size: list[int],
     goal: list[int],
     fanouts: list[int],
-    held: int | None,
+    above: Above,
 ) -> None:
     """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
-    leave least of the operand `held` live: over its own variables, then over one of a window."""
+    leave least of the operand held above live: over its own variables, then over one of a window."""
     space = c.space
-    for v in _order(space, held, size, goal):
+    for v in _order(space, above, size, goal):
         name, wide = space.variables[v], 1
         for f in fanouts:
             wide *= int(c.spread[v][f])

@@ -20,10 +20,10 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.aims import Added
+from polymodel.mapper.einsum_rules import NO_RULES, LoopRules, loop_rules
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapper.spreads import at_their_most
 from polymodel.mapper.ties import Tie, elements_of, points_of, refuse_beside, require_counted, ties_of
-from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -159,41 +159,6 @@ class Unit:
     fanouts: int
 
 
-Factor = tuple[int, LoopRule]  # of a variable (position)
-
-
-@dataclass(frozen=True)
-class LoopRules:
-    """What an exploration says of the loops of one Einsum. `only`: per fanout the variables that may be
-    spread over it (None: all); `spread`: per fanout the factors of variables; `blocks`: per memory those of
-    temporal loops right below it; `once`: (memory, operand) that is fetched once."""
-
-    only: tuple[frozenset[int] | None, ...] = ()
-    spread: tuple[tuple[Factor, ...], ...] = ()
-    blocks: tuple[tuple[Factor, ...], ...] = ()
-    once: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def of_blocks(self) -> bool:
-        """Whether temporal loops have rules: which node a loop stands below then matters."""
-        return any(self.blocks) or bool(self.once)
-
-    def apart(self, variable: int) -> object:
-        """Variables that rules tell apart have different values."""
-        named = any(v == variable for row in (*self.spread, *self.blocks) for v, _ in row)
-        return variable if named else -1, tuple(o is None or variable in o for o in self.only)
-
-    def spreads(self, fanout: int, variable: int, choices: tuple[int, ...]) -> tuple[int, ...]:
-        """Of numbers of instances those that the rules admit."""
-        allowed = self.only[fanout] if self.only else None
-        if allowed is not None and variable not in allowed:
-            choices = tuple(c for c in choices if c == 1)
-        for v, rule in self.spread[fanout] if self.spread else ():
-            if v == variable:
-                choices = tuple(c for c in choices if rule.admits(c))
-        return choices
-
-
 @dataclass(frozen=True)
 class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
@@ -221,7 +186,7 @@ class EinsumSpace:
     einsum: Einsum = field(compare=False, repr=False)
     bundled: bool = True
     shares: Shares | None = None
-    rules: LoopRules = LoopRules()
+    rules: LoopRules = NO_RULES
     operator: str = ""
     beside: frozenset[int] = frozenset()
     ties: tuple[Tie, ...] = ()
@@ -431,7 +396,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         _prices(hierarchy),
         one,
         limits.sizes != "all",
-        rules=_loop_rules(one, hierarchy, memories, position, limits),
+        rules=loop_rules(one, hierarchy, memories, position, limits),
         operator=_operator(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
         ties=ties,
@@ -455,46 +420,6 @@ def _equal_tiles(
 def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
     """What operations cost as, where some unit tells operators apart: else all Einsums are alike in it."""
     return one.operator if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ""
-
-
-def _loop_rules(
-    one: Einsum, hierarchy: Hierarchy, memories: list[Component], position: dict[str, int], limits: Limits
-) -> LoopRules:
-    """Those that concern an Einsum, by positions."""
-    if not limits.rules:
-        return LoopRules()
-    fans = [f"{c.name}.{d.name}" for c in hierarchy.components for d in c.spatial]
-    names = [m.name for m in memories]
-    only: list[frozenset[int] | None] = [None] * len(fans)
-    factors: dict[str, list[Factor]] = {n: [] for n in (*fans, *names)}
-    once: list[tuple[int, int]] = []
-    for rule in limits.rules:
-        tensors = rule.tensors(one.name)
-        if rule.kind == "variables":
-            allowed = frozenset(position[v] for v in rule.names if v in position)
-        elif rule.kind == "must_reuse":
-            indexing = {v for a in one.accesses if a.tensor in tensors for v in a.variables}
-            allowed = frozenset(i for v, i in position.items() if v not in indexing)
-        elif rule.kind == "factors":
-            single = [v for v in rule.names if v in one.rank_variables and v not in position]
-            if single and not rule.admits(1):
-                what = f"{rule.place} {rule.written}: rank variable {single[0]} of {one.name} has one value"
-                raise Refused(f"no mapping obeys {what}", "leave the factor out, or ask for 1")
-            factors[rule.place] += [(position[v], rule) for v in rule.names if v in position]
-            continue
-        else:
-            held = (i for i, a in enumerate(one.accesses) if a.tensor in tensors)
-            once += [(names.index(rule.place), i) for i in held]
-            continue
-        f = fans.index(rule.place)
-        before = only[f]
-        only[f] = allowed if before is None else allowed & before
-    return LoopRules(
-        tuple(only),
-        tuple(tuple(factors[f]) for f in fans),
-        tuple(tuple(factors[m]) for m in names),
-        tuple(once),
-    )
 
 
 def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[Toll]:

@@ -9,9 +9,10 @@ j-th node of the branch.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
+from polymodel.mapper.einsum_rules import Barred, barred_loops
 from polymodel.mapper.memory_order import in_order, numbered_bands
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -58,7 +59,7 @@ class Template:
 
     A template may be one region of a hierarchy cut in two: `bottom` says that the rest is below (the last
     level then is the tile that it gets), `top` that the rest is above (level 1 is the tile that it needs);
-    `cut` is the innermost memory above.
+    `cut` is the innermost memory above. `barred`: (variable, level) where an order of loops admits none.
     """
 
     shape: Shape
@@ -68,6 +69,7 @@ class Template:
     top: bool = False
     bottom: bool = False
     cut: int = 0
+    barred: Barred = frozenset()
 
     @property
     def depth(self) -> int:
@@ -102,7 +104,17 @@ def templates(
         for shape in shapes(space, limits, passing, depth, reach):
             if wanted is None or shape in wanted:
                 for nodes in _placements(space, limits, shape, reach, loose):
-                    yield Template(shape, nodes, unit)
+                    yield from in_loop_orders(space, Template(shape, nodes, unit))
+
+
+def in_loop_orders(space: EinsumSpace, template: Template) -> Iterator[Template]:
+    """The template, or what orders of loops make of it."""
+    if not space.rules.orders or space.copy:
+        yield template
+        return
+    levels = template.depth + 1 + len(template.branch)
+    for barred in barred_loops(space.rules, len(space.variables), template.nodes, levels):
+        yield replace(template, barred=barred)
 
 
 def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
@@ -270,7 +282,7 @@ def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, rea
 
     def lowered(k: int) -> bool:
         free = (
-            not any(space.rules.blocks)
+            not space.rules.placed
             and not space.operands[operand].rounds
             and k < closed
             and all(d > k for d in inside)

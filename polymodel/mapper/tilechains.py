@@ -20,6 +20,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.factoring import divisors
+from polymodel.mapper.einsum_rules import held_above
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.spreads import spread_choices
 from polymodel.mapper.templates import Template
@@ -64,7 +65,8 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
         raise AssertionError("sizes that do not divide are chosen variable by variable")
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
-    if any(v == members[0] for row in space.rules.blocks for v, _ in row):
+    ruled = any(v == members[0] for row in space.rules.blocks for v, _ in row)
+    if ruled or any(v == members[0] for v, _ in template.barred):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
     pattern, symbols = _pattern(kinds)
     tiles: list[list[int]] = []
@@ -107,8 +109,9 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
     if not space.rules.of_blocks or space.copy:
         return result
     trips = _trips_below(space, template, chains)
-    nodes = sorted(template.nodes, key=lambda n: (n.level, n.memory))
-    above = [next((n.memory for n in reversed(nodes) if n.level <= level), 0) for level in range(len(trips))]
+    above = held_above(template.nodes, len(trips))
+    for level in (level for v, level in template.barred if v == variable):
+        result += trips[level] > 1
     for memory, several in enumerate(space.rules.blocks):
         mine = [row for row, m in zip(trips, above, strict=True) if m == memory]
         factor = np.prod(np.array(mine), axis=0) if mine else np.ones(chains.count, np.int64)

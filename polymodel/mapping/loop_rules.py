@@ -14,15 +14,17 @@ from polymodel.spec.numbers import Numbers
 from polymodel.spec.request_schema import FanoutRule, MemoryRule
 from polymodel.workload.einsum import Cascade
 
-LOOP_RULES = ("factors", "variables", "must_reuse", "no_refetch")
+LOOP_RULES = ("factors", "order", "variables", "must_reuse", "no_refetch")
+OTHERS = "..."  # in an order of loops: any that are not named
 _FACTOR = re.compile(r"\s*(<=|>=|==|=|)\s*(.*)")
 
 
 @dataclass(frozen=True)
 class LoopRule:
-    """One rule on loops. `kind`: factors, no_refetch (of a memory), factors, variables, must_reuse (of a
-    fanout COMPONENT.DIMENSION); `place`: which one; `names`: rank variables or, per Einsum, tensors;
-    `relation` and `number`: of factors; `written`: as the exploration says it."""
+    """One rule on loops. `kind`: factors, order, no_refetch (of a memory), factors, variables, must_reuse (of
+    a fanout COMPONENT.DIMENSION); `place`: which one; `names`: rank variables or, per Einsum, tensors;
+    `relation` and `number`: of factors; `sequence`: of an order, with `OTHERS`; `written`: as the exploration
+    says it."""
 
     kind: str
     place: str
@@ -31,6 +33,7 @@ class LoopRule:
     by_einsum: tuple[tuple[str, frozenset[str]], ...] = ()
     relation: str = "="
     number: int = 1
+    sequence: tuple[str, ...] = ()
 
     def tensors(self, einsum: str) -> frozenset[str]:
         """Those that it is about in one Einsum."""
@@ -63,6 +66,7 @@ class LoopRuleReader:
         for name, rule in given.items():
             if name in known:
                 yield from self._factors(name, rule.factors, (*path, name, "factors"))
+                yield from self._order(name, rule.order, (*path, name, "order"))
                 yield from self._tensors("no_refetch", name, rule.no_refetch, (*path, name, "no_refetch"))
 
     def fanouts(self, given: Mapping[str, Mapping[str, FanoutRule]], path: Path) -> Iterator[LoopRule]:
@@ -111,6 +115,19 @@ class LoopRuleReader:
             written = f"factors: {{{name}: {text}}}"
             relation = "=" if relation == "==" else relation
             yield LoopRule("factors", place, written, frozenset({name}), (), relation, whole)
+
+    def _order(self, place: str, names: Sequence[str] | None, path: Path) -> Iterator[LoopRule]:
+        if names is None:
+            return
+        named = [n for n in names if n != OTHERS]
+        for i, name in enumerate(names):
+            if name != OTHERS:
+                self._known(name, (*path, i))
+                if named.count(name) > 1:
+                    self.numbers.faults.add((*path, i), f"rank variable {name} is given twice", "keep one")
+        yield LoopRule(
+            "order", place, f"order: [{', '.join(names)}]", frozenset(named), sequence=tuple(names)
+        )
 
     def _tensors(self, kind: str, place: str, text: str | None, path: Path) -> Iterator[LoopRule]:
         rule = self.sets.rule("", text, path)

@@ -24,6 +24,7 @@ from polymodel.objectives import (
     read_limit,
     renamed,
     terms_of,
+    unit_of,
     uses,
     written,
 )
@@ -31,6 +32,7 @@ from polymodel.spec import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
 from polymodel.spec.request_schema import ExploreSection, MemoryRule
+from polymodel.spec.unit_text import amount_in
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
@@ -198,7 +200,7 @@ class MapspaceConstraints(NumericConstraints):
             name = self._figure(parts[0], (*path, i), faults, hierarchy)
             if name is None:
                 continue
-            limit = limit_of(name, *parts[1:])
+            limit = limit_of(name, *parts[1:], amount_in(parts[2], unit_of(name)))
             if isinstance(limit, str):
                 faults.add((*path, i), limit, LIMIT_REMEDY)
             elif on_sparse_data(name):

@@ -54,13 +54,15 @@ Factors = dict[NameText, int | str]
 class MemoryRule(SchemaObject):
     """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
     of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
-    loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `no_refetch`: tensors that are
+    loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `order`: rank variables of
+    these loops, from the outermost in; `...` stands for any others. `no_refetch`: tensors that are
     fetched into it once: no loop above them goes over a variable that does not index them."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None
     bypass: SetText | None = None
     factors: Factors = Field(default_factory=dict)
+    order: Texts | None = None
     no_refetch: SetText | None = None
 
 

@@ -80,6 +80,18 @@ def in_base_units(text: object, dimension: Dimension) -> object:
     return _scaled(number.strip(), evaluate_number(number), factor, power)
 
 
+def amount_in(text: str, unit: str) -> Value | None:
+    """A number that may have a unit as one of `unit`; None for any other text."""
+    dimension = next((d for d in (ENERGY, TIME, DATA, AREA) if unit in d.units), None)
+    try:
+        found = in_base_units(text, dimension) if dimension is not None else text
+    except TextFault:
+        return None
+    if isinstance(found, str):
+        return float(found) if _LITERAL.fullmatch(found.strip()) else None
+    return found if isinstance(found, (int, float)) else None
+
+
 def _scaled(text: str, value: Value, factor: int, power: int) -> Value:
     """Exact for whole numbers; of a decimal number the float that is nearest to what is written."""
     if isinstance(value, int):

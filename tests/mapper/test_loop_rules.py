@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ class Read:
     """What a tree of one Einsum says: factors, and per (memory, tensor) the loops above its node."""
 
     factors: Factors
+    blocks: dict[str, list[list[str]]]  # per memory the loops right below each of its nodes
     above: dict[tuple[str, str], frozenset[str]]
 
 
@@ -32,10 +35,12 @@ def read(nodes: Sequence[Node], extents: dict[str, int], outermost: str) -> Read
     size, owner = dict(extents), outermost
     factors: Factors = {}
     above: dict[tuple[str, str], frozenset[str]] = {}
+    blocks: dict[str, list[list[str]]] = {owner: [[]]}
     seen: set[str] = set()
     for node in nodes:
         if isinstance(node, StorageNode):
             owner = node.component
+            blocks.setdefault(owner, []).append([])
             above |= {(owner, t): frozenset(seen) for t in node.tensors}
         elif isinstance(node, Loop):
             v, tile = node.rank_variable, int(node.tile_shape)
@@ -45,9 +50,25 @@ def read(nodes: Sequence[Node], extents: dict[str, int], outermost: str) -> Read
             size[v] = tile
             if not node.spatial and trips > 1:
                 seen.add(v)
+                blocks[owner][-1].append(v)
         else:
             assert isinstance(node, ComputeNode)
-    return Read(factors, above)
+    return Read(factors, blocks, above)
+
+
+def in_sequence(blocks: Sequence[Sequence[str]], asked: Sequence[str]) -> bool:
+    """Whether some order of the loops in each block is the one that is asked for, as a regular expression."""
+    named = {v for v in asked if v != "..."}
+    others = "" if "..." in asked else r"(?:(?!\b(?:" + "|".join(named) + r")\b)\w+ )*"
+    free = r"(?:(?!\b(?:" + "|".join(named or {"-"}) + r")\b)\w+ )*"
+    pattern = others + "".join(free if v == "..." else rf"(?:{v} )*{others}" for v in asked)
+    if "..." not in asked:  # others may stand anywhere, between loops over one variable as well
+        pattern = others + "".join(rf"(?:{v} {others})*" for v in asked)
+    written = (
+        "".join(f"{v} " for part in chosen for v in part)
+        for chosen in product(*(permutations(b) for b in blocks))
+    )
+    return any(re.fullmatch(pattern, text) for text in written)
 
 
 def obeys(found: Read, asked: dict[str, Any], spec: pm.Spec) -> bool:
@@ -63,6 +84,8 @@ def obeys(found: Read, asked: dict[str, Any], spec: pm.Spec) -> bool:
                 relation
             ]:
                 return False
+        if "order" in rule and not in_sequence(found.blocks.get(place, []), rule["order"]):
+            return False
         over = {v for (p, v), n in found.factors.items() if p == place and n > 1}
         if not over <= set(rule.get("variables", over)) or over & indexed.get(
             rule.get("must_reuse", ""), set()
@@ -100,6 +123,10 @@ ASKED = [
     (FLAT, {"memories": {"GLB": {"factors": {"m": 1, "n0": 1}}}}),
     (WIDE, {"memories": {"GLB": {"factors": {"n0": 2}}, "RF": {"no_refetch": "W0"}}}),
     (WIDE, {"memories": {"RF": {"factors": {"m": "<= 1"}}}, "fanouts": {"RF": {"X": {"factors": {"m": 2}}}}}),
+    (FLAT, {"memories": {"GLB": {"order": ["m", "...", "n1"]}}}),
+    (FLAT, {"memories": {"GLB": {"order": ["n0", "m"]}, "DRAM": {"order": ["...", "n0"]}}}),
+    (WIDE, {"memories": {"GLB": {"order": ["n1", "..."]}, "RF": {"order": ["n0", "n1"]}}}),
+    (Case((4, 4, 4), (64,), rates=(1, 16)), {"memories": {"GLB": {"order": ["n1", "n0", "m"]}}}),
     (Case((5, 3, 2), (48,), every=True), {"memories": {"DRAM": {"factors": {"m": ">= 3"}}}}),
 ]
 
@@ -116,7 +143,11 @@ def test_the_front_is_that_of_the_mappings_that_obey(case: Case, asked: dict[str
     one = spec.workload.einsums[0]
     extents = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
     for p in found:
-        assert obeys(read(p.mapping.nodes, extents, "DRAM"), asked, spec)
+        mine = read(p.mapping.nodes, extents, "DRAM")
+        assert obeys(mine, asked, spec)
+        for memory, rule in asked.get("memories", {}).items():  # as they are written
+            loops = [[v] for block in mine.blocks.get(memory, []) for v in block]
+            assert in_sequence(loops, rule.get("order", ["..."]))
 
 
 def test_rules_that_leave_nothing_are_named_with_what_helps() -> None:
@@ -130,12 +161,17 @@ def test_rules_that_leave_nothing_are_named_with_what_helps() -> None:
 
 def test_faults_of_rules_are_told() -> None:
     asked = {
-        "memories": {"GLB": {"factors": {"z": 2, "m": "<= 0"}, "no_refetch": "Nowhere"}},
+        "memories": {
+            "GLB": {"factors": {"z": 2, "m": "<= 0"}, "no_refetch": "Nowhere"},
+            "DRAM": {"order": ["y", "...", "m", "m"]},
+        },
         "fanouts": {"RF": {"Q": {}}, "GLB": {"X": {}}},
     }
     with pytest.raises(pm.SpecError) as caught:
         pm.explore(WIDE.spec, constraints=asked)
     text = str(caught.value)
+    for wanted in ("rank variable y", "rank variable m is given twice"):
+        assert wanted in text
     for wanted in ("no Einsum has a rank variable z", "RF has no dimension Q", "component GLB has no fanout"):
         assert wanted in text
     with pytest.raises(pm.Refused, match="are not counted"):

@@ -359,6 +359,11 @@ SEARCH: Texts = {
             "this memory: a number, or one behind `=`, `<=` or `>=`.",
             {"m": 4, "n": "<= 8"},
         ),
+        "order": said(
+            "Rank variables of the temporal loops right below this memory, from the outermost in; `...` "
+            "stands for any others, and without it others may stand anywhere.",
+            ["...", "k"],
+        ),
         "no_refetch": said(
             "Tensors, a set expression, above whose storage here no temporal loop goes over a rank variable "
             "that does not index them.",
