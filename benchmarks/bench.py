@@ -27,6 +27,7 @@ from benchmarks.compiled import compiled
 from benchmarks.exact import exact
 from benchmarks.explored import explored
 from benchmarks.fused import fused
+from benchmarks.machines import machines
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
@@ -237,7 +238,7 @@ def main() -> None:
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **small(seconds), **slopes()}
-    rows |= {**sparse(seconds), **products(), **tied()}
+    rows |= {**sparse(seconds), **products(), **tied(), **machines()}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **points(), **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))

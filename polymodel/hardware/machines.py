@@ -187,8 +187,10 @@ def _above(machine: Machine, prices: tuple[tuple[float, ...], ...]) -> dict[str,
     found = {"latency": 0.0}
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
         found["latency"] += machine.arch.instances(c.name) * (mine[-1] - least[-1])
-        for way, here, there in zip(WAYS, mine[:-1], least[:-1], strict=False):
-            found[f"{way}s:{c.name}"] = here - there
+        more = [here - there for here, there in zip(mine[:-1], least[:-1], strict=True)]
+        both = min(more, default=0.0)  # of reads and writes alike: one figure where neither costs more
+        found[f"accesses:{c.name}"] = both
+        found |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
     return found
 
 
