@@ -67,7 +67,7 @@ def test_merged_as_walked(seed: int, order: str, block: int, counted: bool) -> N
     spec = product(order, styles[:cut], styles[cut:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "BLOCK", block)
-        patch.setattr(merging, "_COUNTED", 2**23 if counted else -1)
+        patch.setattr(merging, "_wide", lambda *_: not counted)
         both_ways(spec, tensors)
 
 

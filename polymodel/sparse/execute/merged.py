@@ -85,6 +85,22 @@ class Merged:
         one[self.output[nodes]] = window[nodes]
         return bool((one[self.output[nodes]] == window[nodes]).all())
 
+    @cached_property
+    def longest(self) -> int:
+        """The most iterations in one fiber of the output."""
+        work = np.zeros(self.outputs, dtype=np.int64)
+        np.add.at(work, self.output, self.lengths)
+        return int(work.max(initial=0))
+
+    def lines(self, window: Ints, per_line: int) -> tuple[int, int]:
+        """Lines of the output that are there as they are first touched in a window, and all that are touched
+        in it. `window`: of each node, ascending with time."""
+        found = [
+            Fibers(self.level, self.low[visited], self.high[visited], fibers).lines(window[visited], per_line)
+            for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=True), self.lengths)
+        ]
+        return sum(there for there, _ in found), sum(touched for _, touched in found)
+
     def _counted(self, visited: Ints, fibers: Ints) -> Tally:
         """The same for some output fibers: the nodes that visit them, and how many visits each has."""
         total = int(self.lengths[visited].sum())
@@ -230,6 +246,27 @@ class Fibers:
             return np.diff(self.elements.starts)
         return _sizes(self._starts(0, self.low.size), self._coords(0, self.low.size), self.level.span)
 
+    def lines(self, window: Ints, per_line: int) -> tuple[int, int]:
+        """See `Merged.lines`; `window`: of each visit."""
+        count = self.low.size
+        visit = np.repeat(np.arange(count, dtype=np.int32), self.lengths)
+        starts = self._starts(0, count)
+        coords, visit = _sorted(starts, self._coords(0, count), visit, self.level.span)
+        new = _first(coords, starts)
+        element = np.cumsum(new) - 1
+        sizes = np.add.reduceat(new, starts[:-1], dtype=np.int64)
+        first = sums_before(sizes)[:-1]
+        lengths = np.diff(starts)
+        place = element - np.repeat(first, lengths)
+        line = place // per_line + np.repeat(sums_before(-(-sizes // per_line))[:-1], lengths)
+        # In order of lines, then of time, then of elements: the first of a line in a window touches it first.
+        order = np.argsort((line * count + visit) * per_line + place % per_line)
+        line, seen = line[order], window[visit[order]]
+        once = np.ones(order.size, dtype=bool)
+        once[1:] = (line[1:] != line[:-1]) | (seen[1:] != seen[:-1])
+        touched = order[once]
+        return int(touched.size - np.count_nonzero(new[touched])), int(touched.size)
+
     @cached_property
     def elements(self) -> Elements:
         lengths = self.lengths
@@ -269,12 +306,17 @@ class Fibers:
         return ends[np.clip(fibers - start, 0, stop - start)]
 
 
+def _wide(span: int, rows: int) -> bool:
+    """Whether there are too many coordinates to sort rows by counting."""
+    return span > max(_COUNTED, 4 * rows)
+
+
 def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
     """How many distinct coordinates each fiber has."""
     from scipy.sparse import csr_array
 
     fibers = starts.size - 1
-    if span > max(_COUNTED, 4 * coords.size):
+    if _wide(span, coords.size):
         return np.diff(_compared(starts, coords, np.zeros(coords.size, dtype=np.int32), span).starts)
     across = csr_array((np.zeros(coords.size, dtype=np.int8), coords, starts), shape=(fibers, span)).tocsc()
     return np.bincount(across.indices[_first(across.indices, across.indptr)], minlength=fibers)
@@ -297,7 +339,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
     from scipy.sparse import csc_array, csr_array
 
     fibers = starts.size - 1
-    if span > max(_COUNTED, 4 * coords.size):
+    if _wide(span, coords.size):
         return _compared(starts, coords, visit, span)
     across = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc()
     fiber, ends = across.indices, across.indptr
@@ -311,6 +353,18 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
         kept = csc_array((across.data[at], fiber[at], before[ends]), shape=across.shape)
         found = kept.tocsr()
     return Elements(found.indptr.astype(np.int64), found.indices, found.data)
+
+
+def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small, Small]:
+    """The rows of each fiber in order of their coordinates, equal ones in order of time."""
+    from scipy.sparse import csr_array
+
+    fibers = starts.size - 1
+    if _wide(span, coords.size):
+        order = np.argsort(np.repeat(np.arange(fibers) * span, np.diff(starts)) + coords, kind="stable")
+        return coords[order], visit[order]
+    found = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc().tocsr()
+    return found.indices, found.data
 
 
 def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:

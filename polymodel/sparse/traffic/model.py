@@ -23,6 +23,8 @@ from polymodel.sparse.traffic.output import OutTree
 from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
 from polymodel.spec.teaal.records import Binding, Component, Expression, Operand, Take, TeaalSpec
 
+# Iterations of the loop that is merged in one fiber of the output, where its lines are told apart by windows.
+MOST_IN_A_FIBER = 2**25
 LRU = 'pass replacement="lru", on the command line --replacement lru'
 
 
@@ -181,15 +183,7 @@ class _Einsum:
             if depth * caches < len(merged):
                 return False
         mine = [h for h in self.held if h.tensor == self.name and h.source]
-        return all(not h.root and self._whole(h) for h in mine)
-
-    def _whole(self, held: Held) -> bool:
-        """Whether an output fiber of the innermost loop, if this is of that, lies in one window."""
-        last = len(self.nest.loops)
-        if held.rank != self.nest.names[last] or self.nest.merged is None:
-            return True
-        evict = evict_loops(held, self.nest.names, last)
-        return evict > last or self.nest.merged.within(self.nest.up(last - 1, evict - 1))
+        return not any(h.root for h in mine) and (not mine or self.nest.merged.longest <= MOST_IN_A_FIBER)
 
     def depth(self, plan: Plan) -> int | None:
         """How many loops what is bound needs, None for all of them and the output."""
@@ -377,10 +371,13 @@ class _Einsum:
         tree, merged = self.tree, self.nest.merged
         last = len(self.nest.loops)
         if merged is not None and held.rank == self.nest.names[last]:
-            if evict_loops(held, self.nest.names, last) > last:
+            evict = evict_loops(held, self.nest.names, last)
+            if evict > last:
                 return merged.iterations - self.nest.touched, merged.iterations
-            # What is first touched in a window is new.
-            return 0, int(ceil_div(merged.sizes, held.per_line).sum())
+            window = self.nest.up(last - 1, evict - 1)
+            if merged.within(window):  # then what is first touched is new
+                return 0, int(ceil_div(merged.sizes, held.per_line).sum())
+            return merged.lines(window, held.per_line)
         ranks = [level.rank for level in tree.levels]
         for rank in (held.rank, held.root or held.rank):
             if rank not in ranks:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 import yaml
 
+from polymodel.sparse.execute import merged
 from polymodel.sparse.traffic import model, traffic
 from polymodel.spec.teaal import read_teaal
 from tests.seeds import seeds
@@ -26,6 +27,9 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
         t: data.tensor(t, DECLARED[t], sizes, random_points(rng, [sizes[r] for r in DECLARED[t]], 0.3))
         for t in "AB"
     }
+    monkeypatch.setattr(merged, "BLOCK", rng.choice([1, 50, 2**20]))
+    wide = rng.choice([False, True])
+    monkeypatch.setattr(merged, "_wide", lambda *_: wide)
     teaal = read_teaal(yaml.safe_dump(spec))
     ours = traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
     monkeypatch.setattr(model, "applies", lambda *_: False)
