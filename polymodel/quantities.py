@@ -13,7 +13,7 @@ _PREFIXES = {
     1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E", 7: "Z", 8: "Y",
 }  # fmt: skip
 SHORT = {"bit": "b", "operation": "op", "operation/bit": "op/b", "operation/s": "op/s", "bit/s": "b/s"}
-_COUNTED = frozenset({"", "bit", "B"})
+_COUNTED = frozenset({"", "bit"})
 UNITS = ("bits", "bytes")
 # A unit of amounts of data -> what it is in bytes, and how many of these one of it is.
 _BYTES = {"bit": ("B", 1 / 8), "bit/s": ("B/s", 1 / 8), "operation/bit": ("op/B", 8.0)}

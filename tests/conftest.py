@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+# Kept even where the environment says otherwise: the processes that tests start need not compile the package.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 SHARE, LEAST = 10, 3  # `make test` draws a tenth of the examples, but no fewer than this
 
 settings.register_profile("steady", derandomize=True, database=None)
