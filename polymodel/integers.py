@@ -105,7 +105,7 @@ def as_text(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_text(values: NDArray[Any]) -> NDArray[Any]:
-    """What `as_text` was given. ValueError for text that is no number."""
+    """What `as_text` was given. ValueError for text that is not a number."""
     if values.dtype != object:
         return values
     found = np.empty(len(values), object)

@@ -54,7 +54,7 @@ pm.Report(spec, 2, 3, 4) | problem: Report: a Spec is no Problem
 pm.SparseReport(report, report, 3, {}) | counts: SparseReport: 3 is no SparseCounts
 pm.Imported('a.yaml', 3) | text: Imported: 3 is no str
 pm.SparseTensor('A', ['I'], (3,), [[0]], [1]) | ranks: SparseTensor: a list is no tuple
-pm.Rolled('5') | rows: Rolled: '5' is no number of rows
+pm.Rolled('5') | rows: Rolled: '5' is not a number of rows
 pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is no SparseTensor
 pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no Product
 pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is no Report
@@ -101,7 +101,7 @@ pm.predict(A, slices=True) | slices: slices True
 pm.fit_density(3) | fit_density: 3 is no sparse tensor
 pm.fit_density(A, tiles=3) | tiles: 3 is no list
 pm.fit_density(A, units=True) | units: units True
-pm.Sampled.from_tensor(A, 'x') | samples: 'x' is no whole number
+pm.Sampled.from_tensor(A, 'x') | samples: 'x' is not a whole number
 """
 CALLS = [tuple(line.split(" | ")) for line in WRONG.splitlines()]
 

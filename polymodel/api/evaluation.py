@@ -38,7 +38,7 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     if not isinstance(spec, Loaded):
         raise not_a_spec("evaluate", spec)
     named = given_symbols(symbols)
-    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind refuses what is no number
+    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind refuses what is not a number
     if bound.mapping is None:
         raise bound.no_mapping()
     faults = bound.check()

@@ -130,7 +130,7 @@ def _check_figures(objective: str, overbook: float, time_limit: float | None) ->
     if objective not in get_args(Objective):
         faults.append(Diagnostic(f"objective {objective!r} is unknown", "write words or time"))
     if not _is_number(overbook) or not 0 <= overbook < 1:
-        faults.append(Diagnostic(f"overbook {overbook!r} is no share of tiles", "write e.g. 0.1"))
+        faults.append(Diagnostic(f"overbook {overbook!r} is not a share of tiles", "write e.g. 0.1"))
     if time_limit is not None and (not _is_number(time_limit) or not time_limit > 0):
         faults.append(Diagnostic(f"time_limit {time_limit!r} is no time", "write seconds, e.g. 30"))
     if faults:
@@ -156,11 +156,11 @@ def _buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
     if capacity is not None and not isinstance(capacity, int | Sequence):
         # Such as a fit: what holds for tiles that are added holds for no product.
         raise SpecError(
-            [Diagnostic(f"capacity {capacity!r} is no number of words", "write words, e.g. 2048")]
+            [Diagnostic(f"capacity {capacity!r} is not a number of words", "write words, e.g. 2048")]
         )
     given = (capacity,) * 3 if capacity is None or isinstance(capacity, int) else tuple(capacity)
     faults = [
-        Diagnostic(f"capacity {m!r} is no whole number above 0", "write words, e.g. 2048")
+        Diagnostic(f"capacity {m!r} is not a positive integer", "write words, e.g. 2048")
         for m in dict.fromkeys(given)
         if m is not None and (isinstance(m, bool) or not isinstance(m, int) or m < 1)
     ]

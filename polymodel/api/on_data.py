@@ -131,7 +131,7 @@ def _teaal(
 
     numbers: dict[str, Any] = given_symbols(symbols)
     wrong = [n for n, v in numbers.items() if as_number(v) is None]
-    faults = [Diagnostic(f"{shown(numbers[n])} is no number", "give one", f"symbols.{n}") for n in wrong]
+    faults = [Diagnostic(f"{shown(numbers[n])} is not a number", "give one", f"symbols.{n}") for n in wrong]
     if faults:
         raise SpecError(faults)
     if isinstance(spec, TeaalSpec):

@@ -111,7 +111,7 @@ def in_words(text: str, said: str) -> str | Second:
         try:
             return Rolled(int(number)) if colon else Rolled()
         except ValueError:
-            fault = f"{said}: {number!r} is no whole number of rows"
+            fault = f"{said}: {number!r} is not a whole number of rows"
             raise SpecError([Diagnostic(fault, "write e.g. rolled:5")]) from None
     plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
     if text in plain:

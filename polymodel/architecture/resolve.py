@@ -449,7 +449,7 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
         tile = i, k, j
     overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
     if overbook >= 1:
-        numbers.faults.add((*path, "overbook"), f"{overbook:g} is no share of tiles", "write e.g. 0.1")
+        numbers.faults.add((*path, "overbook"), f"{overbook:g} is not a share of tiles", "write e.g. 0.1")
     return ProductRules(
         strategy=section.strategy or ("search" if tile is None else "uniform"),
         tile=tile,
@@ -479,7 +479,7 @@ def _whole(
 def _cycles(given: int | float | str, path: Path, numbers: Numbers) -> int:
     found = numbers.at_least_zero(given, path, "cycles")
     if found != int(found):
-        numbers.faults.add(path, f"{found:g} is no whole number of cycles", "write 0, 1, 2, ...")
+        numbers.faults.add(path, f"{found:g} is not a whole number of cycles", "write 0, 1, 2, ...")
     elif found > MOST_CYCLES:
         numbers.faults.add(path, f"{found:g} cycles are more than 10^9", "write a smaller number")
     return int(found)

@@ -127,7 +127,7 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """The values of `--size`. Raises SpecError for what is no whole number."""
+    """The values of `--size`. Raises SpecError for what is not a whole number."""
     from polymodel.errors import Diagnostic, SpecError
 
     found, faults = {}, []

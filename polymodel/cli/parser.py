@@ -104,7 +104,7 @@ class Parser(argparse.ArgumentParser):
             path = _named(action)
             example = action.default if isinstance(action.default, (int, float)) else 10
             remedy = f"write e.g. {path} {example}"
-            self.faults.append(Diagnostic(f"{arg_string!r} is no {what}", remedy, path))
+            self.faults.append(Diagnostic(f"{arg_string!r} is not a {what}", remedy, path))
             return _Wrong(arg_string)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -188,7 +188,7 @@ def read_numbers(options: argparse.Namespace, known: Mapping[str, Number]) -> No
         if isinstance(text, str):
             setattr(options, name, found := number.read(text))
             if found is None:
-                fault = f"--{name} {text} is no {number.what}"
+                fault = f"--{name} {text} is not a {number.what}"
                 faults.append(Diagnostic(fault, f"write e.g. --{name} {number.example}"))
     if faults:
         raise SpecError(faults)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
-_SIZE = Number("whole number above 0", CAPACITY, 1)
+_SIZE = Number("positive integer", CAPACITY, 1)
 NUMBERS = {
     "capacity": _SIZE,
     "config": Number("whole number of cycles from 0 to 10^9", 824, 0, 10**9),

@@ -32,7 +32,7 @@ class PublishedFigure:
 
     @property
     def error(self) -> float | None:
-        """Ours over theirs less 1, 0 where they are equal; None where one of them is no number."""
+        """Ours over theirs less 1, 0 where they are equal; None where one of them is not a number."""
         if self.published == self.ours:
             return 0.0
         if isinstance(self.published, str) or self.ours is None or isinstance(self.ours, str):

@@ -189,7 +189,7 @@ class _Walk:
         elif kind == "Pow":
             exponent = node.args[1]
             if not exponent.is_Integer:
-                raise Refused(f"{node} has an exponent that is no whole number", "evaluate it with lambdify")
+                raise Refused(f"{node} has an exponent that is not whole", "evaluate it with lambdify")
             payload, parts = int(exponent), parts[:1]
         elif kind in _WHOLE_ONLY and inexact:
             raise Refused(f"{node} rounds a float, which is not exact", "write decimals as fractions")

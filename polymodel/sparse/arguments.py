@@ -53,7 +53,7 @@ class Arguments:
         sizes: tuple[object, ...] = tuple(shape)  # type: ignore[arg-type]  # seen to be iterable just above
         for i, size in enumerate(sizes):
             if (as_whole(size) or 0) < 1:
-                what = f"size {shown(size)} of a rank is no whole number above 0"
+                what = f"size {shown(size)} of a rank is not a positive integer"
                 self.add(f"shape[{i}]", what, "sizes are at least 1: write e.g. [400, 300]")
         if len(names) != len(sizes) and not any(f.path == "ranks" for f in self.faults):
             what = f"ranks {list(names)} and shape {[as_whole(s) or 1 for s in sizes]} do not fit"
@@ -91,7 +91,7 @@ class Arguments:
         found = tuple(0 if n is None or n != n // 1 else int(n) for n in numbers)
         for i, (size, number) in enumerate(zip(sizes, found, strict=True)):
             if number != numbers[i]:
-                self.add(f"{argument}[{i}]", f"{shown(size)} is no whole number", "write e.g. [400, 300]")
+                self.add(f"{argument}[{i}]", f"{shown(size)} is not a whole number", "write e.g. [400, 300]")
         return found
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
@@ -100,7 +100,8 @@ class Arguments:
         if number is not None and low <= number <= high and abs(number) != inf and number == int(number):
             return int(number)
         room = f"{low} to {high:,}" if high < inf else f"{low} on"
-        self.add(argument, what or f"{shown(given)} is no whole number from {room}", f"give one from {room}")
+        fault = what or f"{shown(given)} is not a whole number from {room}"
+        self.add(argument, fault, f"give one from {room}")
         return low
 
     def share(self, argument: str, given: object, what: str, remedy: str) -> Fraction | float:

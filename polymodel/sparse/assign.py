@@ -20,7 +20,7 @@ def least_loaded(loads: ArrayLike, parts: int) -> Ints:
     `loads`: what each item weighs, whole numbers. Ties go to the lowest part; items without weight are never
     assigned: -1. O(items log parts). Source: `uniform_slice` of the Tensaurus spec (slices of an accelerator
     get whole top-rank fibers), and the lanes of CISS (Tensaurus, HPCA 2020, section 4).
-    Raises SpecError for loads below 0 or no whole numbers, and for less than one part.
+    Raises SpecError for loads below 0 or not whole, and for less than one part.
     """
     weights = np.asarray(loads)
     faults = []

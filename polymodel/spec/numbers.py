@@ -42,7 +42,7 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
 def _bounded(value: Value, offset: int) -> Value:
     """A number as it was written: finite ones stay below 1e60, so that no arithmetic with them overflows."""
     if value != value:
-        raise TextFault("nan is no number", offset, "write a number, or inf where there is no limit")
+        raise TextFault("nan is not a number", offset, "write a number, or inf where there is no limit")
     if abs(value) > _LARGEST and abs(value) != math.inf:
         raise TextFault("the number is too large", offset, "numbers must stay below 1e60; inf is no limit")
     return value
@@ -108,7 +108,7 @@ def _called(tree: Call, values: list[Value]) -> Value:
 
 def _rounded(tree: Call, value: Value) -> Value:
     if math.isinf(value) or math.isnan(value):
-        raise TextFault(f"{tree.name} of {value} is no number", tree.offset, "use a finite argument")
+        raise TextFault(f"{tree.name} of {value} is not a number", tree.offset, "use a finite argument")
     if tree.name == "ceil":
         return math.ceil(value)
     if tree.name == "floor":

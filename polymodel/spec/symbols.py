@@ -76,7 +76,7 @@ def symbol_values(
 def symbol_faults(
     symbols: Mapping[str, object], known: Mapping[str, object], variables: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What is wrong with values given to symbols: unknown names, and what is no number.
+    """What is wrong with values given to symbols: unknown names, and what is not a number.
 
     `variables`: those of the templates that were read, which are given otherwise.
     """

@@ -137,7 +137,7 @@ def options(
         faults.append(Diagnostic(f"workers={workers!r} is not a number of processes", "use 1 or more"))
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
-        faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
+        faults.append(Diagnostic(f"eps={eps!r} is not a share", remedy))
     for name, flag in (("resume", resume), ("prune", asked.prune)):
         if flag is not None and not isinstance(flag, bool):
             remedy = "pass True or False"

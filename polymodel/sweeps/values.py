@@ -67,7 +67,7 @@ def of_symbol(name: str, error: SpecError) -> SpecError:
 
 
 def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
-    """The values of one symbol, in order, each once. SpecError for anything that is no number."""
+    """The values of one symbol, in order, each once. SpecError for anything that is not a number."""
     found: Iterable[object]
     if isinstance(choice, Divisors):
         found = factoring.divisors(_extent(choice.of, extents), MAX_CHOICES)

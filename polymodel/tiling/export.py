@@ -42,7 +42,7 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     """
     most = plainly(most)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise SpecError([Diagnostic(f"most={most!r} is no whole number above 0", "write e.g. most=20000")])
+        raise SpecError([Diagnostic(f"most={most!r} is not a positive integer", "write e.g. most=20000")])
     if costs.kernels > most:
         many = costs.kernels * (1 if isinstance(second, Alone) else 2)
         fault = f"{costs.kernels:,} tiles are {many:,} files; up to {most:,} tiles are written unasked"

@@ -137,7 +137,7 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_wrong_section_takes_one_round(capsys: Captured, tmp_path: Path) -> None:
-    """What is no key, what is no number and what names nothing; all commands that read it tell the same."""
+    """Unknown keys and names, and what is not a number; all commands that read it tell the same."""
     file = tmp_path / "wanted.yaml"
     file.write_text("explore:\n  objective: [energy]\n  eps: -1\n  objectives: [buffer:GLC]\n  sizes: al\n")
     for command in ("explore", "validate"):

@@ -152,7 +152,7 @@ def test_odd_matrices(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: 
     ("arguments", "told"),
     [
         (("nowhere.mtx",), "nowhere.mtx"),
-        ((MATRIX, "--capacity", "0"), "no whole number above 0"),
+        ((MATRIX, "--capacity", "0"), "not a positive integer"),
         ((OVERLAPPING, "--capacity", "1"), "at least 2 elements"),
         ((MATRIX, "--tiler", "btre"), "btree"),
         ((MATRIX, "--with", "rolled:x"), "write e.g. rolled:5"),
@@ -165,13 +165,13 @@ def test_odd_matrices(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: 
         ((MATRIX, "--fit", "foo"), "elements, words"),
         ((MATRIX, "--fit", "CSR"), "--fit CSR --capacity 8192"),
         ((MATRIX, "--most", "5"), "--most has no meaning without --export"),
-        ((MATRIX, "--export", "x", "--most", "0"), "--most 0 is no whole number above 0"),
+        ((MATRIX, "--export", "x", "--most", "0"), "--most 0 is not a positive integer"),
         ((MATRIX, "--fit", "words", "--capacity", "6"), "at least 7 words"),
         ((MATRIX, "--plot", "tiles.xyz"), "tiles.png"),
         (("nowhere.mtx", "--plot", "tiles.xyz"), "tiles.png"),  # before anything is read or searched
         (("nowhere.mtx", "--export", MATRIX), "name a folder, not a file"),
-        ((MATRIX, "--config", "-1"), "no whole number of cycles"),
-        ((MATRIX, "--clock", "0"), "--clock 0 is no number of MHz"),
+        ((MATRIX, "--config", "-1"), "not a whole number of cycles"),
+        ((MATRIX, "--clock", "0"), "--clock 0 is not a number of MHz"),
         ((MATRIX, "--compat", "tiler-swift", "--tiler", "strips"), "tiler-swift has no tiler"),
     ],
 )

@@ -79,7 +79,7 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
         (("--estimate", "--shape", "3", "--density", "0.5"), "give two sizes, rows and columns"),
         (
             ("--estimate", "--shape", "3,4", "--density", "2"),
-            "--density 2 is no share of nonzero points, from 0 to 1",
+            "--density 2 is not a share of nonzero points, from 0 to 1",
         ),
         (("--estimate", "--shape", "3,x", "--density", "0.5"), "write e.g. --shape 1000,1000"),
         ((SMALL, "--estimate", "--with", SMALL), "an estimate sees no data of B"),
@@ -102,9 +102,9 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
             ("--estimate", "--shape", "1e2,2.5", "--density", "0.5"),
             "whole numbers above 0 are expected",
         ),
-        ((SMALL, "--capacity", "1.5"), "--capacity 1.5 is no whole number above 0"),
+        ((SMALL, "--capacity", "1.5"), "--capacity 1.5 is not a positive integer"),
         ((SMALL, "--capacity", "4k"), "write e.g. --capacity 128"),
-        ((SMALL, "--op", "matmul", "--bandwidth", "nan"), "--bandwidth nan is no number of words a cycle"),
+        ((SMALL, "--op", "matmul", "--bandwidth", "nan"), "--bandwidth nan is not a number of words a cycle"),
     ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
@@ -126,10 +126,10 @@ def test_wrong_numbers_are_told_once_each_and_all_at_once(capsys: pytest.Capture
     code, out, err = run(capsys, SMALL, "--config", "-1", "--clock", "-3", "--capacity", "0", "--most", "x")
     assert (code, out) == (2, "")
     assert [line for line in err.splitlines() if "remedy" not in line] == [
-        "--capacity 0 is no whole number above 0",
-        "--config -1 is no whole number of cycles from 0 to 10^9",
-        "--clock -3 is no number of MHz from 1e-9 to 1e9",
-        "--most x is no whole number above 0",
+        "--capacity 0 is not a positive integer",
+        "--config -1 is not a whole number of cycles from 0 to 10^9",
+        "--clock -3 is not a number of MHz from 1e-9 to 1e9",
+        "--most x is not a positive integer",
     ]
     assert "config_add" not in err
 

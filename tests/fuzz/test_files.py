@@ -65,7 +65,7 @@ def test_what_a_spec_names_stays_in_its_folder(tmp_path: Path) -> None:
         (gzip.compress(HEAD + (b"%" * 999 + b"\n") * 100_000), "no list of numbers"),
         (gzip.compress(HEAD + b"9" * 12_000_000), "more than 1,048,576 characters"),
         (gzip.compress(HEAD + f"9 9 {10**18}\n1 1 1\n".encode()), "too few"),
-        (gzip.compress(HEAD + b"9 9 1\n1 nan 1\n"), "no whole number"),
+        (gzip.compress(HEAD + b"9 9 1\n1 nan 1\n"), "not a whole number"),
         (gzip.compress(HEAD + b"9 9 1\n1 1 nan\n"), "not finite"),
         (gzip.compress(HEAD + b"9 9 1\n99999999999999999999 1 1\n"), "outside"),
     ],

@@ -172,7 +172,7 @@ def test_a_variable_that_is_a_word_is_told_as_one() -> None:
     nodes[1]["attributes"] = {"depth": "technology", "width": "later"}
     with pytest.raises(pm.SpecError) as caught:
         pm.import_timeloop(given)
-    told = ["later is '2 *', which is no number", "technology is '45nm', which is no number"]
+    told = ["later is '2 *', which is not a number", "technology is '45nm', which is not a number"]
     assert sorted(d.message for d in caught.value.diagnostics) == told
 
 

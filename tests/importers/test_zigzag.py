@@ -92,7 +92,7 @@ def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     ([[{**LAYER, "equation": "O[b]"}]], "is no equation of a layer"),
     ([[{**LAYER, "equation": "O[b]+=W[b]*W[b]"}]], "operand W stands twice"),
     ([[{**LAYER, "loop_sizes": [4, 8]}]], "3 loop_dims and 2 loop_sizes"),
-    ([[{**LAYER, "loop_sizes": [4, 8, 0]}]], "0 is no whole number from 1 on"),
+    ([[{**LAYER, "loop_sizes": [4, 8, 0]}]], "0 is not a whole number from 1 on"),
     ([[{**LAYER, "dimension_relations": ["ix=2*ox"]}]], "ox is no loop dimension"),
     ([[{**LAYER, "operand_source": {"I": 7, "W": 0}}]], "I comes from layer 7, which is not there"),
     ([[{**LAYER, "padding": {"IX": 3}}]], "the padding of IX is no pair"),

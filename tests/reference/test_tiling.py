@@ -151,7 +151,7 @@ def test_a_matrix_of_a_collection_needs_its_folder(
     [
         ({"model": "bits"}, "elements or words is expected"),
         ({"capacity": "128"}, "capacity must be a int"),
-        ({"capacity": 0}, "capacity 0 is no whole number"),
+        ({"capacity": 0}, "capacity 0 is not a positive integer"),
         ({"capacity": 1}, "needs 2 elements"),
         ({"second_operand": None}, "second_operand must be a str, there is nothing"),
         ({"second_operand": "columns shuffled"}, "rows rolled by N or transposed is expected"),

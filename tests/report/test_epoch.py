@@ -26,7 +26,7 @@ def test_what_is_no_time_is_told_with_and_without_plots(monkeypatch: pytest.Monk
     report = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary"))
     monkeypatch.setenv(epoch.NAME, text)
     for plots in (True, False):
-        with pytest.raises(pm.SpecError, match=r"SOURCE_DATE_EPOCH: .*is no number of seconds since 1970"):
+        with pytest.raises(pm.SpecError, match=r"SOURCE_DATE_EPOCH: .*is not a number of seconds since 1970"):
             report.to_html(live=False, plots=plots)
     with pytest.raises(pm.SpecError, match="SOURCE_DATE_EPOCH"):
         caches.without_trace()

@@ -38,7 +38,7 @@ SMALL = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "pairs.m
         (lambda found: api.tile_matmul(found.a, tile=5), "tile 5 is no list of sizes"),
         (lambda found: api.tile_matmul(found.a, capacity=99, order=5), "write e.g. ikj"),
         (lambda found: api.tile_matmul(found.a, capacity=99, grid=5), "three lists"),
-        (lambda found: api.tile_matmul(found.a, capacity=99, overbook="x"), "overbook 'x' is no share"),
+        (lambda found: api.tile_matmul(found.a, capacity=99, overbook="x"), "overbook 'x' is not a share"),
         (lambda found: api.tile_matmul(found.a, capacity=99, time_limit="x"), "time_limit 'x' is no time"),
         (lambda found: api.tile_matmul(found.a, pm.Transposed(), capacity=300).plot(5), "5 is no axes"),
         (lambda found: api.tile_matmul(found.a, pm.Transposed(), capacity=300).to_csv(5), "cannot write 5"),

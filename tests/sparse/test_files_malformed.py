@@ -55,7 +55,11 @@ MARKET = {
     "two sizes": (HEAD + "3 3\n1 1 1\n", ["2:1 2 numbers in the line of sizes, not 3"]),
     "bad sizes": (
         HEAD + "-3 x 99999999999999999999\n",
-        ["2:1 rows: -3 is below 1", "2:4 columns: x is no whole number", "2:6 entries: 99999999999999999999"],
+        [
+            "2:1 rows: -3 is below 1",
+            "2:4 columns: x is not a whole number",
+            "2:6 entries: 99999999999999999999",
+        ],
     ),
     "few": (HEAD + "% c\n3 3 4\n1 1 1\n", ["3:1 the header says 4 entries, the file has 1: 3 too few"]),
     "many": (HEAD + "3 3 1\n1 1 1\n2 2 2\n", ["2:1 the header says 1 entries, the file has 2: 1 too many"]),
@@ -65,12 +69,12 @@ MARKET = {
             "4:1 coordinate 4 is outside 1..3",
             "5:1 coordinate 0: coordinates count from 1",
             "6:3 coordinate -2 is negative",
-            "7:1 coordinate 1.5 is no whole number",
+            "7:1 coordinate 1.5 is not a whole number",
             "8:1 2 numbers in the line, not 3",
             "9:1 4 numbers in the line, not 3",
             "10:5 value nan is not finite",
             "11:5 value -inf is not finite",
-            "12:5 abc is no number",
+            "12:5 abc is not a number",
         ],
     ),
     "several, two in one line": (
@@ -78,13 +82,13 @@ MARKET = {
         [
             "3:3 coordinate 4 is outside 1..3",
             "4:1 coordinate 0: coordinates count from 1",
-            "4:5 x is no number",
+            "4:5 x is not a number",
             "2:1 the header says 5 entries, the file has 2: 3 too few",
         ],
     ),
     "integer": (
         "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 1.5\n2 2 99999999999999999999\n",
-        ["3:5 1.5 is no whole number", "4:5 99999999999999999999 does not fit in 64 bits"],
+        ["3:5 1.5 is not a whole number", "4:5 99999999999999999999 does not fit in 64 bits"],
     ),
     "not square": (
         "%%MatrixMarket matrix coordinate real symmetric\n3 2 1\n1 1 1\n",
@@ -136,7 +140,7 @@ FROSTT = {
         {},
         ["1:1 coordinate 0: coordinates count", "2:3 coordinate 0: coordinates count"],
     ),
-    "fraction": ("1 1.0 5\n", {}, ["1:3 coordinate 1.0 is no whole number"]),
+    "fraction": ("1 1.0 5\n", {}, ["1:3 coordinate 1.0 is not a whole number"]),
     "nan": ("1 1 5\n1 2 NaN\n", {}, ["2:5 value NaN is not finite"]),
     "beyond the shape": ("1 4 5\n", {"shape": [3, 3]}, ["1:3 coordinate 4 is outside 1..3"]),
     "beyond 64 bits": (
@@ -193,7 +197,7 @@ def test_a_large_file_with_a_fault_in_each_line_is_not_read_to_its_end(tmp_path:
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "m.mtx"
     path.write_bytes(HEAD.encode() + b"% M\xfcller\n3 3 1\n1 \xff\xfe 1\n")
-    assert told(path) == ["4:3 coordinate \ufffd\ufffd is no whole number"]
+    assert told(path) == ["4:3 coordinate \ufffd\ufffd is not a whole number"]
     path.write_bytes(HEAD.encode() + b"% M\xfcller\n3 3 1\n1 2 1\n")
     assert read_file(path).comments == ("M\ufffdller",)
     path.write_bytes((HEAD + "1 1 0\n").encode("utf-16"))

@@ -43,6 +43,6 @@ def test_several_densities_may_not_be_nested() -> None:
 
 @pytest.mark.parametrize("shape", [WRONG, HALF, INFINITE])
 def test_sizes_are_whole_numbers(shape: Any) -> None:
-    with pytest.raises(pm.SpecError, match=r"shape\[1\]: .* is no whole number"):
+    with pytest.raises(pm.SpecError, match=r"shape\[1\]: .* is not a whole number"):
         pm.SparseTensor.from_coo("A", "IJ", shape, COORDS, [1, 2])
     assert pm.SparseTensor.from_coo("A", "IJ", [3.0, np.int8(3)], COORDS, [1, 2]).shape == (3, 3)  # type: ignore[list-item]  # a whole number, too

@@ -33,7 +33,7 @@ def dense() -> pm.Report:
         (lambda: pm.predict(WRONG), "predict: 5 is no sparse tensor or file"),
         (lambda: pm.predict(), "no tensor is given"),
         (lambda: pm.random_tensor(["I"], WRONG, 0.5, 1), "shape: 5 is no list of sizes"),
-        (lambda: pm.random_tensor(["I"], SIZES, 0.5, 1), "size 2.5 of a rank is no whole number"),
+        (lambda: pm.random_tensor(["I"], SIZES, 0.5, 1), "size 2.5 of a rank is not a positive integer"),
         (lambda: pm.random_tensor(["I"], [4], HALF, 1), "'half' is no density"),
         (lambda: pm.random_tensor(["I"], [4], 1.5, -1), "2 faults"),
         (lambda: pm.execute(pm.load("tensaurus/spmm"), WRONG), "tensors: 5 is no mapping"),

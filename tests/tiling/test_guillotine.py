@@ -79,7 +79,7 @@ def test_what_is_refused() -> None:
         guillotine(pattern_of(many), "add", Elements(128), (10, 10))
     with pytest.raises(Refused, match="coarser"):
         guillotine(pattern_of(many), "add", Elements(128), (100, 100))
-    with pytest.raises(SpecError, match=r"2 faults[\s\S]*0 is no number of cells[\s\S]*True"):
+    with pytest.raises(SpecError, match=r"2 faults[\s\S]*0 is not a number of cells[\s\S]*True"):
         guillotine(pattern_of(many), "add", Elements(128), (0, True))
     with pytest.raises(SpecError, match="the entry alone needs 2"):
         guillotine(pattern_of(many), "add", Elements(1), (10, 10))

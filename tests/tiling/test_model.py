@@ -131,7 +131,7 @@ def test_cycles_of_any_launch_stay_within_64_bits() -> None:
     assert found.run_cycles == 30 * (most + 2)
     assert found.total_cycles == 30 * (2 * most + 2)
     for name in ("config_add", "config_multiply", "ramp", "empty"):
-        with pytest.raises(SpecError, match=f"{name} {10**9 + 1} is no whole number of cycles up to"):
+        with pytest.raises(SpecError, match=f"{name} {10**9 + 1} is not a whole number of cycles up to"):
             replace(launch, **dict[str, Any]({name: 10**9 + 1}))
     for clock in (10**400, float("inf"), float("nan"), 1e-10):
         with pytest.raises(SpecError, match="clock_mhz"):

@@ -230,7 +230,7 @@ def test_what_is_no_tensor_or_has_no_ranks_is_told() -> None:
 
 @pytest.mark.parametrize("rows", [NOT_ROWS, True, "5", None])
 def test_rows_are_counted_in_whole_numbers(rows: Any) -> None:
-    with pytest.raises(SpecError, match="is no number of rows"):
+    with pytest.raises(SpecError, match="is not a number of rows"):
         Rolled(rows)
 
 

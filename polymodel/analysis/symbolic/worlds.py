@@ -68,7 +68,7 @@ def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    """What a row is about: everything in it that is no number."""
+    """What a row is about: everything in it that is not a number."""
     values = ((f.name, getattr(row, f.name)) for f in fields(row))
     return tuple(v for name, v in values if name not in ("loads", "hops") and not isinstance(v, Form))
 

@@ -125,7 +125,7 @@ def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
         reading.fault(node, f"{lacking.word} has no value here", "write the number", path)
         return 1
     if value != value or abs(value) > 2**62:
-        reading.fault(node, f"{value} is no number of values", "write a whole number", path)
+        reading.fault(node, f"{value} is not a number of values", "write a whole number", path)
         return 1
     return int(value) if value == int(value) else value
 

@@ -231,7 +231,7 @@ def number_of(
     except TextFault as fault:
         message, word = fault.message, fault.message.removeprefix("unknown symbol ")
         if isinstance(fault, UnknownName) and word in reading.words:
-            message = f"{word} is {reading.words[word]!r}, which is no number"
+            message = f"{word} is {reading.words[word]!r}, which is not a number"
         reading.fault(node, message, mended(fault), path, fault.offset)
         return None
 

@@ -134,7 +134,7 @@ def _count(reading: Reading, node: Node, path: str, least: int = 1) -> int | Non
     value = node.scalar
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
-    reading.fault(node, f"{value} is no whole number from {least} on", "write e.g. 64", path)
+    reading.fault(node, f"{value} is not a whole number from {least} on", "write e.g. 64", path)
     return None
 
 

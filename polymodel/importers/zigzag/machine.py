@@ -59,7 +59,7 @@ def _number(reading: Reading, node: Node, path: str) -> float:
     value = node.scalar
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return value
-    reading.fault(node, f"{value} is no number from 0 on", "write e.g. 64", path)
+    reading.fault(node, f"{value} is not a number from 0 on", "write e.g. 64", path)
     return 1
 
 

@@ -53,7 +53,7 @@ class Banded(Placed):
             read.one_of(f"band[{i}]", rank, self.ranks, "a band on")
         if len(band) != 2 and not read.faults:
             read.add("band", f"a band lies between two ranks, not {len(band)}", "name two of the ranks")
-        what = f"a band of width {shown(self.width)}: that is no whole number from 0 on"
+        what = f"a band of width {shown(self.width)}: that is not a whole number from 0 on"
         width = read.whole("width", self.width, 0, what=what)
         read.raise_if_any()
         object.__setattr__(self, "band", band)

@@ -70,7 +70,7 @@ class RankNnz(Placed):
             wrong = np.argwhere(~((given >= 0) & (given <= room) & (given == np.floor(given))))
         if len(wrong):
             place = tuple(int(x) for x in wrong[0])
-            what = f"{len(wrong)} entries of the histogram are no whole number of 0 to {room}"
+            what = f"{len(wrong)} entries of the histogram are not a whole number of 0 to {room}"
             first = f"the first is {given[place]} at {place if len(place) > 1 else place[0]}"
             raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points", "histogram")])
         counts = given.astype(np.int64)

@@ -67,7 +67,7 @@ class Reader:
         if low <= number <= high and number != float("inf") and number == int(number):
             return int(number)
         room = f"{low} to {high:,}" if high < float("inf") else f"at least {low}"
-        self.add(path, f"{what} {given!r} is no whole number of {room}", "")
+        self.add(path, f"{what} {given!r} is not a whole number of {room}", "")
         return None
 
     def rank(self, path: Path, given: object) -> str | None:

@@ -227,7 +227,7 @@ class RowColumn(Regional):
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         """Rows and columns are met; nonzeros that fall onto one another swap columns with others."""
         if self._whole is None:
-            raise Refused("data of RowColumn whose rows or columns are no whole numbers", "give whole ones")
+            raise Refused("data of RowColumn whose rows or columns are not whole numbers", "give whole ones")
         generator = np.random.default_rng(seed)
         row, column = (np.repeat(np.arange(e.size), e) for e in self._whole)
         column = generator.permutation(column)

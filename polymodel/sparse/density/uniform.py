@@ -40,7 +40,7 @@ class Uniform(Placeless):
         number, given = as_number(self.nnz), shown(self.nnz)
         if number is None or number != number or (number >= 0 and number != number // 1):
             remedy = f"give 0 to {size:,}, or a share: Uniform.of(ranks, shape, density=...)"
-            read.add("nnz", f"{given} is no number of nonzeros", remedy)
+            read.add("nnz", f"{given} is not a number of nonzeros", remedy)
         elif not 0 <= number <= size:
             read.add("nnz", f"{given} nonzeros do not fit into {size} points", f"give 0 to {size}")
         read.raise_if_any()

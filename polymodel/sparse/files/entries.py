@@ -86,7 +86,7 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
     point: list[int] = []
     for at, token in enumerate(tokens[: rule.order]):
         if not WHOLE.match(token):
-            what = f"coordinate {_text(token)} is no whole number"
+            what = f"coordinate {_text(token)} is not a whole number"
             faults.append(Wrong(what, "coordinates count from 1", at))
             continue
         place = int(token) - 1 if len(token) < 30 else _LARGEST + 1
@@ -128,14 +128,14 @@ def _outside(token: bytes, at: int, size: int, rule: Rule) -> Wrong:
 def _number(token: bytes, field: Field, at: int) -> int | float | Wrong:
     if field == "integer":
         if not WHOLE.match(token):
-            return Wrong(f"{_text(token)} is no whole number", "write `real` in the header for others", at)
+            return Wrong(f"{_text(token)} is not a whole number", "write `real` in the header for others", at)
         if len(token) > 30 or not -_LARGEST - 1 <= int(token) <= _LARGEST:
             return Wrong(f"{_text(token)} does not fit in 64 bits", "write `real` in the header", at)
         return int(token)
     if _ENDLESS.match(token):
         return Wrong(f"value {_text(token)} is not finite", "leave out entries that have no value", at)
     if not _REAL.match(token):
-        return Wrong(f"{_text(token)} is no number", "write it as 1.5 or 1.5e-3", at)
+        return Wrong(f"{_text(token)} is not a number", "write it as 1.5 or 1.5e-3", at)
     found = float(token.lower().replace(b"d", b"e"))
     if math.isinf(found):
         return Wrong(f"value {_text(token)} is beyond 64-bit floating point", "scale the values", at)

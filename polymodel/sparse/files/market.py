@@ -179,7 +179,8 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
         said = token[:40].decode("utf-8", errors="replace")
         number = int(token) if WHOLE.match(token) and len(token) < 30 else None
         if number is None:
-            text.faults.add(f"{what}: {said} is no whole number", "mend the sizes", text.line, line, column)
+            fault = f"{what}: {said} is not a whole number"
+            text.faults.add(fault, "mend the sizes", text.line, line, column)
         elif number < least:
             text.faults.add(f"{what}: {said} is below {least}", "mend the sizes", text.line, line, column)
         elif number > _LARGEST:

@@ -250,7 +250,7 @@ def _size(reader: _Reader, kind: str) -> int | str:
     value = number_of(c.next())
     if value != int(value):
         raise TextFault(
-            f"{kind}({token.text}): the size is no whole number", token.offset, "write a whole number"
+            f"{kind}({token.text}): the size is not a whole number", token.offset, "write a whole number"
         )
     return _positive(int(value), token.offset, kind)
 

@@ -55,7 +55,7 @@ class Launch:
         for f in fields(self):
             object.__setattr__(self, f.name, plainly(getattr(self, f.name)))
         faults = [
-            Diagnostic(f"{name} {value!r} is no whole number of cycles up to 10^9", "write e.g. 824, or 0")
+            Diagnostic(f"{name} {value!r} is not a whole number of cycles up to 10^9", "write e.g. 824, or 0")
             for name in ("config_add", "config_multiply", "ramp", "empty")
             if isinstance(value := getattr(self, name), bool)
             or not isinstance(value, int)
@@ -66,7 +66,7 @@ class Launch:
         clock = self.clock_mhz
         real = isinstance(clock, int | float) and not isinstance(clock, bool)
         if not real or not 1 / _MOST_MHZ <= clock <= _MOST_MHZ:
-            what = f"clock_mhz {clock!r} is no number between 1e-9 and 1e9"
+            what = f"clock_mhz {clock!r} is not a number between 1e-9 and 1e9"
             faults.append(Diagnostic(what, "write e.g. 1000"))
         if faults:
             raise SpecError(faults)

@@ -36,7 +36,7 @@ class Fit(ABC):
             or self.capacity < 1
         ):
             raise SpecError(
-                [Diagnostic(f"capacity {self.capacity!r} is no whole number above 0", "write e.g. 128")]
+                [Diagnostic(f"capacity {self.capacity!r} is not a positive integer", "write e.g. 128")]
             )
         if self.capacity > MOST_CAPACITY:
             what = f"capacity {self.capacity!r} is more than 2^62"

@@ -32,7 +32,7 @@ class Uniform:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", plainly(self.tile))
         faults = [
-            Diagnostic(f"tile size {t!r} of rank {rank} is no whole number above 0", "write e.g. 64,64,64")
+            Diagnostic(f"tile size {t!r} of rank {rank} is not a positive integer", "write e.g. 64,64,64")
             for rank, t in zip("ikj", self.tile, strict=True)
             if isinstance(t, bool) or not isinstance(t, int) or t < 1
         ]

@@ -33,7 +33,7 @@ class Rolled:
 
     def __post_init__(self) -> None:
         if isinstance(self.rows, bool) or not isinstance(self.rows, int | np.integer):
-            what = f"Rolled: {self.rows!r} is no number of rows"
+            what = f"Rolled: {self.rows!r} is not a number of rows"
             raise SpecError([Diagnostic(what, "a whole number, e.g. 5", "rows")])
 
 

@@ -104,7 +104,7 @@ def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
             raise Refused(f"{what}, more than {DEFAULT_POINTS:,}", "pass grid=(rows, columns), e.g. (64, 64)")
         grid = (DEFAULT_LINES, DEFAULT_LINES)
     faults = [
-        Diagnostic(f"grid: {cells!r} is no number of cells", "write a pair of whole numbers above 0")
+        Diagnostic(f"grid: {cells!r} is not a number of cells", "write a pair of whole numbers above 0")
         for cells in (grid if isinstance(grid, tuple | list) and len(grid) == 2 else (grid,))
         if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or cells < 1
     ]

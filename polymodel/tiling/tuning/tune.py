@@ -50,12 +50,13 @@ class Ending:
             object.__setattr__(self, name, plainly(getattr(self, name)))
         if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
             faults.append(
-                Diagnostic(f"patience {self.patience!r} is no whole number above 0", "write e.g. 8")
+                Diagnostic(f"patience {self.patience!r} is not a positive integer", "write e.g. 8")
             )
         for name, value, example in (("budget", self.budget, "0.5"), ("runs", self.runs, "1000")):
             real = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not real or math.isnan(value) or value <= 0):
-                faults.append(Diagnostic(f"{name} {value!r} is no number above 0", f"write e.g. {example}"))
+                fault = f"{name} {value!r} is not a number above 0"
+                faults.append(Diagnostic(fault, f"write e.g. {example}"))
         if faults:
             raise SpecError(faults)
 

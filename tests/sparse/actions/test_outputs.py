@@ -152,7 +152,7 @@ def test_a_fused_cascade_with_densities_is_close_to_random_data() -> None:
 
 
 def test_a_computed_leader_spares_as_much_as_it_is_empty() -> None:
-    """Its density is no whole number of nonzeros; reads gated by single points follow it all the same."""
+    """Its density is not a whole number of nonzeros; reads gated by single points follow it all the same."""
     report = pm.evaluate(pm.load("matmul_chain_2", "simple_two_level", "matmul_chain_2/unfused"))
     data = tensor_data(
         report.problem.cascade, densities={report.problem.cascade.einsums[0].inputs[0].tensor: 0.01}

@@ -17,13 +17,13 @@ NAN = math.nan
 Call = Callable[..., object]
 # The call, its arguments, and for each fault its place and what its message begins with.
 WRONG: list[tuple[Call, tuple[object, ...], dict[str, str]]] = [
-    (pm.Uniform, (IJ, [4, 4], 0.5), {"nnz": "0.5 is no number of nonzeros"}),
+    (pm.Uniform, (IJ, [4, 4], 0.5), {"nnz": "0.5 is not a number of nonzeros"}),
     (pm.Uniform, (IJ, [4, 4], -1), {"nnz": "-1 nonzeros do not fit into 16 points"}),
     (pm.Uniform, (IJ, [4, 4], 17), {"nnz": "17 nonzeros do not fit into 16 points"}),
-    (pm.Uniform, (IJ, [4, 4], NAN), {"nnz": "nan is no number of nonzeros"}),
-    (pm.Uniform, (IJ, [4, 4], "x"), {"nnz": "'x' is no number of nonzeros"}),
-    (pm.Uniform, (IJ, [4, 4], True), {"nnz": "True is no number of nonzeros"}),
-    (pm.Uniform, (IJ, [4, 4.5], 4), {"shape[1]": "size 4.5 of a rank is no whole number above 0"}),
+    (pm.Uniform, (IJ, [4, 4], NAN), {"nnz": "nan is not a number of nonzeros"}),
+    (pm.Uniform, (IJ, [4, 4], "x"), {"nnz": "'x' is not a number of nonzeros"}),
+    (pm.Uniform, (IJ, [4, 4], True), {"nnz": "True is not a number of nonzeros"}),
+    (pm.Uniform, (IJ, [4, 4.5], 4), {"shape[1]": "size 4.5 of a rank is not a positive integer"}),
     (pm.Uniform, (3, [4, 4], 4), {"ranks": "3 is no list of names"}),
     (pm.Uniform, ("IJ", 4, 4), {"shape": "4 is no list of sizes"}),
     (pm.Uniform, (["I", 2], [4, 0], 4), {"ranks[1]": "2 is no name", "shape[1]": "size 0 of a rank"}),
@@ -41,7 +41,7 @@ WRONG: list[tuple[Call, tuple[object, ...], dict[str, str]]] = [
     (pm.Hierarchical, ("IJ", [4, 4], [0.5, NAN]), {"densities[1]": "density nan of rank J"}),
     (pm.Hierarchical, ("IJ", [4, 4], [2, "x"]), {"densities[0]": "density 2", "densities[1]": "'x' is no"}),
     (pm.RankNnz.of, ("IJ", [4, 4], ["a"]), {"histogram": "it holds something else than numbers"}),
-    (pm.RankNnz.of, ("IJ", [4, 4], [1, 2, 3, NAN]), {"histogram": "1 entries of the histogram are no whole"}),
+    (pm.RankNnz.of, ("IJ", [4, 4], [1, 2, 3, NAN]), {"histogram": "1 entries of the histogram are not"}),
     (pm.RankNnz.of, ("IJ", [4, 4], [1, 2]), {"histogram": "the histogram along ['I'] has (2,) entries"}),
     (pm.RankNnz.of, ("IJ", [4, 4], [1, 2, 3, 4], "Q"), {"along[0]": "a histogram along rank Q"}),
     (pm.RankNnz.from_tensor, (A, "Q"), {"along[0]": "a histogram along rank Q"}),
@@ -75,7 +75,7 @@ def test_it_is_told(call: Call, given: tuple[object, ...], told: dict[str, str])
         ({"density": NAN}, "density: density nan is outside"),
         ({"density": 0.1, "nnz": 4}, "both are given"),
         ({}, "neither is given"),
-        ({"nnz": 2.5}, "nnz: 2.5 is no number of nonzeros"),
+        ({"nnz": 2.5}, "nnz: 2.5 is not a number of nonzeros"),
     ],
 )
 def test_uniform_of(options: dict[str, float], told: str) -> None:

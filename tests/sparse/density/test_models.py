@@ -298,7 +298,7 @@ def test_what_does_not_fit_is_told() -> None:
         RankNnz.of(("I", "J"), (2, 4), [5, -1])
     with pytest.raises(SpecError, match="name ranks"):
         RankNnz.of(("I", "J"), (2, 4), [1, 1], ("Q",))
-    with pytest.raises(SpecError, match="no whole number of 0 to 4"):
+    with pytest.raises(SpecError, match="not a whole number of 0 to 4"):
         RankNnz(("I", "J"), (2, 4), np.array([0.5, 1]), ("I",))
 
 

@@ -93,7 +93,7 @@ def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> N
         ("rank-ordr: {}", "rank-ordr", "unknown key `rank-ordr`", "did you mean rank-order?"),
         ("partitioning: {Z: {K: [uniform_shape(0)]}}", "0)", "the size 0 is below 1", "at least 1"),
         ("partitioning: {Z: {K: [uniform_shape(-8)]}}", "-8", "uniform_shape(-8)", "at least 1"),
-        ("partitioning: {Z: {K: [uniform_shape(2.5)]}}", "2.5", "no whole number", "whole number"),
+        ("partitioning: {Z: {K: [uniform_shape(2.5)]}}", "2.5", "not a whole number", "whole number"),
         ("partitioning: {Z: {K: [uniform_shape()]}}", ")]", "needs a size", "uniform_shape(8)"),
         ("partitioning: {Z: {K: [unifrm_shape(8)]}}",
          "unifrm", "unknown operation unifrm_shape", "uniform_shape?"),
