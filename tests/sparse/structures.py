@@ -68,6 +68,12 @@ def structure(name: str) -> pm.SparseTensor:
 COLUMNS = ("nonempty tiles", "multiplies", "fullest tile", "mean load", "greatest load")
 
 
+@cache
+def fitted(name: str) -> pm.DensityFit:
+    """The model chosen for the matrix of that name."""
+    return pm.fit_density(structure(name))
+
+
 def worst(found: pm.DensityFit) -> list[float | None]:
     """The largest error of the chosen model in each column; None where it has no such quantity."""
     columns: list[float | None] = []
@@ -81,7 +87,7 @@ def table() -> list[str]:
     """The rows of the table in docs/sparse/density.md, the structure with the largest error first."""
     rows = []
     for name in MADE:
-        found = pm.fit_density(structure(name))
+        found = fitted(name)
         errors = worst(found)
         cells = [
             "-" if e is None else f"{round(100 * e, 1) + 0.0:+.1f} %".replace("+0.0", "0.0") for e in errors

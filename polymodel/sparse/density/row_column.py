@@ -279,8 +279,18 @@ class OfMargins(Regions):
     def keys(self, rects: Ints) -> Ints:
         return rects
 
+    def _held(self, rects: Ints) -> tuple[Floats, Floats]:
+        """Nonzeros of the rows, and of the columns, that each rectangle cuts through."""
+        row, column, height, width = rects.T
+        down, across = self.rows_below, self.columns_below
+        return down[row + height] - down[row], across[column + width] - across[column]
+
     def mean(self, rects: Ints) -> Floats:
-        return self.chances.mean.over(rects)
+        rows, columns = self._held(rects)
+        found = np.clip(self.chances.mean.over(rects), 0.0, np.minimum(rows, columns))
+        # Of whole rows and columns, and of empty ones, nothing is left to rounding.
+        found = np.where(rects[:, 3] == self.shape[1], rows, found)
+        return np.where(rects[:, 2] == self.shape[0], columns, found)
 
     def _left(self, rects: Ints) -> Floats:
         """The share of the variance that known rows and columns leave."""
@@ -309,7 +319,7 @@ class OfMargins(Regions):
         own = np.maximum(mean - self.chances.square.over(rects), 0.0)
         left = own * self._left(rects)
         found: Floats = free + _log_none(mean, left) - _log_none(mean, own)
-        return np.where(mean > 1e-12, np.minimum(found, 0.0), 0.0)
+        return np.where(mean > 0, np.minimum(found, 0.0), 0.0)
 
     def sure(self, rects: Ints) -> Floats:
         return np.zeros(rects.shape[0])

@@ -131,6 +131,6 @@ def test_the_table_of_twelve_structures() -> None:
     text = (ROOT / "docs" / "sparse" / "density.md").read_text(encoding="utf-8")
     assert "\n".join(rows) in text
     for name in structures.MADE:
-        errors = structures.worst(pm.fit_density(structures.structure(name)))
+        errors = structures.worst(structures.fitted(name))
         for error, room in zip(errors, (0.1, 0.1, 0.2, 0.1, 0.2), strict=True):
             assert error is None or abs(error) <= room, name

@@ -175,6 +175,15 @@ def test_parameters_of_a_recursive_graph_stand_for_its_matrices(skew: int) -> No
     assert sorted(plain.rows) == pytest.approx(sorted(model.rows))
 
 
+def test_empty_rows_of_a_large_matrix_stay_empty() -> None:
+    draw = np.random.default_rng(1)
+    lines = [np.bincount(draw.integers(0, 150, 10**6) ** 2, minlength=40_000) for _ in range(2)]
+    model = pm.RowColumn.of(IK, (40_000, 40_000), *lines)
+    assert float(model.expected_fibers(1)) == (lines[0] > 0).sum()
+    assert float(model.expected_tiles((40_000, 1))) == (lines[1] > 0).sum()
+    assert float(model.expected_max((1, 40_000))) == lines[0].max()
+
+
 def test_large_matrices_are_quick() -> None:
     """Places are not listed one by one where there are too many."""
     side = 2_000_000
