@@ -119,7 +119,7 @@ def _of_limits(p: RelaxedProblem) -> Iterator[SearchConstraint]:
         yield SearchConstraint("compute", unit, e)
     for e, _ in limits.loop_order:
         yield SearchConstraint("loop_order", "", e)
-    for rule in limits.rules:
+    for rule in (r for r in limits.rules if r.kind in LOOP_RULES):
         yield SearchConstraint(rule.kind, rule.place, written=rule.written)
     memories = [c.name for c in p.hierarchy.components if c.kind == "memory"]
     handed = frozenset(memories) if limits.exchange is None else limits.exchange

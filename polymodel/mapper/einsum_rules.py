@@ -22,13 +22,15 @@ class LoopRules:
     """What an exploration says of the loops of one Einsum. `only`: per fanout the variables that may be
     spread over it (None: all); `spread`: per fanout the factors of variables; `blocks`: per memory those of
     temporal loops right below it; `once`: (memory, operand) that is fetched once; `orders`: (memory,
-    variables of temporal loops right below it from the outermost in, OTHER for those that are not named)."""
+    variables of temporal loops right below it from the outermost in, OTHER for those that are not named);
+    `sliding`: memories whose nodes may slide."""
 
     only: tuple[frozenset[int] | None, ...] = ()
     spread: tuple[tuple[Factor, ...], ...] = ()
     blocks: tuple[tuple[Factor, ...], ...] = ()
     once: tuple[tuple[int, int], ...] = ()
     orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    sliding: frozenset[int] = frozenset()
 
     @property
     def of_blocks(self) -> bool:
@@ -88,6 +90,8 @@ def loop_rules(
             )
             orders += [(names.index(rule.place), sequence)] if len(sequence) > 1 else []
             continue
+        elif rule.kind == "reuse":
+            continue
         elif rule.kind == "factors":
             single = [v for v in rule.names if v in one.rank_variables and v not in position]
             if single and not rule.admits(1):
@@ -102,12 +106,17 @@ def loop_rules(
         f = fans.index(rule.place)
         before = only[f]
         only[f] = allowed if before is None else allowed & before
+    sliding = frozenset(names.index(r.place) for r in limits.rules if r.kind == "reuse")
+    if sliding and orders:
+        what = "`order` of loops beside nodes that slide, which depend on it"
+        raise Refused(f"the search does not cover {what}", "leave `order` or `reuse` out")
     return LoopRules(
         tuple(only),
         tuple(tuple(factors[f]) for f in fans),
         tuple(tuple(factors[m]) for m in names),
         tuple(once),
         tuple(orders),
+        sliding,
     )
 
 

@@ -6,7 +6,7 @@ hold it, then what leaves out, adds or moves one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import comb, inf, prod
 from typing import Any
 
@@ -31,6 +31,8 @@ MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
 FAIR = 150  # steps of descents at most, some milliseconds each
 IMPROVED, LEAST_IMPROVED = 3000, 400  # of better ones: of all Einsums and goals together, and of each
 BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
+
+NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
@@ -245,32 +247,43 @@ class _Search:
                     result.append((m, i))
         return sorted(result)
 
-    def _templates(self, unit: int, held: Sequence[tuple[int, int]]) -> Iterator[Template]:
+    def _templates(
+        self, unit: int, held: Sequence[tuple[int, int]], along: Mapping[tuple[int, int], int] = NOWHERE
+    ) -> Iterator[Template]:
+        """`along`: what nodes slide along, by (memory, operand); others along the first variable they may."""
         shared = tuple(Node(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
-        branch = tuple(Node(i, m, depth + 1 + k) for k, (m, i) in enumerate(held))
+        branch = tuple(
+            Node(i, m, depth + 1 + k, slides=along.get((m, i), next(iter(self.space.slides(m, i)), -1)))
+            for k, (m, i) in enumerate(held)
+        )
         template = Template(self.shape, (*shared, *branch), unit)
         if in_order(template.nodes, self.band):
             yield from in_loop_orders(self.space, template)
 
     def _beside(self, found: Found) -> Iterator[tuple[Template, tuple[Array, ...]]]:
-        """Templates with one node less, more, or elsewhere, and where factors then stand."""
+        """Templates with one node less, more, or elsewhere, or that slides otherwise, and where factors then
+        stand."""
         unit, depth = found.template.unit, found.template.depth
         held = [(n.memory, n.operand) for n in found.template.branch]
+        along = {(n.memory, n.operand): n.slides for n in found.template.branch}
+        for m, i in held:
+            for v in (v for v in self.space.slides(m, i) if v != along[m, i]):
+                yield from ((t, found.placed) for t in self._templates(unit, held, {**along, (m, i): v}))
         for k, (m, i) in enumerate(held):
             if self.space.operands[i].tensor not in self.space.keep[m]:
                 merged = tuple(_merged(x, depth + k + 1) for x in found.placed)
-                yield from ((t, merged) for t in self._templates(unit, held[:k] + held[k + 1 :]))
+                yield from ((t, merged) for t in self._templates(unit, held[:k] + held[k + 1 :], along))
         for k in range(len(held) - 1):
             swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
-            yield from ((t, found.placed) for t in self._templates(unit, swapped))
+            yield from ((t, found.placed) for t in self._templates(unit, swapped, along))
         for m, i in self._held(unit, True):
             if (m, i) in held:
                 continue
             for k in range(len(held) + 1):
                 parted = tuple(_parted(x, depth + k + 1) for x in found.placed)
                 more = [*held[:k], (m, i), *held[k:]]
-                yield from ((t, parted) for t in self._templates(unit, more))
+                yield from ((t, parted) for t in self._templates(unit, more, along))
 
 
 def _merged(placed: Array, level: int) -> Array:

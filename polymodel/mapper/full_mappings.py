@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.pareto import undominated
+from polymodel.reuse import Reuse
 
 Array = Any
 Above = tuple[int, int | None]  # the memory above a block of loops, and the operand that it holds live
@@ -116,10 +118,14 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
         ready = [f for f in waiting if space.fanouts[f].below <= n.memory]
         waiting = [f for f in waiting if f not in ready]
         goal = [int(t[n.level]) for t in c.tiles]
-        _block(c, nodes, size, goal, ready, (memory, held))
+        before = size[n.slides] if n.slides >= 0 else 0
+        _block(c, nodes, size, goal, ready, (memory, held), n.slides)
         memory = n.memory
         held = n.operand if space.memories[n.memory].live else None
-        nodes.append(StorageNode(space.memories[n.memory].name, (space.operands[n.operand].tensor,)))
+        steps = n.slides >= 0 and before > goal[n.slides] * prod(int(c.spread[n.slides][f]) for f in ready)
+        policy = Reuse.SLIDE if steps else Reuse.REFILL
+        name = space.memories[n.memory].name
+        nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
     _block(c, nodes, size, [1] * len(size), waiting, (memory, held))
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
@@ -148,11 +154,13 @@ def _block(
     goal: list[int],
     fanouts: list[int],
     above: Above,
+    last: int = -1,
 ) -> None:
     """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
-    leave least of the operand held above live: over its own variables, then over one of a window."""
+    leave least of the operand held above live: over its own variables, then over one of a window. `last`: the
+    variable whose loop is the innermost temporal one."""
     space = c.space
-    for v in _order(space, above, size, goal):
+    for v in sorted(_order(space, above, size, goal), key=lambda v: v == last):
         name, wide = space.variables[v], 1
         for f in fanouts:
             wide *= int(c.spread[v][f])

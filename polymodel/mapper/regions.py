@@ -189,7 +189,7 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     inner = space.memories[cuts(space, limits)[-1]].index
     if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
         return False
-    if any(m.live for m in space.memories) or space.rules.of_blocks:
+    if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
         return False
     ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)

@@ -258,6 +258,12 @@ class EinsumSpace:
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
         return not shared or (self.bundled and not fan.mesh)
 
+    def slides(self, memory: int, operand: int) -> tuple[int, ...]:
+        """The variables that a node may slide along: those of the operand's windows."""
+        if memory not in self.rules.sliding:
+            return ()
+        return tuple(sorted(self.operands[operand].windowed - self.operands[operand].tied))
+
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
 
@@ -364,6 +370,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     ties = ties_of(one, variables, REMEDY)
     operands = tuple(_operand(one, a, position, cascade) for a in one.accesses)
     require_counted(one, ties, operands, REMEDY)
+    _require_even(one, memories, rounding, limits)
     refuse_beside(one, ties, _equal_tiles(one, memories, rounding, limits), REMEDY)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
@@ -401,6 +408,16 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
         ties=ties,
     )
+
+
+def _require_even(
+    one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
+) -> None:
+    """Refuses nodes that slide beside what is counted only where they refill."""
+    sliding = [r.place for r in limits.rules if r.kind == "reuse"]
+    besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
+    for what in (w for w in besides if sliding and w != "copies"):
+        raise Refused(f"the search does not cover nodes of {sliding[0]} that slide beside {what}", REMEDY)
 
 
 def _equal_tiles(

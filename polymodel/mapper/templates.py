@@ -45,12 +45,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Node:
-    """One tensor in one memory; `shared` nodes hold an exchanged tensor."""
+    """One tensor in one memory; `shared` nodes hold an exchanged tensor. `slides`: the variable of the loop
+    right above it, over whose steps it keeps what its windows have in common (-1: it refills)."""
 
     operand: int
     memory: int
     level: int
     shared: bool = False
+    slides: int = -1
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,14 @@ def _arranged(
         for order in permutations(rest):
             branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if in_order((*fixed, *branch), band):
-                yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
+                for sliding in product(*(_sliding(space, n) for n in branch)):
+                    yield tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
+
+
+def _sliding(space: EinsumSpace, node: Node) -> list[Node]:
+    """The node with each variable that it may slide along: where there is one, refilling is never better."""
+    along = space.slides(node.memory, node.operand)
+    return [replace(node, slides=v) for v in along] or [node]
 
 
 def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:

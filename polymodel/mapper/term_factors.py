@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -15,6 +16,9 @@ from polymodel.mapper.ties import POINTS, Tie
 from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
+Tiles = tuple[
+    int, tuple[tuple[int, int], ...]
+]  # of a variable: the size, and (number, distance) of instances
 
 
 class Factors:
@@ -132,11 +136,11 @@ class Factors:
             result = result * _along(self._instances(v, term.repeated(v)), axis, len(group))
         return result
 
-    def _even_window(
-        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
-    ) -> Array:
+    def _even_window(self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int) -> Array:
         """All tiles are equal: how many there are, times the elements of each, or of those that instances
         read together."""
+        if term.slides in (w.p, w.r):
+            return self._sliding_window(term, w, p, r, axes, many)
         times_p, parts_p, where_p = self._read_together(term, p)
         times_r, parts_r, where_r = self._read_together(term, r)
         sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]
@@ -148,6 +152,64 @@ class Factors:
         if term.each:
             return each.reshape(shape)
         return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
+
+    def _sliding_window(
+        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
+    ) -> Array:
+        """The same where only the first of the iterations right above the level takes whole windows, and each
+        other one what the one before it has not."""
+        along = self.bundle[term.slides]
+        fans = sorted(term.union & self.overlapping)
+        (parts_p, where_p, times_p), (parts_r, where_r, times_r) = (
+            self._instances_apart(term, v, fans) for v in (p, r)
+        )
+        distance, steps = self._steps(term.level, along)
+        different, which = np.unique(distance, return_inverse=True)
+
+        def table(late: int) -> Array:
+            """Elements of one iteration, by the tiles of both variables and the distance."""
+            return np.array(
+                [
+                    [
+                        [sliding_elements(w, a, b, along == p, int(d) * late) for d in different]
+                        for b in parts_r
+                    ]
+                    for a in parts_p
+                ],
+                dtype=float,
+            )
+
+        def by_step(values: Array) -> Array:
+            return values[:, None] if along == p else values[None, :]
+
+        at = where_p[:, None], where_r[None, :], by_step(which.reshape(-1))
+        n = by_step(steps)
+        result = (table(0)[at] + (n - 1) * table(1)[at]) / n * times_p[:, None] * times_r[None, :]
+        shape = [1] * many
+        shape[axes[0]], shape[axes[1]] = result.shape
+        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+
+    def _instances_apart(self, term: Term, v: int, fans: list[int]) -> tuple[list[Tiles], Array, Array]:
+        """Tiles of a variable with its instances along fanouts, which of these each candidate has [n], and
+        how often its tile is read [n]."""
+        c = self.chains[v]
+        columns = [c.tiles[term.level]]
+        for f in fans:
+            columns += [c.spread[f], self._apart(c, f)]
+        rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        parts = [(row[0], tuple(zip(row[1::2], row[2::2], strict=True))) for row in rows.tolist()]
+        times = c.extent / (c.tiles[term.level] * self._instances(v, fans))
+        return parts, where.reshape(-1), times
+
+    def _steps(self, level: int, v: int) -> tuple[Array, Array]:
+        """How far a variable moves in one iteration of the loop right above a level, and how many iterations
+        that has [n]."""
+        c = self.chains[v]
+        inner = c.tiles[level].copy()
+        for f, position in enumerate(self.positions):
+            if position == level - 1:
+                inner = inner * c.spread[f]
+        return inner, c.tiles[level - 1] / inner
 
     def _read_together(self, term: Term, v: int) -> tuple[Array, list[Ranges], Array]:
         """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
@@ -185,6 +247,20 @@ class Factors:
         if term.level == END:
             return total, np.zeros(c.count)
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+@lru_cache(maxsize=65536)
+def sliding_elements(window: Window, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
+    """Different elements of a window's rank that instances need and, each by itself, have not needed one step
+    of a variable before (`step` 0: all that they need)."""
+    starts = [Ranges(1, several).values for _, several in (p, r)]
+    tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
+    tile = np.unique(tile)
+    if step:
+        moved = step * (window.step_r if along_p else window.step_p)
+        tile = np.setdiff1d(tile, tile - moved, assume_unique=True)
+    begin = (window.step_r * starts[0][:, None] + window.step_p * starts[1]).reshape(-1)
+    return len(np.unique(begin[:, None] + tile))
 
 
 def _along(values: Array, axis: int, axes: int) -> Array:

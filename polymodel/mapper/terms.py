@@ -49,6 +49,7 @@ class Term:
     largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
     `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
     `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
+    `slides`: what stays over the steps of the loop over this variable right above the level is left out.
     """
 
     operand: int
@@ -61,6 +62,7 @@ class Term:
     into: int | None = None
     reaching: tuple[int, int] | None = None
     each: bool = False
+    slides: int = -1
 
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
@@ -380,6 +382,7 @@ class Crossing:
     output: bool
     fresh: Form
     begun: bool
+    slides: int = -1
 
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
@@ -389,7 +392,7 @@ class Crossing:
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
         inside = self.union - outside
-        each = Term(self.operand, self.level, inside)
+        each = Term(self.operand, self.level, inside, slides=self.slides)
         moved: tuple[Form, Form] = {each: 1.0}, {replace(each, split=outside): 1.0}
         if not self.output:
             return moved, ({}, {})
@@ -460,13 +463,15 @@ def _copied(t: Moved, i: int, o: Operand, memory: int) -> None:
 
 
 def _input(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+    sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
     for outer, inner, level in _links(t, held):
-        way = _crossing(t, i, o, (outer, inner, level), {}, False)
+        slides = sliding.get(level, -1)
+        way = replace(_crossing(t, i, o, (outer, inner, level), {}, False), slides=slides)
         (asked, busiest), _ = way.passing(t.above(outer))
         size = way.size(t.above(outer))
         t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
-            every, size = Term(i, level), Term(i, level, each=True)
+            every, size = Term(i, level, slides=slides), Term(i, level, each=True)
             t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         t.cross(way)
 

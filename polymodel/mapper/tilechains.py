@@ -66,7 +66,8 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
     ruled = any(v == members[0] for row in space.rules.blocks for v, _ in row)
-    if ruled or any(v == members[0] for v, _ in template.barred):
+    slides = any(n.slides == members[0] for n in template.nodes)
+    if ruled or slides or any(v == members[0] for v, _ in template.barred):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
     pattern, symbols = _pattern(kinds)
     tiles: list[list[int]] = []

@@ -21,8 +21,9 @@ _FACTOR = re.compile(r"\s*(<=|>=|==|=|)\s*(.*)")
 
 @dataclass(frozen=True)
 class LoopRule:
-    """One rule on loops. `kind`: factors, order, no_refetch (of a memory), factors, variables, must_reuse (of
-    a fanout COMPONENT.DIMENSION); `place`: which one; `names`: rank variables or, per Einsum, tensors;
+    """One rule on loops. `kind`: factors, order, no_refetch, reuse (of a memory), factors, variables,
+    must_reuse (of a fanout COMPONENT.DIMENSION); `place`: which one; `names`: rank variables, policies or,
+    per Einsum, tensors;
     `relation` and `number`: of factors; `sequence`: of an order, with `OTHERS`; `written`: as the exploration
     says it."""
 
@@ -68,6 +69,7 @@ class LoopRuleReader:
                 yield from self._factors(name, rule.factors, (*path, name, "factors"))
                 yield from self._order(name, rule.order, (*path, name, "order"))
                 yield from self._tensors("no_refetch", name, rule.no_refetch, (*path, name, "no_refetch"))
+                yield from self._policies(name, rule.reuse, (*path, name, "reuse"))
 
     def fanouts(self, given: Mapping[str, Mapping[str, FanoutRule]], path: Path) -> Iterator[LoopRule]:
         """Of fanout dimensions."""
@@ -128,6 +130,13 @@ class LoopRuleReader:
         yield LoopRule(
             "order", place, f"order: [{', '.join(names)}]", frozenset(named), sequence=tuple(names)
         )
+
+    def _policies(self, place: str, policies: Sequence[str], path: Path) -> Iterator[LoopRule]:
+        if "refill" not in policies:
+            remedy = "write `reuse: [refill, slide]`: a node that no window slides along refills"
+            self.numbers.faults.add(path, "the policies that nodes may have lack refill", remedy)
+        elif "slide" in policies:
+            yield LoopRule("reuse", place, f"reuse: [{', '.join(policies)}]", frozenset(policies))
 
     def _tensors(self, kind: str, place: str, text: str | None, path: Path) -> Iterator[LoopRule]:
         rule = self.sets.rule("", text, path)

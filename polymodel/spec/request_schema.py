@@ -49,6 +49,8 @@ Names = Annotated[tuple[NameText, ...], Listed]
 
 
 Factors = dict[NameText, int | str]
+Policy = Literal["refill", "slide"]
+Policies = Annotated[tuple[Policy, ...], Listed]
 
 
 class MemoryRule(SchemaObject):
@@ -56,7 +58,8 @@ class MemoryRule(SchemaObject):
     of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
     loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `order`: rank variables of
     these loops, from the outermost in; `...` stands for any others. `no_refetch`: tensors that are
-    fetched into it once: no loop above them goes over a variable that does not index them."""
+    fetched into it once: no loop above them goes over a variable that does not index them. `reuse`: policies
+    that its storage nodes may have, `refill` among them."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None
@@ -64,6 +67,7 @@ class MemoryRule(SchemaObject):
     factors: Factors = Field(default_factory=dict)
     order: Texts | None = None
     no_refetch: SetText | None = None
+    reuse: Policies = ("refill",)
 
 
 class FanoutRule(SchemaObject):

@@ -87,6 +87,7 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
         "bypass",
         "factors",
         "no_refetch",
+        "reuse",
     }
     assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
 

@@ -18,6 +18,7 @@ from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import Passing, Template, templates
 from polymodel.mapper.terms import costs
 from polymodel.mapper.tilechains import all_chains
+from polymodel.mapping.loop_rules import LoopRule
 from tests.seeds import seeds
 
 EINSUMS = (
@@ -132,6 +133,21 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
         peak = max((w.bits for w in sets if w.component == memory), default=0)
         assert part.local[at, k] == peak, tree
     return bool(np.any(spread > 1))
+
+
+SLIDING = tuple(LoopRule("reuse", name, "reuse: [refill, slide]") for name in ("GLB", "RF"))
+
+
+def test_points_that_slide_cost_what_evaluate_says() -> None:
+    pick, many = random.Random(5), 0
+    while many < 10:
+        spec = spec_of(pick, "divisors")
+        limits = Limits(rules=SLIDING)
+        (space,) = einsum_spaces(spec.workload, spec.arch, limits)
+        template = some_template(space, limits, pick)
+        if any(n.slides >= 0 for n in template.nodes):
+            compared(spec, space, template, "divisors", pick)
+            many += 1
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _with_symbol(tree: Sequence[Node], size: int | None = None) -> tuple[tuple[N
 @functools.lru_cache(maxsize=1)  # explore and co-design are asked of one feature after the other
 def _front(name: str) -> pm.Front:
     (feature,) = (f for f in FEATURES if f.name == name)
-    return pm.explore(feature.spec(mapped=False), objectives=BOTH)
+    return pm.explore(feature.spec(mapped=False), objectives=BOTH, constraints=feature.constraints or None)
 
 
 def explore(feature: Feature) -> str:
@@ -108,7 +108,8 @@ def codesign(feature: Feature) -> str:
     first, *rest = feature.machine
     fast = [{**a, "throughput": f"{a['throughput']} * SPEED"} for a in first["actions"]]
     spec = feature.spec(mapped=False, machine=({**first, "actions": fast}, *rest), symbols={"SPEED": 1})
-    found = pm.codesign(spec, {"SPEED": [1, 2]}, objectives=BOTH)
+    asked = feature.constraints or None
+    found = pm.codesign(spec, {"SPEED": [1, 2]}, objectives=BOTH, constraints=asked)
     (own,) = (row for row in found.rows if row.machine.symbols["SPEED"] == 1)
     least = _front(feature.name).frame[list(BOTH)].min()
     require_close(feature.name, *((float(own.least[o] or 0), float(least[o])) for o in BOTH))

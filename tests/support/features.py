@@ -217,7 +217,8 @@ class Feature:
     """One row. `slopes`: which slope is asked for ("ski", "chain"), or why none can show the feature.
 
     `outside`: why the search lacks mappings with it, of which the one here is the best in `better_in` (empty:
-    none is better, and the mappings found are looked through instead).
+    none is better, and the mappings found are looked through instead). `constraints`: of searches, where they
+    have to be told that mappings with it may be looked at.
     """
 
     name: str
@@ -229,6 +230,7 @@ class Feature:
     slopes: str = "no architecture"
     outside: str = ""
     better_in: str = "energy"
+    constraints: Section = field(default_factory=dict)
     densities: Section | None = None
 
     @property
@@ -282,7 +284,7 @@ FAST_WITH_PE = (
     fanout(),
     unit(),
 )
-REFILLS = "storage nodes of the search refill"
+REFILLS = "storage nodes of the search refill, or slide where `reuse` says that they may"
 
 FEATURES: tuple[Feature, ...] = (
     Feature("a product on two memories", slopes="ski"),
@@ -412,6 +414,7 @@ FEATURES: tuple[Feature, ...] = (
         (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 10), unit()),
         tagged(WINDOW_TREE, "GLB", reuse="slide"),
         outside=REFILLS,
+        constraints={"memories": {"GLB": {"reuse": ["refill", "slide"]}}},
     ),
     Feature(
         "reuse: keep_previous",

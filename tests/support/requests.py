@@ -94,6 +94,11 @@ REQUESTS: tuple[Request, ...] = (
         _read_once,
     ),
     Request(
+        "storage that may slide (`reuse`)",
+        _rule("memories", "GLB", "reuse", value=["refill", "slide"]),
+        SEARCHES,
+    ),
+    Request(
         "variables spread over a fanout",
         _rule("fanouts", "PE", "X", "variables", value=["m"]),
         SEARCHES,

@@ -369,6 +369,11 @@ SEARCH: Texts = {
             "that does not index them.",
             "weight",
         ),
+        "reuse": said(
+            "Policies that storage nodes here may have: `refill`, and `slide` where the loop right above a "
+            "node goes over a variable of a window of its tensor.",
+            ["refill", "slide"],
+        ),
     },
     "FanoutRule": {
         "variables": said(

@@ -1,0 +1,135 @@
+"""Storage nodes that slide: the front is that of all mappings in which nodes slide along the loop right above
+them, each evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
+from tests.mapper.brute_evaluated import Listed, figures
+from tests.mapper.test_windows import fanouts, memory
+
+EINSUMS = ("O[p] = I[W=p+r] * F[r]", "O[p,m] = I[W=2*p+r] * F[r,m]", "O[p] = I[W=p+2*r] * F[r]")
+
+
+def spec_of(pick: Random, sizes: tuple[int, ...] = (4, 6, 8)) -> Spec:
+    """One Einsum on DRAM, a buffer and a scratchpad or fanouts."""
+    text = pick.choice(EINSUMS)
+    ranges = {"p": sizes, "r": (2, 3), "m": (2,)}
+    shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in ranges.items() if v in text.replace("Einsum", "")}
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, pick.choice((40, 48, 56, 64)), 32)]
+    kind = pick.choice(("flat", "fanout", "above", "deep"))
+    if kind in ("fanout", "above"):
+        pes = {"type": "Container", "name": "PE", "spatial": fanouts(pick, pick.choice((1, 1, 2)))}
+        nodes.insert(2 if kind == "fanout" else 1, pes)
+    if kind == "deep":
+        nodes.append(memory("RF", 1, pick.choice((16, 32)), 64, tensors={"may_keep": "I"}))
+    rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.8}
+    return pm.load({"schema_version": 1, "workload": work, "arch": arch})
+
+
+def constraints(spec: Spec) -> dict[str, Any]:
+    inner = [c.name for c in spec.arch.components if c.kind == "memory"][1:]
+    return {"memories": {name: {"reuse": ["refill", "slide"]} for name in inner}}
+
+
+def ways(nodes: tuple[Node, ...], at: int) -> Iterator[tuple[Node, ...]]:
+    """The loops right above a node in each order that matters, and the node as it slides along the last."""
+    begin = max(i for i in range(at) if isinstance(nodes[i], StorageNode)) + 1
+    block = nodes[begin:at]
+    loops = [n for n in block if isinstance(n, Loop) and not n.spatial]
+    spatial = [n for n in block if isinstance(n, Loop) and n.spatial]
+    yield nodes
+    for last in (n for n in loops if n.rank_variable in ("p", "r")):
+        others = [n for n in loops if n is not last]
+        node = nodes[at]
+        assert isinstance(node, StorageNode)
+        yield (*nodes[:begin], *others, last, *spatial, replace(node, reuse="slide"), *nodes[at + 1 :])
+
+
+def sliding(tree: LoopTree) -> Iterator[LoopTree]:
+    """Every choice of what the nodes of I inside the backing storage slide along."""
+    nodes = tree.nodes
+    mine = [i for i, n in enumerate(nodes) if i and isinstance(n, StorageNode) and n.tensors == ("I",)]
+
+    def grow(now: tuple[Node, ...], left: list[int]) -> Iterator[tuple[Node, ...]]:
+        if not left:
+            yield now
+            return
+        for after in ways(now, left[0]):
+            yield from grow(after, left[1:])
+
+    return (LoopTree(x) for x in grow(nodes, mine))
+
+
+def check(spec: Spec, pick: Random, most: int) -> tuple[int, bool]:
+    """Whether none of about so many mappings beats what the search finds, and, where these are all of them,
+    what it finds is as good as one of them; how many there were, and whether anything slides."""
+    found = pm.explore(spec, constraints=constraints(spec))
+    mine = [(p.energy, p.latency) for p in found]
+    listed, whole = [], Listed(spec)
+    share = most / whole.size()
+    for tree in whole.trees(lambda: share >= 1 or pick.random() < share):
+        for one in sliding(tree):
+            try:
+                cost = figures(spec, one)
+            except SpecError:
+                continue
+            listed += [cost] if cost is not None else []
+    for energy, latency in listed:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
+    for e, x in mine if share >= 1 else ():
+        assert any(e == pytest.approx(a) and x == pytest.approx(b) for a, b in listed)
+    slides = any(
+        isinstance(n, StorageNode) and n.reuse == "slide" for p in found for _, n, _ in p.mapping.walk()
+    )
+    return len(listed), slides
+
+
+def test_no_drawn_mapping_is_better() -> None:
+    pick = Random(3)
+    results = [check(spec_of(pick), pick, 6) for _ in range(10)]
+    assert sum(many for many, _ in results) > 20
+    assert sum(slides for _, slides in results) > 1
+
+
+@pytest.mark.slow
+def test_no_mapping_is_better() -> None:
+    pick = Random(11)
+    assert sum(check(spec_of(pick, (2, 4)), pick, 120)[0] for _ in range(12)) > 500
+
+
+def test_faults_and_what_is_not_covered_are_told() -> None:
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, 1, 32, tensors={"keep": "I"})]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]})
+    shape = {"p": "0 <= p < 4", "r": "0 <= r < 3"}
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [EINSUMS[0]]}
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+
+    def asked(*policies: str, **more: object) -> dict[str, Any]:
+        return {"memories": {"GLB": {"reuse": list(policies)}}, **more}
+
+    with pytest.raises(SpecError, match="the policies that nodes may have lack refill"):
+        pm.explore(spec, constraints=asked("slide"))
+    with pytest.raises(SpecError, match="keep_previous"):
+        pm.explore(spec, constraints=asked("refill", "keep_previous"))
+    ordered = {"memories": {"GLB": {"reuse": ["refill", "slide"], "order": ["p", "r"]}}}
+    with pytest.raises(Refused, match="`order` of loops beside nodes that slide"):
+        pm.explore(spec, constraints=ordered)
+    with pytest.raises(Refused, match="nodes of GLB that slide beside `sizes: all`"):
+        pm.explore(spec, constraints=asked("refill", "slide", sizes="all"))
+    assert (
+        "the size of GLB is 8 bits instead of 1"
+        in pm.explore(spec, constraints=asked("refill", "slide")).reason
+    )
