@@ -86,6 +86,7 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
         "may_keep",
         "bypass",
         "factors",
+        "order",
         "no_refetch",
         "reuse",
     }
