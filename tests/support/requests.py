@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,12 @@ def _read_once(report: pm.Report) -> bool:
     return int(mine["read_bits"].sum()) == 16 * 8
 
 
+def _in_order(found: Sequence[str], asked: Sequence[str]) -> bool:
+    """Whether the variables that are named stand in the order that is asked for."""
+    named = [v for v in found if v in asked]
+    return named == sorted(named, key=asked.index)
+
+
 def _objective(name: str) -> Request:
     return Request(f"objective {name}", {"objectives": (name,)})
 
@@ -77,7 +83,7 @@ REQUESTS: tuple[Request, ...] = (
     Request(
         "a limit on a figure",
         {"limits": ("working_set:GLB <= 96",)},
-        ("co-design",),
+        SEARCHES,
         lambda report: report.value("working_set:GLB") <= 96,
     ),
     Request("several layers on one machine", of=("co-design",), times=2),
@@ -86,6 +92,12 @@ REQUESTS: tuple[Request, ...] = (
         _rule("memories", "GLB", "factors", value={"m": 1}),
         SEARCHES,
         lambda report: all(n.rank_variable != "m" or n.tile_shape == 4 for n in _below(report, "GLB")),
+    ),
+    Request(
+        "order of loops below a memory",
+        _rule("memories", "GLB", "order", value=["m", "n"]),
+        SEARCHES,
+        lambda report: _in_order([n.rank_variable for n in _below(report, "GLB")], ["m", "n"]),
     ),
     Request(
         "tensors that are fetched once (`no_refetch`)",
