@@ -187,6 +187,7 @@ def draws() -> dict[str, Callable[..., object]]:
         "TrafficReport.plot": _moved().plot,
         "ExecutionReport.plot": pm.ExecutionReport(ran).plot,
         "Imported.plot": pm.Imported("a.yaml", "workload: {}\n").plot,
+        "DensityFit.plot": pm.fit_density(a, tiles=[2], units=2).plot,
         "ExecutionReport.plot_load": pm.ExecutionReport(ran).plot_load,
         "plot_spy": partial(plots_sparse.plot_spy, a),
         "plot_occupancies": partial(plots_sparse.plot_occupancies, a),
