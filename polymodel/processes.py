@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -93,6 +94,32 @@ def workers() -> dict[str, Any]:
         return {}
     main = threading.current_thread() is threading.main_thread()
     return {"backend": LokyBackend(initializer=end_with, initargs=(os.getpid(), main))}
+
+
+@contextlib.contextmanager
+def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> Iterator[Iterator[Any]]:
+    """The results of joblib's delayed tasks, in order, from so many workers that end with this process.
+
+    The workers are those of joblib's current backend: processes here, or a Dask cluster's within
+    `joblib.parallel_config("dask")`. `ahead`: how many tasks are sent before they are asked for.
+    """
+    from joblib import Parallel
+
+    parallel = Parallel(
+        n_jobs=count,
+        return_as="generator",
+        batch_size=1,
+        pre_dispatch=ahead,
+        temp_folder=scratch(),
+        **workers(),
+    )
+    running = parallel(tasks)
+    try:
+        yield running
+    finally:
+        with warnings.catch_warnings():  # joblib advises on tasks that nobody waits for any more
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
 
 
 def born(pid: int) -> str:

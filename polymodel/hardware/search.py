@@ -23,7 +23,7 @@ from polymodel.mapper.run import explore
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import value
 from polymodel.pareto import undominated
-from polymodel.processes import terminable
+from polymodel.processes import elsewhere, terminable
 from polymodel.spec import Memory, Toll
 from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, not_a_spec
@@ -216,15 +216,14 @@ def _answers(
         for i, (mark, order) in enumerate(orders.items()):
             told(mark, _searched(order, (end - monotonic()) / (total - i)))
         return found
-    from joblib import Parallel, delayed
+    from joblib import delayed
 
     rounds = -(-total // workers)
     limit = (end - monotonic()) / max(1, rounds)
-    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-    for mark, answer in zip(
-        orders, parallel(delayed(_searched)(o, limit) for o in orders.values()), strict=True
-    ):
-        told(mark, answer)
+    tasks = (delayed(_searched)(o, limit) for o in orders.values())
+    with elsewhere(workers, tasks) as running:
+        for mark, answer in zip(orders, running, strict=True):
+            told(mark, answer)
     return found
 
 

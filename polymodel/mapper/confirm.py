@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, takewhile
@@ -19,7 +18,7 @@ from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
-from polymodel.processes import scratch
+from polymodel.processes import elsewhere
 from polymodel.report.report import Report
 from polymodel.workload.einsum import Cascade
 
@@ -169,26 +168,19 @@ def _together(
     data: Data,
 ) -> None:
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
-    from joblib import Parallel, delayed
-
-    from polymodel.processes import workers as ending_with
+    from joblib import delayed
 
     begun, rest = perf_counter(), candidates[len(found) :]
     size = max(1, len(rest) // (4 * workers))
     shares = [rest[i : i + size] for i in range(0, len(rest), size)]
-    parallel = Parallel(n_jobs=workers, return_as="generator", temp_folder=scratch(), **ending_with())
-    running = parallel(delayed(_share)(spec, share, data) for share in shares)
-    try:
-        for part in running:
-            found += part
-            if not done(len(found)) or perf_counter() - begun > longest:
-                break
-    except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
-        done(len(found))
-    finally:
-        with warnings.catch_warnings():  # joblib warns of shares left over, which is what was wanted
-            warnings.simplefilter("ignore", UserWarning)
-            running.close()
+    with elsewhere(workers, (delayed(_share)(spec, share, data) for share in shares)) as running:
+        try:
+            for part in running:
+                found += part
+                if not done(len(found)) or perf_counter() - begun > longest:
+                    break
+        except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
+            done(len(found))
 
 
 def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[MappingFigures]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import Share, bytes_of, seconds_of
 from polymodel.loading import Spec
-from polymodel.processes import scratch, workers
+from polymodel.processes import elsewhere
 from polymodel.spec.coerce import by_name, listed, plainly, shown
 from polymodel.spec.faults import Faults, Locator
 from polymodel.spec.request_schema import SweepSection
@@ -194,34 +193,17 @@ class Order:
 def together(
     mine: Callable[[], None], work: Callable[[Order], Snapshot], others: Sequence[Order]
 ) -> Iterator[Snapshot]:
-    """Run this process's share beside the others' in joblib's workers, and give theirs.
-
-    The workers are those of joblib's current backend: processes here, or a Dask cluster's within
-    `joblib.parallel_config("dask")`.
-    """
+    """Run this process's share beside the others' in joblib's workers, and give theirs."""
     if not others:
         mine()
         return
-    from joblib import Parallel, delayed
+    from joblib import delayed
 
     # With one job, joblib would run it here, after this process's own share.
     count = max(2, len(others))
-    parallel = Parallel(
-        n_jobs=count,
-        return_as="generator",
-        batch_size=1,
-        pre_dispatch="all",
-        temp_folder=scratch(),
-        **workers(),
-    )
-    running = parallel(delayed(work)(order) for order in others)
-    try:
+    with elsewhere(count, (delayed(work)(order) for order in others), "all") as running:
         mine()
         yield from running
-    finally:
-        with warnings.catch_warnings():  # joblib advises on tasks that an interrupt cancels
-            warnings.simplefilter("ignore", UserWarning)
-            running.close()
 
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:

@@ -50,6 +50,12 @@ def started(line: str, folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
+def test_all_processes_are_started_in_one_place() -> None:
+    """Where they are told to end with this one; those of `codesign` went on."""
+    made = [f for f in (ROOT / "polymodel").rglob("*.py") if "Parallel(" in f.read_text(encoding="utf-8")]
+    assert [f.name for f in made] == ["processes.py"]
+
+
 HUGE = """\
 symbols: {TM: null, TN: null, TK: null}
 workload:
@@ -110,10 +116,37 @@ def test_a_terminated_sweep_prints_and_saves_the_best_so_far(workers: int, tmp_p
     assert (tmp_path / "rows" / "sweep.csv").exists()
 
 
+SIZED = """\
+symbols: {S: 4000}
+workload:
+  rank_sizes: {M: 55440, N: 55440, K: 55440, P: 55440}
+  bits_per_value: {All: 8}
+  einsums: ["T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]"]
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    size: inf
+    tensors: {keep: ~Intermediates, may_keep: All}
+    actions: [{name: read, energy: 9, throughput: 1}]
+  - !Memory {name: GLB, size: 360000000, tensors: {may_keep: All}, actions: [{name: read, energy: 2}]}
+  - !Memory {name: RF, size: 4000, tensors: {may_keep: All}, actions: [{name: write, energy: 1}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: S, throughput: S * S}]}
+"""
+MACHINES = "codesign huge.yaml --hardware S=400,4000,40000 --objective energy --objective latency"
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_workers_end_with_their_parent_and_hold_no_pipe(ending: signal.Signals, tmp_path: Path) -> None:
-    (tmp_path / "huge.yaml").write_text(HUGE, encoding="utf-8")
-    process = started(f"{LINE} --workers 2", tmp_path)
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [(LINE, HUGE), pytest.param(MACHINES, SIZED, marks=pytest.mark.slow)],
+    ids=["sweep", "codesign"],
+)
+def test_workers_end_with_their_parent_and_hold_no_pipe(
+    line: str, text: str, ending: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "huge.yaml").write_text(text, encoding="utf-8")
+    process = started(f"{line} --workers 2", tmp_path)
     waited_for_workers(process)
     before = children(process.pid)
     process.send_signal(ending)
