@@ -89,7 +89,6 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
         "order",
         "no_refetch",
         "reuse",
-        "order",
     }
     assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
 
