@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import polymodel as pm
+from polymodel.architecture.hierarchy import Component
+from polymodel.importers.accelforge.export import unknown_fields
 
 HERE = Path(__file__).parent / "accelforge"
 WORKLOADS = ("attention", "conv2d", "matmul", "depthwise_conv2d", "gpt3_6.7B")
@@ -64,3 +67,16 @@ def test_what_is_lacking_there_is_named(tmp_path: Path) -> None:
         pm.export_accelforge(pm.load({"arch": {"nodes": [unit]}}))
     with pytest.raises(pm.SpecError, match="is no spec"):
         pm.export_accelforge("x")  # type: ignore[arg-type]  # what it refuses
+
+
+def test_a_field_that_the_export_does_not_know_refuses_it() -> None:
+    """Were a component to have another field, it would not be left out without a word."""
+
+    @dataclass(frozen=True)
+    class Refreshed(Component):
+        refresh_power: float = 0.0
+
+    (found,) = unknown_fields([Refreshed("A", "memory"), Refreshed("B", "memory", refresh_power=1.0)])
+    assert found == ("refresh_power", True, "a component has `refresh_power`")
+    assert not any(there for _, there, _ in unknown_fields([Refreshed("A", "memory")]))
+    assert not unknown_fields([Component("A", "memory")])

@@ -6,8 +6,8 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields, replace
 
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim
 from polymodel.errors import Diagnostic, SpecError
@@ -24,6 +24,12 @@ from polymodel.spec.yaml_text import parse_yaml
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 WIDTH = 110
+# Fields of components: what the file has or what changes no cost there, and what refuses the export.
+_WRITTEN = frozenset(
+    "name kind size_bits actions leak_power area area_provenance spatial keep may_keep ports".split()
+    + ["buffering", "clock"]
+)
+_REFUSED = frozenset("allocation read_first fill_drain_latency sparse data_tiles".split())
 _TAGS = {"memory": "Memory", "toll": "Toll", "container": "Container", "compute": "Compute"}
 _ACTIONS = {"memory": ("read", "write"), "toll": ("read", "write"), "container": (), "compute": ("compute",)}
 
@@ -89,10 +95,20 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
             any(c.by_operator for c in parts),
             "a compute unit has actions of its own for operators",
         ),
+        *unknown_fields(parts),
         ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
     ):
         if there:
             yield name, why
+
+
+def unknown_fields(parts: Sequence[Component]) -> list[tuple[str, bool, str]]:
+    """Fields of components that this module knows nothing of: whatever sets one cannot be written."""
+    found = {f.name: f.default for part in parts for f in fields(part) if f.name not in _WRITTEN | _REFUSED}
+    return [
+        (name, any(getattr(part, name, default) != default for part in parts), f"a component has `{name}`")
+        for name, default in found.items()
+    ]
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:
