@@ -58,6 +58,9 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
     outcome.seconds = process_time() - begun
     if len(front):
         ours = front.best().value(objective)
+        if not ours:
+            outcome.uncomputed.append("its prices are those of models of components, which are not here")
+            return outcome
         outcome.at_most(objective, ours, theirs * (1 + 1e-6))  # prices there have float32's digits
         outcome.notes.append(f"{objective} ours {ours:.6g}, theirs {theirs:.6g}, gap {front.gap:.2g}")
     else:
@@ -66,11 +69,10 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
 
 
 def _explored(text: str, fused: bool, objective: str, seconds: float) -> pm.Front:
-    """The search; unfused, everything is in the outermost memory, so that others have to keep nothing that it
-    does not keep."""
-    constraints = {} if fused else {"unfused": "Intermediates"}
-    if not fused:
-        text = re.sub(r"keep: ~MainMemory\.tensors", "keep: Nothing", text)
+    """The search. There a memory that keeps `~MainMemory` keeps what a mapping does not have in MainMemory: so
+    intermediates are handed on in either, and what is in MainMemory need not be in the other one as well."""
+    constraints = {"exchange": []} if fused else {"unfused": "Intermediates"}
+    text = re.sub(r"keep: ~MainMemory\.tensors", "keep: Nothing", text)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "spec.yaml"
         path.write_text(text, encoding="utf-8")
