@@ -69,7 +69,7 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
 
 
 def _explored(text: str, fused: bool, objective: str, seconds: float) -> pm.Front:
-    """The search. There a memory that keeps `~MainMemory` keeps what a mapping does not have in MainMemory: so
+    """The search. There a memory that keeps `~MainMemory` keeps what a mapping does not have in MainMemory:
     intermediates are handed on in either, and what is in MainMemory need not be in the other one as well."""
     constraints = {"exchange": []} if fused else {"unfused": "Intermediates"}
     text = re.sub(r"keep: ~MainMemory\.tensors", "keep: Nothing", text)

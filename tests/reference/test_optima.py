@@ -1,4 +1,4 @@
-"""The comparison with optima that AccelForge's mapper stored: what is no worse, what is, what is not compared."""
+"""The comparison with optima that AccelForge's mapper stored: no worse, worse, or not compared."""
 
 from __future__ import annotations
 
