@@ -200,7 +200,7 @@ def aims_of(
             more[added] = None
         elif name.partition(":")[0] == WORKING_SET:
             peaks[name.partition(":")[2]] = None
-        elif name == "edp":
+        elif uses(name) <= {("energy", ""), ("latency", "")}:
             energy = latency = True
         else:
             assert name == "area", name

@@ -19,7 +19,7 @@ def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:
     assert (
         f"in tiles      12.61 µs ({cycles}) to configure and run the tiles of sparse operands (exact)" in top
     )
-    assert 'sparse data   23.8 µs, 11.8 µJ (expected): see "On sparse data" below' in top
+    assert 'sparse data   23.8 µs, 11.8 µJ (exact): see "On sparse data" below' in top
     assert "\nOn sparse data\n" in rest
     assert "\nCut into tiles\n" in rest
     assert cycles in report.to_html().partition("<h2>")[0]
