@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import importlib
 import os
@@ -196,6 +197,7 @@ def test_a_sweep_ends_in_time_and_keeps_what_it_has(tmp_path: Path) -> None:
             assert pm.sweep(spec, symbols, workers=workers).complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "seconds"), seeds(1, [(5000, 3), (20_000, 6)]))
 def test_tiles_of_products_are_found_in_time(size: int, seconds: int) -> None:
     """One way to grow tiles took all the time that there was, and more."""
@@ -321,7 +323,11 @@ def test_what_is_loaded_before_is_part_of_the_time(
         return load(name)
 
     monkeypatch.setattr(importlib, "import_module", slowly)
-    assert main(["validate", "matmul", "--time-limit", "0.3", "--memory", "300MB"]) == 3
+    gc.disable()  # what is raised while Hypothesis looks at the collector of garbage is lost
+    try:
+        assert main(["validate", "matmul", "--time-limit", "0.3", "--memory", "300MB"]) == 3
+    finally:
+        gc.enable()
     assert capsys.readouterr().err.startswith("stopped: the time limit of 0.3 s is over")
 
 

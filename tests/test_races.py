@@ -22,6 +22,7 @@ def forget() -> None:
     """Nothing is timed here."""
 
 
+@pytest.mark.slow
 def test_our_search_has_the_optimum_and_the_row_says_why_there_is_no_peer(monkeypatch):
     def absent(race: Race) -> Ran:
         raise NotInstalled("no Python 3.12 with venv was found")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.architecture.hierarchy import Component
 from polymodel.errors import Diagnostic, Place, SpecError, writing
 from polymodel.loading import Spec, load
 from polymodel.spec.coerce import check_classes
@@ -86,6 +87,16 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
     ]
     if faults:
         raise SpecError(faults)
+
+
+def unknown_fields(parts: Sequence[Component], known: Collection[str]) -> list[tuple[str, bool, str]]:
+    """(name, whether it is set, what the spec has) of fields of components that an exporter does not know:
+    whatever sets one cannot be written."""
+    found = {f.name: f.default for part in parts for f in fields(part) if f.name not in known}
+    return [
+        (name, any(getattr(part, name, default) != default for part in parts), f"a component has `{name}`")
+        for name, default in found.items()
+    ]
 
 
 @dataclass(frozen=True, repr=False)

@@ -76,6 +76,7 @@ def test_nothing_is_wider_than_the_page(sweep: Visit) -> None:
     assert sweep.page.evaluate(WIDEST) <= sweep.page.viewport_size["width"]
 
 
+@pytest.mark.slow
 def test_points_sort_by_what_they_are(sweep: Visit) -> None:
     heads = sweep.page.locator("#table-points thead th")
     at = [t.strip() for t in heads.all_text_contents()].index("working set:GLB")
@@ -169,6 +170,7 @@ def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_a_large_front_sorts_at_once(browser: Any, tmp_path: Path) -> None:
     """Ten times the rows, about ten times the work (a sort by pairs would take a hundred times)."""
     script = """() => { const began = performance.now();

@@ -60,6 +60,7 @@ def test_nothing_is_wider_than_the_page(visit: Visit, tmp_path: Path) -> None:
     assert all(w > 100 and h > 100 for w, h in sizes)
 
 
+@pytest.mark.slow
 def test_headings_sort_by_value(visit: Visit) -> None:
     page = visit.page
     page.click("nav a[href='#table-accesses']")

@@ -86,6 +86,7 @@ def test_names_and_texts_are_escaped(capsys: Captured, spec: str, tmp_path: Path
         assert text.count("<script>") == text.count("</script>") == 1
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_stands_at_the_top(capsys: Captured, tmp_path: Path) -> None:
     small = tmp_path / "tight.yaml"
     small.write_text(re.sub(r"size: 8 \* [^#\n]*", "size: 64", SMALL), encoding="utf-8")

@@ -34,6 +34,7 @@ def check(seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_networks_compute_what_onnx_computes() -> None:
     """Most are compared whole; the rest sum over what is only repeated, which no Einsum does."""
     assert sum(check(seed) for seed in range(40)) >= 30

@@ -194,6 +194,7 @@ def test_two_memories() -> None:
     assert [[(c.level, c.need) for c in r.changes] for r in sizes] == [[("GLB", 24), ("RF", 8)]]
 
 
+@pytest.mark.slow
 def test_fused_loops() -> None:
     """What must be fused does not fit whole, and may not be tiled."""
     spec = spec_of(PAIR, FOUR, DRAM, memory("GLB", 64))

@@ -46,6 +46,7 @@ def test_searching_exchanges_in_the_first_memory_first_loses_no_point(
     np.testing.assert_allclose(apart, at_once, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [2, 0, 1, 3]))
 def test_they_hand_on_in_the_registers(seed: int) -> None:
     """Else the test before would show nothing."""

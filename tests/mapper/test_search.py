@@ -67,6 +67,7 @@ def some_machine(pick: random.Random) -> Spec:
     return spec_of(einsums, sizes, pick.choice([100, 200, 400]), pick.choice([24, 64]), fans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, range(4)))
 def test_a_hierarchy_cut_in_two_has_the_same_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)

@@ -97,6 +97,7 @@ def check(spec: Spec, pick: Random, most: int) -> tuple[int, bool]:
     return len(listed), slides
 
 
+@pytest.mark.slow
 def test_no_drawn_mapping_is_better() -> None:
     pick = Random(3)
     results = [check(spec_of(pick), pick, 6) for _ in range(10)]

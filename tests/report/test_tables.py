@@ -187,6 +187,7 @@ def test_compare_puts_two_reports_side_by_side(fused: Report) -> None:
     assert frame.set_index(["quantity", "where"]).loc[("latency", ""), "ratio"] == 1
 
 
+@pytest.mark.slow
 def test_infeasible_report_names_the_memory() -> None:
     problem = chain()
     small = with_component(problem, "GLB", replace(problem.hierarchy["GLB"], size_bits=500))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
+import pytest
 from hypothesis import assume, given, settings
 
 from polymodel.analysis.engine import Problem
@@ -37,6 +38,7 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
         tally["kept" if largest else "nothing"] += 1
 
 
+@pytest.mark.slow
 def test_retained_windows_agree() -> None:
     tally: Counter[str] = Counter()
 

@@ -119,6 +119,7 @@ def test_killed_and_resumed(parent: Parent, tmp_path: Path, kill: str) -> None:
         assert seen[0] > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_units")
 def test_two_processes_killed_and_resumed(parent: Parent, tmp_path: Path) -> None:
     options: dict[str, Any] = {"objectives": THREE, "workers": 2}

@@ -98,6 +98,7 @@ def differences(spec: pm.Spec, grid: dict[str, list[int]], tally: Counter[str]) 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "count"), seeds(1, [(1, 40), (2, 1000), (3, 1000)]))
 def test_points_swept_at_once_have_the_verdict_of_evaluate(
     seed: int, count: int, monkeypatch: pytest.MonkeyPatch

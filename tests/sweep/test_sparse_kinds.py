@@ -164,6 +164,7 @@ def test_windows(tmp_path: Path, tiles: Mapping[str, list[int]], count: int) -> 
     check(loaded(tmp_path, WINDOW), tiles, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", seeds(1, [[12], [2, 12]]))
 def test_several_architectures(tmp_path: Path, rows: list[int]) -> None:
     one = loaded(tmp_path, CHAIN)
@@ -171,6 +172,7 @@ def test_several_architectures(tmp_path: Path, rows: list[int]) -> None:
     check(one, {**tiles, "SIZE": [700, 2000], "JOULES": [1.0, 7.0]}, 4 * len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", seeds(1, [[1, 6], [1, 2, 3, 6]]))
 def test_symbols_that_follow_from_others(tmp_path: Path, rows: list[int]) -> None:
     symbols = {"TM": rows, "TN": "TM + 1", "TK": "min(TM, 5)"}

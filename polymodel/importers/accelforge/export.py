@@ -6,13 +6,13 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
-from polymodel.importers.imported import refuse_lacking
+from polymodel.importers.imported import refuse_lacking, unknown_fields
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
@@ -95,20 +95,11 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
             any(c.by_operator for c in parts),
             "a compute unit has actions of its own for operators",
         ),
-        *unknown_fields(parts),
+        *unknown_fields(parts, _WRITTEN | _REFUSED),
         ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
     ):
         if there:
             yield name, why
-
-
-def unknown_fields(parts: Sequence[Component]) -> list[tuple[str, bool, str]]:
-    """Fields of components that this module knows nothing of: whatever sets one cannot be written."""
-    found = {f.name: f.default for part in parts for f in fields(part) if f.name not in _WRITTEN | _REFUSED}
-    return [
-        (name, any(getattr(part, name, default) != default for part in parts), f"a component has `{name}`")
-        for name, default in found.items()
-    ]
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:

@@ -37,11 +37,13 @@ def test_machine_and_dense_kernels_are_within_three_percent(records: dict[str, R
     assert records["peak"].error == records["ridge"].error == 0
 
 
+@pytest.mark.slow
 def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tensaurus", "--published", "--format", "csv"]) == 0
     assert "dense DMTTKRP,511.9" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_differs_is_known_and_told(records: dict[str, Record]) -> None:
     classes = [r for r in records.values() if r.unit == "bound" and r.ours]
     assert len(classes) == 18

@@ -86,6 +86,7 @@ def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> li
     return wrong
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("shape", "density"), seeds(1, [QUICK[1], *QUICK[:1], *QUICK[2:]]))
 def test_entries_are_met_within_5_percent(shape: tuple[int, int], density: float) -> None:
     assert _compare(shape, density, Elements(128), 8) == []
