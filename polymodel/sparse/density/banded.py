@@ -119,7 +119,8 @@ class Banded(Placed):
         rows = self.known_rows()
         if rows is None or len(self.shape) != 2 or self.shape[0] != self.shape[1]:
             return super().square_multiplies()
-        return float(rows @ rows)
+        many = rows.astype(np.float64)  # the squares may add up to more than 64 bits hold
+        return float(many @ many)
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         if len(self.shape) != 2:

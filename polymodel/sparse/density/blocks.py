@@ -142,22 +142,24 @@ class Blocks(Regional):
         return self.arrangement.settled and self.fill.settled
 
     def square_multiplies(self) -> float:
-        """Column by column of blocks, as blocks are independent of each other."""
-        rows, columns = self.shape
-        block, grid = self.size_of_block, self.arrangement.shape
-        if rows != columns or block[0] != block[1]:
+        """Pairs of different blocks, which are filled independently, and each diagonal block with itself."""
+        side, (block, other), grid = self.shape[0], self.size_of_block, self.arrangement.shape[0]
+        if side != self.shape[1] or block != other:
             return super().square_multiplies()
-        ones = np.ones(grid[0], dtype=np.int64)
-        start = np.arange(grid[0], dtype=np.int64)
-        down = self.arrangement.regions().mean(np.stack([0 * ones, start, grid[0] * ones, ones], axis=1))
-        along = self.arrangement.regions().mean(np.stack([start, 0 * ones, ones, grid[1] * ones], axis=1))
-        own = self.arrangement.regions().mean(np.stack([start, start, ones, ones], axis=1))
-        # Expected nonzeros of one column, and of one row, of a block.
-        held = float(self.fill.expected(block))
-        pairs = held * held / block[0]
-        # A block on the diagonal meets itself: the products of its columns with its rows.
-        itself = self.fill.square_multiplies()
-        return float((down * along - own * own).sum() * pairs + own.sum() * itself)
+        if side % block:
+            what = f"a square of blocks of {block} that the end of the matrix, at {side}, cuts"
+            raise Refused(f"{what}: its multiplications are not worked out", f"take a multiple of {block}")
+        start = np.arange(grid, dtype=np.int64)
+        ones = np.ones_like(start)
+        own = float(self.arrangement.regions().mean(np.stack([start, start, ones, ones], axis=1)).sum())
+        line = np.arange(block, dtype=np.int64)
+        zero, one = np.zeros_like(line), np.ones_like(line)
+        inside = self.fill.regions()
+        down = inside.mean(np.stack([zero, line, one * block, one], axis=1))
+        along = inside.mean(np.stack([line, zero, one, one * block], axis=1))
+        # What the arrangement counts has each block on the diagonal once with itself.
+        pairs = self.arrangement.square_multiplies() - own
+        return pairs * float(down @ along) + own * self.fill.square_multiplies()
 
     def regions(self) -> Regions:
         return self._regions

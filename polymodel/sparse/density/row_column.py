@@ -36,9 +36,9 @@ class RowColumn(Regional):
 
     Point (i, k) is nonzero with the chance x y / (1 + x y), where the weights x of rows and y of columns are
     such that all have their nonzeros: in a sparse matrix rows[i] columns[k] / nnz, as Chung and Lu have it,
-    and never above 1. Multiplications of the matrix with itself are exact. Tiles take nonzeros from each
-    other: E[max] is a lower bound, unless tiles hold whole rows or columns. Numbers that are not whole are
-    expectations, and points are then independent.
+    and never above 1. Multiplications of the matrix with itself are exact where these numbers are whole.
+    Tiles take nonzeros from each other: E[max] is a lower bound, unless tiles hold whole rows or columns.
+    Numbers that are not whole are expectations, and points are then independent.
     """
 
     rows: Floats
@@ -179,7 +179,13 @@ class RowColumn(Regional):
     def square_multiplies(self) -> float:
         if self.shape[0] != self.shape[1]:
             return super().square_multiplies()
-        return float(self.columns @ self.rows)
+        met = float(self.columns @ self.rows)
+        if not self.independent:
+            return met
+        # The point (k, k) is in column k and in row k: where rows and columns are random its variance adds.
+        start = np.arange(self.shape[0], dtype=np.int64)
+        own = self.regions().mean(np.stack([start, start, *np.ones((2, start.size), np.int64)], axis=1))
+        return met + float((own * (1 - own)).sum())
 
     def regions(self) -> Regions:
         return self._regions

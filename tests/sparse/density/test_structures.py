@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -125,6 +126,45 @@ def test_multiplications_of_a_matrix_with_itself(name: str) -> None:
     assert model.square_multiplies() == pytest.approx(float(drawn.mean()), abs=near)
     if name == "hubs":
         assert model.square_multiplies() == Actual.of(GRAPH).square_multiplies()
+
+
+def test_multiplications_of_random_rows_and_columns_with_themselves() -> None:
+    """Where the numbers of rows and columns are expectations, points are independent."""
+    model = pm.RowColumn.of(IK, (3, 3), [0.9, 1.3, 0.4], [1.1, 0.6, 0.9])
+    place = model.by_place()
+    assert place is not None
+    p = np.asarray(place.numbers / place.of)
+    wanted = float((p @ p).sum() + (np.diag(p) * (1 - np.diag(p))).sum())
+    assert model.square_multiplies() == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2, 4])
+def test_multiplications_of_so_many_blocks_with_themselves(blocks: int) -> None:
+    model = pm.Blocks.of(IK, (4, 4), (2, 2), pm.Uniform.of(IK, (2, 2), nnz=blocks))
+    each = []
+    for some in combinations(range(4), blocks):
+        there = np.isin(np.arange(4), some).reshape(2, 2).astype(np.int64)
+        full = np.kron(there, np.ones((2, 2), np.int64))
+        each.append(int((full @ full).sum()))
+    assert model.square_multiplies() == pytest.approx(np.mean(each), rel=1e-12)
+
+
+def test_multiplications_of_blocks_whose_rows_and_columns_differ() -> None:
+    """Above the diagonal of every block there is one nonzero: no row meets a column that has one."""
+    above = pm.Diagonals.of(IK, (2, 2), [1])
+    model = pm.Blocks.of(IK, (4, 4), (2, 2), pm.Diagonals.of(IK, (2, 2), [-1, 0, 1]), above)
+    assert model.square_multiplies() == Actual.of(model.draw(0)).square_multiplies() == 0
+
+
+def test_multiplications_of_cut_blocks_are_refused() -> None:
+    model = pm.Blocks.of(IK, (3, 3), (2, 2), pm.Uniform.of(IK, (2, 2), nnz=2), 0.5)
+    with pytest.raises(Refused, match="blocks of 2 that the end of the matrix, at 3, cuts"):
+        model.square_multiplies()
+
+
+def test_multiplications_of_a_wide_band_exceed_64_bits() -> None:
+    side = 3_000_000
+    assert pm.Banded(IK, (side, side), side).square_multiplies() == pytest.approx(float(side) ** 3, rel=1e-12)
 
 
 def test_a_full_band_is_counted_as_the_band() -> None:
