@@ -60,6 +60,7 @@ def test_the_narrower_limit_holds_and_the_wider_one_goes_on() -> None:
     assert governor.left() == float("inf")
 
 
+@pytest.mark.slow
 def test_no_array_passes_the_limit_of_memory() -> None:
     with pytest.raises(pm.MemoryUp, match="than the limit of 200 MB leaves"), pm.limits(memory="200MB"):
         np.ones(10**9)

@@ -65,6 +65,7 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lower bound" in out
 
 
+@pytest.mark.slow
 def test_files_and_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     where = ("--out", str(tmp_path / "o"), "--export", str(tmp_path / "t"), "--plot", str(tmp_path / "p.png"))
     code, out, err = run(capsys, SMALL, "--tiler", "btree", *where)

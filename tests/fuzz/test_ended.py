@@ -98,7 +98,8 @@ def waited_for_workers(process: subprocess.Popen[bytes]) -> None:
     time.sleep(2.0)
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_terminated_sweep_prints_and_saves_the_best_so_far(workers: int, tmp_path: Path) -> None:
     (tmp_path / "huge.yaml").write_text(HUGE, encoding="utf-8")
     process = started(f"{LINE} --store saved --out rows --workers {workers} --format json", tmp_path)

@@ -187,6 +187,7 @@ def roomy(case: Case) -> tuple[float, ...]:
     return (10.0**9,) * len(case.memories)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "every"),
     seeds(

@@ -95,6 +95,7 @@ def test_indices_and_the_best(front: pm.Front) -> None:
         front.best("bufer")
 
 
+@pytest.mark.slow
 def test_the_least_of_another_figure_is_not_promised(spec: pm.Spec) -> None:
     alone = pm.explore(spec, objectives="energy")
     assert len(alone) == 1

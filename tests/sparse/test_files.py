@@ -273,6 +273,7 @@ def test_clean_blocks_go_the_fast_way() -> None:
     assert fast.values.tolist() == [2.5, 1000.0, 0.001]
 
 
+@pytest.mark.slow
 def test_several_blocks_make_one_tensor(tmp_path: Path) -> None:
     """Also a fault far down has its line."""
     n = 900_000

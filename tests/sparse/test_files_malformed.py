@@ -243,6 +243,7 @@ def test_a_packed_file_that_is_damaged(tmp_path: Path) -> None:
     assert told(path)[0].startswith("the packed file is damaged (Not a gzipped file")
 
 
+@pytest.mark.slow
 def test_a_file_that_unfolds_to_too_much(tmp_path: Path) -> None:
     """Refused long before all is unfolded; one that is to be trusted can be read."""
     path = tmp_path / "t.tns.gz"

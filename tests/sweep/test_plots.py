@@ -87,6 +87,7 @@ def test_energy_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
     assert ax.get_ylim()[0] == 0
 
 
+@pytest.mark.slow
 def test_traffic_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
     ax = leaking.plot("traffic", "TK")
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "3", "4", "6", "12"]

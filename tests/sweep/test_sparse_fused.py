@@ -134,6 +134,7 @@ def test_separable_cascades(problem: Problem, seed: int) -> None:
     compare(problem, seed)
 
 
+@pytest.mark.slow
 @CHECKS
 @given(fused_problems().flatmap(sparse), st.integers(0, 10**6))
 def test_fused_chains(problem: Problem, seed: int) -> None:

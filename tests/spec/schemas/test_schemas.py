@@ -90,6 +90,7 @@ def test_the_first_line_names_the_schema(path: Path) -> None:
     assert faults(target.name.removesuffix(".schema.json"), data[1]) == []
 
 
+@pytest.mark.slow
 def test_wrong_structure_is_refused_and_the_rest_is_a_matter_of_meaning() -> None:
     passed, refused = [], 0
     for path in sorted((ROOT / "tests/bad").glob("*.yaml")):

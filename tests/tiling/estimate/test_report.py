@@ -80,6 +80,7 @@ def test_what_cannot_be_estimated_is_told() -> None:
         pm.estimate_tiling(big, models=["rows"])
 
 
+@pytest.mark.slow
 def test_reasons_are_told_once() -> None:
     told = pm.estimate_tiling(MATRIX, fit=pm.stored("CSR", 4096), models=["uniform", "rows"])
     assert "4,096 bits in CSR" in str(told)
