@@ -67,7 +67,7 @@ def test_merged_as_walked(seed: int, order: str, block: int, counted: bool) -> N
     spec = product(order, styles[:cut], styles[cut:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "BLOCK", block)
-        patch.setattr(merging, "_wide", lambda *_: not counted)
+        patch.setattr(merging, "far_apart", lambda *_: not counted)
         both_ways(spec, tensors)
 
 
@@ -122,3 +122,44 @@ def test_a_result_that_does_not_fit_is_not_begun() -> None:
         pm.execute(spec, tensors)
     with pm.limits(memory="400MB"):
         assert pm.execute(spec, tensors, values=False).einsums[0].output_nnz == 9 * 10**6
+
+
+def test_few_values_far_apart_take_little_memory() -> None:
+    last = 2**30
+    a = pm.SparseTensor.from_coo("A", ("I", "K"), (2, 2), np.array([[0, 0, 1], [0, 1, 1]]), np.ones(3))
+    b = pm.SparseTensor.from_coo(
+        "B", ("K", "J"), (2, last + 1), np.array([[0, 0, 1], [0, last, last]]), np.ones(3)
+    )
+    spec = cascade(PRODUCT, "Z[i, j] = A[i, k] * B[k, j]", loop_order={"Z": ["I", "K", "J"]})
+    with pm.limits(memory="1 GB"):
+        made = run(spec, {"A": a, "B": b}).results["Z"]
+    assert made.coords.tolist() == [[0, 0, 1], [0, last, last]]
+    assert made.values.tolist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "left", ["bool", "int8", "uint8", "uint64", "float16", "float32", "float64", "complex64"]
+)
+@pytest.mark.parametrize("right", ["uint8", "uint64", "float32"])
+def test_values_of_any_type_are_those_of_the_walk(left: str, right: str) -> None:
+    rng = np.random.default_rng(5)
+    a = (rng.integers(0, 100, (5, 6)) * (rng.random((5, 6)) < 0.6)).astype(left)
+    b = (rng.integers(0, 200, (6, 7)) * (rng.random((6, 7)) < 0.6)).astype(right)
+    spec = cascade(PRODUCT, "Z[i, j] = A[i, k] * B[k, j]", loop_order={"Z": ["I", "K", "J"]})
+    walked = run(spec, {"A": a, "B": b}, keep_loops=True).results["Z"]
+    ours = run(spec, {"A": a, "B": b}).results["Z"]
+    wanted = a.astype(np.complex128) @ b.astype(np.complex128)
+    for made in (walked, ours):
+        assert made.values.dtype == walked.values.dtype
+        dense = np.zeros(wanted.shape, dtype=np.complex128)
+        dense[tuple(made.coords)] = made.values
+        assert np.array_equal(dense, wanted)
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_whole_numbers_of_64_bits_without_a_sign_are_not_rounded(merges: bool) -> None:
+    a = np.array([[3, 0], [1, 2]], dtype=np.uint64)
+    b = np.array([[2**60 + 1, 0], [5, 2**61 + 3]], dtype=np.uint64)
+    spec = cascade(PRODUCT, "Z[i, j] = A[i, k] * B[k, j]", loop_order={"Z": ["I", "K", "J"]})
+    made = run(spec, {"A": a, "B": b}, keep_loops=not merges).results["Z"]
+    assert made.values.tolist() == [3 * (2**60 + 1), 2**60 + 11, 2 * (2**61 + 3)]

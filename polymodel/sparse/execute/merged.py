@@ -306,7 +306,7 @@ class Fibers:
         return ends[np.clip(fibers - start, 0, stop - start)]
 
 
-def _wide(span: int, rows: int) -> bool:
+def far_apart(span: int, rows: int) -> bool:
     """Whether there are too many coordinates to sort rows by counting."""
     return span > max(_COUNTED, 4 * rows)
 
@@ -316,7 +316,7 @@ def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
     from scipy.sparse import csr_array
 
     fibers = starts.size - 1
-    if _wide(span, coords.size):
+    if far_apart(span, coords.size):
         return np.diff(_compared(starts, coords, np.zeros(coords.size, dtype=np.int32), span).starts)
     across = csr_array((np.zeros(coords.size, dtype=np.int8), coords, starts), shape=(fibers, span)).tocsc()
     return np.bincount(across.indices[_first(across.indices, across.indptr)], minlength=fibers)
@@ -339,7 +339,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
     from scipy.sparse import csc_array, csr_array
 
     fibers = starts.size - 1
-    if _wide(span, coords.size):
+    if far_apart(span, coords.size):
         return _compared(starts, coords, visit, span)
     across = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc()
     fiber, ends = across.indices, across.indptr
@@ -360,7 +360,7 @@ def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small
     from scipy.sparse import csr_array
 
     fibers = starts.size - 1
-    if _wide(span, coords.size):
+    if far_apart(span, coords.size):
         order = np.argsort(np.repeat(np.arange(fibers) * span, np.diff(starts)) + coords, kind="stable")
         return coords[order], visit[order]
     found = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc().tocsr()

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.governor import charge
+from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.loops import Walk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.plan import Plan
-from polymodel.sparse.execute.values import coordinates
+from polymodel.sparse.execute.values import coordinates, wide
 from polymodel.sparse.fibertree import Ints, sorting
 from polymodel.sparse.tensor import SparseTensor
 
@@ -44,15 +45,15 @@ def _product(
     from scipy.sparse import csr_array
 
     term, level = plan.terms[0], merged.level
-    weights: Values = np.ones(walk.nodes, dtype=np.int64)
+    right_values = wide(plan.slots[merged.slot].tree.values)
+    weights: Values = np.ones(walk.nodes, dtype=right_values.dtype)
     for s in term.slots:
         if s != merged.slot:
             element = walk.cursors[s].element
             held = plan.slots[s].tree.values
-            weights = weights * _wide(held if element is None else held[element])
+            weights = weights * wide(held if element is None else held[element])
     if term.numbers:
         weights = weights * term.factor
-    held = _wide(plan.slots[merged.slot].tree.values)
     # The output's fibers in the order of its result, as far as the loops above give it.
     place = np.arange(merged.outputs, dtype=np.int64)
     fibers = sorting([above[i] for i in sorted(above)])
@@ -68,11 +69,12 @@ def _product(
     left = csr_array(
         (weights if order is None else weights[order], fiber, starts), shape=(place.size, level.fibers)
     )
-    right = csr_array((held, level.coords, level.starts), shape=(level.fibers, level.span - 1))
+    columns, names, span = level.coords, None, level.span - 1
+    if merging.far_apart(level.span, merged.iterations):
+        # A product takes memory for every column: only those that hold something.
+        names, columns = np.unique(columns, return_inverse=True)
+        span = names.size
+    right = csr_array((right_values, columns, level.starts), shape=(level.fibers, span))
     made = (left @ right).tocsc().tocsr()
-    return np.repeat(fibers, np.diff(made.indptr)), made.indices, made.data
-
-
-def _wide(values: Values) -> Values:
-    """Whole numbers in 64 bits, so that products and sums of small ones stay right."""
-    return values.astype(np.int64) if values.dtype.kind in "bi" else values
+    coords = made.indices if names is None else names[made.indices]
+    return np.repeat(fibers, np.diff(made.indptr)), coords, made.data

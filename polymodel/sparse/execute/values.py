@@ -74,12 +74,24 @@ def _product(term: Term, cursors: list[Cursor]) -> Values:
     found: Values | None = None
     for s in factors:
         cursor = cursors[s]
-        values = cursor.slot.tree.values
-        element = cursor.element
-        here = _at(values, element, cursor.partial)
+        here = _at(cursor.slot.tree.values, cursor.element, cursor.partial)
+        here = here if term.take is not None else wide(here)
         found = here if found is None else found * here
     assert found is not None
     return found if term.take is not None or not term.numbers else found * term.factor
+
+
+def wide(values: Values) -> Values:
+    """Values in 64 bits, so that products and sums of small ones stay right, however loops are counted.
+
+    Whole numbers get a sign, unless they have 64 bits without one.
+    """
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind in "bi" or (kind == "u" and size < 8):
+        return values.astype(np.int64, copy=False)
+    if kind == "f" and size < 8:
+        return values.astype(np.float64)
+    return values.astype(np.complex128, copy=False) if kind == "c" and size < 16 else values
 
 
 def _at(values: Values, element: Ints | None, partial: bool) -> Values:
@@ -164,6 +176,7 @@ def _rows(term: Term, walk: Walk, tail: Tail, kind: int, nodes: Ints, leaves: In
             assert below.element is not None
             offset = below.element[leaves] - one
             here = values[first_leaf(levels, element[nodes])[:, None] + offset[None, :]]
+        here = here if term.take is not None else wide(here)
         found = here if found is None else found * here
     assert found is not None
     if term.take is None and term.numbers:

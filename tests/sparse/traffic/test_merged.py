@@ -29,7 +29,7 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
     }
     monkeypatch.setattr(merged, "BLOCK", rng.choice([1, 50, 2**20]))
     wide = rng.choice([False, True])
-    monkeypatch.setattr(merged, "_wide", lambda *_: wide)
+    monkeypatch.setattr(merged, "far_apart", lambda *_: wide)
     teaal = read_teaal(yaml.safe_dump(spec))
     ours = traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
     monkeypatch.setattr(model, "applies", lambda *_: False)
