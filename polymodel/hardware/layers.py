@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from polymodel.affine import Affine
+from polymodel.affine import Affine, Constraint
 from polymodel.architecture.hierarchy import Component
+from polymodel.errors import SpecError
 from polymodel.governor import look
+from polymodel.hardware.machines import asked_symbols
 from polymodel.loading import Spec
 from polymodel.objectives import objective_of
 from polymodel.pareto import undominated
+from polymodel.spec.request_schema import ExploreSection, MemoryRule
+from polymodel.sweeps.grid import Grid
 from polymodel.workload.einsum import Einsum
 
 Array = Any
@@ -36,14 +41,42 @@ class Combined:
         return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
 
 
-def separate(spec: Spec) -> tuple[tuple[Spec, int], ...]:
+def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec, int], ...]:
     """Each Einsum of a spec as a layer of its own, with how often it is there: Einsums that are equal but for
-    names are one layer, the first of them."""
-    found: dict[object, list[Spec]] = {}
-    for einsum in spec.workload:
-        alone = spec.only(einsum.name)
-        found.setdefault(_structure(alone, alone.workload.einsums[0]), []).append(alone)
-    return tuple((alike[0], len(alike)) for alike in found.values())
+    names on every machine of a grid are one layer, the first of them. `given`: constraints of the call.
+
+    Einsums are told apart where the workload, or what its search is asked, has symbols of the grid, and where
+    the search is asked something of rank variables, tensors or Einsums by their names.
+    """
+    bound = None if _by_name(spec, given) or asked_symbols((spec,), grid, given) else _bound(spec, grid)
+    found: dict[object, list[str]] = {}
+    for name in (e.name for e in (spec.raw_workload.einsums if spec.raw_workload else spec.workload)):
+        alone = None if bound is None else bound.only(name)
+        key = name if alone is None else _structure(alone, alone.workload.einsums[0])
+        found.setdefault(key, []).append(name)
+    return tuple((spec.only(alike[0]), len(alike)) for alike in found.values())
+
+
+def _by_name(spec: Spec, given: ExploreSection) -> bool:
+    """Whether a search is asked something of what has a name in the workload."""
+    for s in (spec.raw_explore or ExploreSection(), given):
+        rules = s.memories.values()
+        if s.loop_order or s.compute or s.fuse or s.unfused or s.fanouts:
+            return True
+        if any(rule != MemoryRule(reuse=rule.reuse) for rule in rules):
+            return True
+    return False
+
+
+def _bound(spec: Spec, grid: Grid) -> Spec | None:
+    """The spec on the first machine that is right, if any is."""
+    for number in range(grid.size):
+        values = {n: v for n, v in grid.point(number).items() if n in spec.symbols}
+        with suppress(SpecError):
+            bound = spec.bind(**values)
+            _ = bound.arch, bound.workload
+            return bound
+    return None
 
 
 def _structure(spec: Spec, einsum: Einsum) -> object:
@@ -53,15 +86,19 @@ def _structure(spec: Spec, einsum: Einsum) -> object:
     accesses = tuple(
         (
             tensors[a.tensor], tuple(_renamed(e, numbers) for e in a.projection), a.output, a.bits_per_value,
-            a.persistent, a.backing_scale, repr(a.density), a.accumulates,
+            a.persistent, a.backing_scale, repr(a.density), a.accumulates, _held(a.guard, numbers),
+            tensors.get(a.stands_for, a.stands_for),
         )
         for a in einsum.accesses
     )  # fmt: skip
-    constraints = frozenset((_renamed(c.expr, numbers), c.kind, c.modulus) for c in einsum.constraints)
     return (
-        constraints, accesses, einsum.is_copy, einsum.n_instances, einsum.operator,
+        _held(einsum.constraints, numbers), accesses, einsum.is_copy, einsum.n_instances, einsum.operator,
         tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
     )  # fmt: skip
+
+
+def _held(constraints: Iterable[Constraint], numbers: Mapping[str, str]) -> object:
+    return frozenset((_renamed(c.expr, numbers), c.kind, c.modulus) for c in constraints)
 
 
 def _renamed(expr: Affine, numbers: Mapping[str, str]) -> object:

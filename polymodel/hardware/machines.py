@@ -12,7 +12,8 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.area import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
-from polymodel.spec import Memory
+from polymodel.spec import Action, Memory
+from polymodel.spec.request_schema import ExploreSection
 from polymodel.spec.symbols import words_of
 from polymodel.sweeps.expressions import Constraint
 from polymodel.sweeps.grid import Grid, Uses
@@ -115,16 +116,21 @@ def alone(machine: Machine) -> Family:
     return Family(machine.layers, (machine,))
 
 
-def families(every: Sequence[Machine], grid: Grid) -> tuple[Family, ...]:
+def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tuple[Family, ...]:
     """Machines by what mappings cost on them, sizes of memories, areas and prices apart.
 
     A mapping fits a machine if its working sets do, and its energy is linear in what it moves and in its
     time. So each mapping on a member has one that is no worse there among those that none beats in energy,
-    time and `figures` on the machine that is searched. Symbols that stand in a workload or in an `explore`
-    section change what is searched: machines with different values of them are never in one family.
+    time and `figures` on the machine that is searched. Symbols that stand in a workload, in an `explore`
+    section or in the constraints (`given`) change what is searched: machines with different values of them
+    are never in one family. Limits that stand there hold for the figures of each machine, which then is a
+    family of its own.
     """
+    layers = every[0].layers if every else ()
+    if any(section.limits for section in _sections(layers, given)):
+        return tuple(map(alone, every))
     groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[Machine]] = {}
-    asked = _elsewhere(every[0].layers, grid) if every else ()
+    asked = asked_symbols(layers, grid, given)
     for machine in every:
         key = _plain(machine.arch), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
@@ -140,12 +146,17 @@ def families(every: Sequence[Machine], grid: Grid) -> tuple[Family, ...]:
     return tuple(found)
 
 
-def _elsewhere(layers: Sequence[Spec], grid: Grid) -> tuple[str, ...]:
+def _sections(layers: Sequence[Spec], given: ExploreSection) -> tuple[ExploreSection, ...]:
+    """What searches are asked: by the specs, and by the constraints of the call."""
+    return (*(s.raw_explore for s in layers if s.raw_explore is not None), given)
+
+
+def asked_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> tuple[str, ...]:
     """The symbols of the grid on which workloads, or what their searches are asked, depend."""
     found: set[str] = set()
     for spec in layers:
         texts = {n: t for n, t in spec.declared.items() if isinstance(t, str)}
-        sections = (spec.raw_workload, spec.raw_renames, spec.raw_explore)
+        sections = (spec.raw_workload, spec.raw_renames, *_sections((spec,), given))
         words = words_of(s.model_dump() for s in sections if s is not None)
         found |= Uses(grid, {**texts, **dict(grid.linked)}).of_all(words)
     return tuple(n for n in grid.names if n in found)
@@ -205,28 +216,36 @@ def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[tuple[float, 
             changed["size"] = sizes[node.name]
         if isinstance(node, Memory) and len(of[node.name]) > 1:
             energies = dict(zip(WAYS, of[node.name], strict=False))
+            written = [a.name for a in node.actions]
+            by_model = [a.name for a in spec.arch[node.name].actions if a.name not in written]
             changed["actions"] = tuple(
                 a.model_copy(update={"energy": energies[a.name]}) if a.name in energies else a
-                for a in node.actions
+                for a in (*node.actions, *(Action(name=name) for name in by_model))
             )
         nodes.append(node.model_copy(update=changed))
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
 
 
 def _sizes(machine: Machine) -> dict[str, float]:
-    return {c.name: c.size_bits for c in machine.arch.components if c.kind == "memory"}
+    """What may differ within a family: of all memories but the backing storage, which holds every tensor."""
+    memories = [c for c in machine.arch.components if c.kind == "memory"]
+    return {c.name: c.size_bits for c in memories[1:]}
 
 
 def _plain(arch: Hierarchy) -> Hierarchy:
     """The architecture without what may differ within a family."""
-    return replace(arch, components=tuple(map(_priceless, arch.components)))
+    backing = next((c.name for c in arch.components if c.kind == "memory"), "")
+    plain = (
+        replace(_priceless(c), size_bits=c.size_bits if c.name == backing else 0.0) for c in arch.components
+    )
+    return replace(arch, components=tuple(plain))
 
 
 def _priceless(c: Component) -> Component:
     actions = tuple(
         replace(a, energy=0.0, provenance="") if _linear(c) and a.name in WAYS else a for a in c.actions
     )
-    return replace(c, size_bits=0.0, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
+    return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
 
 
 def fits(machine: Machine, working_sets: Mapping[str, float]) -> bool:

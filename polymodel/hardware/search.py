@@ -18,7 +18,7 @@ from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
 from polymodel.hardware.request import CodesignRequest, read_request
 from polymodel.loading import Spec
-from polymodel.mapper.request import Constraints
+from polymodel.mapper.request import Constraints, given_section
 from polymodel.mapper.run import explore
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import value
@@ -27,6 +27,7 @@ from polymodel.processes import elsewhere, terminable
 from polymodel.spec import Memory, Toll
 from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, not_a_spec
+from polymodel.spec.request_schema import ExploreSection
 from polymodel.stores.folders import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
@@ -72,30 +73,23 @@ def codesign(
     """
     begun = perf_counter()
     eps = plainly(eps)
-    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, layer_by_layer, store)
+    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, store)
+    given, _ = given_section(constraints)  # what is wrong with them is told by the searches
+    if layer_by_layer:
+        specs, times = _einsums(specs, times, grid, given)
     if eps and asked.limits:
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
         raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
     every, refused = machines(specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
-    groups = families(every, grid) if not eps else tuple(map(alone, every))
+    groups = families(every, grid, given) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
         answers = _answers(orders, end, workers, progress, begun)
     points, rows = _joint(groups, answers, asked, times)
-    return Codesign(
-        specs,
-        times,
-        grid,
-        asked,
-        tuple(points),
-        tuple(rows),
-        refused,
-        len(orders),
-        eps,
-        perf_counter() - begun,
-    )
+    found = tuple(points), tuple(rows)
+    return Codesign(specs, times, grid, asked, *found, refused, len(orders), eps, perf_counter() - begun)
 
 
 def _read(
@@ -104,7 +98,6 @@ def _read(
     objectives: Sequence[str],
     limits: Sequence[str],
     where: Sequence[str],
-    layer_by_layer: bool,
     store: object,
 ) -> tuple[tuple[Spec, ...], tuple[int, ...], CodesignRequest, Grid]:
     """What is asked, checked: layers, how often each is executed, objectives, machines. SpecError with all
@@ -112,9 +105,6 @@ def _read(
     faults = Faults()
     specs, times = _layers(layers, faults)
     faults.raise_if_any()
-    if layer_by_layer:
-        parts = [(one, n * m) for spec, n in zip(specs, times, strict=True) for one, m in separate(spec)]
-        specs, times = tuple(one for one, _ in parts), tuple(n for _, n in parts)
     nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
     memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
     asked = read_request(objectives, limits, memories, tolls, faults)
@@ -126,6 +116,14 @@ def _read(
         faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
     faults.raise_if_any()
     return specs, times, asked, make_grid(specs[0], chosen, where, specs)
+
+
+def _einsums(
+    specs: Sequence[Spec], times: Sequence[int], grid: Grid, given: ExploreSection
+) -> tuple[tuple[Spec, ...], tuple[int, ...]]:
+    """Every Einsum as a layer of its own, and how often each is executed."""
+    parts = [(one, n * m) for s, n in zip(specs, times, strict=True) for one, m in separate(s, grid, given)]
+    return tuple(one for one, _ in parts), tuple(n for _, n in parts)
 
 
 def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int, ...]]:

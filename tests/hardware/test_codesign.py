@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -13,6 +14,8 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
+from polymodel.spec import EnergyModel
+from polymodel.spec.request_schema import ExploreSection
 from tests.hardware.small import small
 
 OBJECTIVES = ("energy", "latency", "area")
@@ -133,6 +136,99 @@ def test_layer_by_layer_equal_einsums_are_searched_once() -> None:
     layers = [(chain.only("T"), 2), (chain.only("Z"), 1)]
     same(found, separately(layers, hardware, ("energy", "latency"), {}))
     assert (found.times, found.searches) == ((2, 1), 2)
+
+
+def one_by_one(
+    spec: pm.Spec, hardware: dict[str, list[float]], objectives: tuple[str, ...], **asked: Any
+) -> list[tuple[float, ...]]:
+    """Every Einsum on every machine searched on its own."""
+    points: set[tuple[float, ...]] = set()
+    for values in product(*hardware.values()):
+        bound = spec.bind(**dict(zip(hardware, values, strict=True)))
+        area = sum(c.area * bound.arch.instances(c.name) for c in bound.arch.components)
+        several = [bound.only(e.name) for e in bound.workload]
+        for picked in product(
+            *(list(pm.explore(s, objectives=["energy", "latency"], **asked)) for s in several)
+        ):
+            energy, latency = (sum(getattr(p, n) for p in picked) for n in ("energy", "latency"))
+            figures = {"energy": energy, "latency": latency, "area": area}
+            points.add(tuple(figures[o] for o in objectives))
+    return literal_front(points)
+
+
+SIZES: list[float] = [128, 256, 512]
+
+
+@pytest.mark.parametrize("limit", ["energy <= 33.6 nJ", "area <= 4e-10"])
+def test_limits_of_an_exploration_hold_for_each_machine(limit: str) -> None:
+    spec = small(energy="1.0e-14 * S")
+    limited = replace(spec, raw_explore=ExploreSection(limits=(limit,)))
+    expected = one_by_one(limited, {"S": SIZES}, ("latency",))
+    same(pm.codesign(limited, {"S": SIZES}, objectives=("latency",)), expected)
+    asked = {"constraints": {"limits": [limit]}}
+    same(pm.codesign(spec, {"S": SIZES}, objectives=("latency",), **asked), expected)
+
+
+def test_symbols_of_constraints_are_searched_apart() -> None:
+    asked: dict[str, Any] = {"constraints": {"memories": {"GLB": {"factors": {"m": "<= S / 128"}}}}}
+    found = pm.codesign(small(), {"S": SIZES}, objectives=("energy", "latency"), **asked)
+    same(found, one_by_one(small(), {"S": SIZES}, ("energy", "latency"), **asked))
+
+
+def changed(spec: pm.Spec, name: str, **fields: Any) -> pm.Spec:
+    """The spec with other fields of one component."""
+    assert spec.raw_arch is not None
+    nodes = tuple(n.model_copy(update=fields) if n.name == name else n for n in spec.raw_arch.nodes)
+    return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
+
+
+def test_prices_of_energy_models_are_the_lowest_where_they_are_searched() -> None:
+    """The model prices reads and writes, which the memory does not list."""
+    model = EnergyModel(name="constants", values={"read": "1.0e-14 * S", "write": "1.0e-14 * S"})
+    spec = changed(small(), "GLB", actions=(), energy_model=model)
+    hardware = {"S": SIZES[::-1]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    assert found.searches == 1
+    same(found, one_by_one(spec, hardware, ("energy", "latency")))
+
+
+def test_sizes_of_the_backing_storage_are_searched_apart() -> None:
+    spec = changed(small(), "DRAM", size="16 * S")
+    found = pm.codesign(spec, {"S": SIZES}, objectives=("energy", "latency"))
+    same(found, one_by_one(spec, {"S": SIZES}, ("energy", "latency")))
+
+
+NAMED = {"fanouts": {"PE": {"X": {"variables": ("n",)}}}}
+
+
+@pytest.mark.parametrize(
+    ("einsums", "ranks", "hardware", "asked"),
+    [
+        # Equal at the value that X has, but not at another one.
+        (CHAIN, {"M": 4, "K": "X", "N": 4, "L": 4}, {"X": [2, 4]}, {}),
+        # `n` is a rank of the result of the first one only.
+        (("T[m, n] = A[m, k] * B[k, n]", "U[m, k] = T[m, n] * C[n, k]"), {"M": 4, "K": 4, "N": 4}, {"F": [2]},
+         {"constraints": NAMED}),
+    ],
+)  # fmt: skip
+def test_layers_that_are_not_always_equal_are_searched_apart(
+    einsums: tuple[str, ...], ranks: dict[str, Any], hardware: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    spec = small(einsums, ranks, X=4)
+    objectives = ("energy", "latency")
+    found = pm.codesign(spec, hardware, objectives=objectives, layer_by_layer=True, **asked)
+    same(found, one_by_one(spec, hardware, objectives, **asked))
+    if asked:
+        named = replace(spec, raw_explore=ExploreSection(**asked["constraints"]))
+        again = pm.codesign(named, hardware, objectives=objectives, layer_by_layer=True)
+        same(again, one_by_one(spec, hardware, objectives, **asked))
+
+
+def test_layer_by_layer_with_symbols_that_have_no_value() -> None:
+    spec = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4}, S=None)
+    found = pm.codesign(spec, {"S": [128, 256]}, objectives=("energy", "latency"), layer_by_layer=True)
+    assert found.times == (2,)
+    same(found, one_by_one(spec, {"S": [128, 256]}, ("energy", "latency")))
 
 
 @pytest.mark.slow
