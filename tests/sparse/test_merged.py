@@ -15,6 +15,7 @@ from polymodel.errors import MemoryUp
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.records import EinsumCounts, Times
 from polymodel.sparse.execute.run import run
+from polymodel.sparse.fibertree import Level, LoopRank
 from polymodel.spec.teaal.records import TeaalSpec
 from tests.sparse.cascades import cascade, sparse
 
@@ -163,3 +164,12 @@ def test_whole_numbers_of_64_bits_without_a_sign_are_not_rounded(merges: bool) -
     spec = cascade(PRODUCT, "Z[i, j] = A[i, k] * B[k, j]", loop_order={"Z": ["I", "K", "J"]})
     made = run(spec, {"A": a, "B": b}, keep_loops=not merges).results["Z"]
     assert made.values.tolist() == [3 * (2**60 + 1), 2**60 + 11, 2 * (2**61 + 3)]
+
+
+def test_lines_longer_than_any_fiber_hold_all_of_it() -> None:
+    level = Level(
+        LoopRank("J", ("J",), (9,)), np.array([1, 4], dtype=np.int64), np.array([0, 2], dtype=np.int64)
+    )
+    zero, window = np.zeros(9, dtype=np.int64), np.array([0] * 8 + [1], dtype=np.int64)
+    fibers = merging.Fibers(level, zero, zero + 2, np.array([9], dtype=np.int64))
+    assert fibers.lines(window, 2**61) == fibers.lines(window, 100) == (1, 2)

@@ -109,6 +109,10 @@ class RowColumn(Regional):
             read.add("quarters", what, "write e.g. [0.57, 0.19, 0.19, 0.05]")
         if not read.faults and size & (size - 1):
             read.add("side", f"a recursive graph of {size} rows", "take a power of two")
+        room = sum(s > 0 for s in shares) ** (size.bit_length() - 1)
+        if not read.faults and number > room:
+            what = f"{number:,} nonzeros, and quarters {shares} lead to {room:,} of the points alone"
+            read.add("nnz", what, f"take at most {room:,}, or give each quarter a share")
         read.raise_if_any()
         lines = rmat_lines(size, number, shares) if number else (np.zeros(size), np.zeros(size))
         draw = np.random.default_rng(start)

@@ -255,6 +255,7 @@ class Fibers:
         new = _first(coords, starts)
         element = np.cumsum(new) - 1
         sizes = np.add.reduceat(new, starts[:-1], dtype=np.int64)
+        per_line = min(per_line, int(sizes.max()))  # longer lines hold no more, and 64 bits number them
         first = sums_before(sizes)[:-1]
         lengths = np.diff(starts)
         place = element - np.repeat(first, lengths)

@@ -167,6 +167,13 @@ def test_multiplications_of_a_wide_band_exceed_64_bits() -> None:
     assert pm.Banded(IK, (side, side), side).square_multiplies() == pytest.approx(float(side) ** 3, rel=1e-12)
 
 
+def test_a_recursive_graph_has_no_more_nonzeros_than_its_quarters_lead_to() -> None:
+    some = pm.RowColumn.from_rmat(IK, 4, 9, (0.7, 0, 0.2, 0.1), None)
+    assert some.expected_nnz == pytest.approx(9)
+    with pytest.raises(pm.SpecError, match="lead to 9 of the points"):
+        pm.RowColumn.from_rmat(IK, 4, 10, (0.7, 0, 0.2, 0.1))
+
+
 def test_a_full_band_is_counted_as_the_band() -> None:
     band, same = pm.Banded(IK, (60, 50), 3), pm.Diagonals.of(IK, (60, 50), range(-3, 4))
     assert same.settled
