@@ -89,7 +89,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     text = _text(found, options.format)
     if options.out:
         saved = found.save(options.out)
-        tell(f"saved {len(saved)} files in {options.out}: tables, and point-I-layer-0.yaml for each point\n")
+        mappings = "point-I-layer-J.yaml for each point and layer"
+        tell(f"saved {len(saved)} files in {options.out}: tables, and {mappings}\n")
     write_page(found, options)
     return text, FINE if len(found) else INFEASIBLE
 

@@ -76,7 +76,11 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
     """
     found = dict(lacking)
     faults = [
-        Diagnostic(f"{why}; this changes counts or costs there", f"write it without: allow=[{name!r}]", name)
+        Diagnostic(
+            f"{why}; this changes counts or costs there",
+            f"change it in the spec, or export without it: allow=[{name!r}]",
+            name,
+        )
         for name, why in found.items()
         if name not in allow
     ]

@@ -50,7 +50,7 @@ def _amounts(end: str = "") -> dict[str, tuple[int, int]]:
 ENERGY = Dimension("energy", "joules", "2.5 pJ", _prefixed("J"))
 POWER = Dimension("power", "watts", "28 W or 3 mW", _prefixed("W"))
 TIME = Dimension("time", "seconds", "20 ns", _prefixed("s"))
-FREQUENCY = Dimension("frequency", "hertz", "1.05 GHz", _prefixed("Hz"))
+FREQUENCY = Dimension("frequency", "hertz", "1 GHz", _prefixed("Hz"))
 DATA = Dimension("size", "bits", "64 KiB or 512 kb", _amounts())
 RATE = Dimension("throughput", "bits per second", "25.6 GB/s", _amounts("/s"))
 WORK = Dimension("throughput", "operations per second", "1 Gop/s", _prefixed("op/s", "ops/s"))
@@ -112,8 +112,14 @@ def _foreign(unit: str, at: int, dimension: Dimension) -> TextFault:
         right = "kB (1000 bytes) or KiB (1024 bytes)" if "B" in unit else "kb (1000 bits) or Kib (1024 bits)"
         return TextFault(f"{unit} may mean two sizes", at, f"write {right}")
     if dimension is ENERGY and unit.partition("/")[0] in ENERGY.units:
-        alone = f"write {unit.partition('/')[0]} alone: it is per bit, of compute per operation"
-        return TextFault(f"{unit} is no unit here", at, alone)
+        return TextFault(f"{unit} is no unit here", at, _energy_alone(*unit.split("/", 1)))
     alike = (u for u in dimension.units if u.lower() == unit.lower())
     near = next(alike, None) or close_to(unit, dimension.units)
     return TextFault(f"unknown unit {unit}", at, f"did you mean {near}? {remedy}" if near else remedy)
+
+
+def _energy_alone(unit: str, per: str) -> str:
+    """How an energy per something is written: the key says per what."""
+    if per in ("B", "byte", "bytes"):
+        return f"energies are per bit: divide by 8, e.g. write 16 / 8 {unit} for 16 {unit}/{per}"
+    return f"write {unit} alone: energies of reads and writes are per bit, those of compute per operation"

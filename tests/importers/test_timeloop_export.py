@@ -108,6 +108,18 @@ def test_what_is_lacking_there_is_named() -> None:
         pm.export_timeloop(_uneven())
 
 
+def test_iterations_inside_the_compute_node_are_refused_by_variable() -> None:
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"], "reuse": "slide"},
+        {"type": "Temporal", "rank_variable": "m", "tile_shape": 16},
+        {"type": "Temporal", "rank_variable": "n", "tile_shape": 1},
+        {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+    ]
+    spec = pm.load("matmul", "simple_two_level", {"mapping": {"nodes": nodes}})
+    with pytest.raises(pm.SpecError, match=r"iterations over m \(tile 16\), k \(tile 64\) inside"):
+        pm.export_timeloop(spec)
+
+
 def _uneven() -> pm.Spec:
     spec = nested()
     nodes = [

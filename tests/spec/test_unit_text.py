@@ -54,6 +54,7 @@ def test_what_has_no_unit_stays_as_it_is(text: object) -> None:
         ("64 KB", DATA, "KB may mean two sizes", 3),
         ("2.5 pj", ENERGY, "unknown unit pj", 4),
         ("2.5 pJ/b", ENERGY, "pJ/b is no unit here", 4),
+        ("16 pJ/B", ENERGY, "pJ/B is no unit here", 3),
         ("1 Gop/s", RATE, "Gop/s is a unit of throughput", 2),
         ("2x B", DATA, "", 0),
     ],

@@ -74,7 +74,7 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
     """(name, what the spec has and Timeloop has not, or counts by another rule)."""
     nodes = [n for _, n, _ in spec.mapping.walk()] if spec.mapping is not None else []
     if any(isinstance(n, StorageNode) and n.reuse is not Reuse.SLIDE for n in nodes):
-        yield "reuse", "a storage reuses by another policy than `slide`"
+        yield "reuse", "a storage node reuses by another policy than `slide`"
     if len({a.bits_per_value for a in einsum.accesses}) > 1:
         yield "bits_per_value", "tensors have values of different widths, the widest is written for all"
     if any(a.density is not None for a in einsum.accesses):
@@ -89,11 +89,15 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
     actions = [a for c in parts for a in c.actions]
     for name, there, why in (
         ("link", any(d.link for d in dims), "a fanout has a link with costs or a throughput"),
-        ("broadcast_partials", any(not d.broadcast_partials for d in dims), "partial sums are sent to one"),
+        (
+            "broadcast_partials",
+            any(not d.broadcast_partials for d in dims),
+            "a fanout without `broadcast_partials: true` sends partial sums to one instance",
+        ),
         (
             "multicast",
             windows and any(d.multicast != "identical" for d in dims),
-            "a fanout shares tiles that overlap",
+            "a fanout without `multicast: identical` shares what tiles have in common",
         ),
         ("compute", sum(c.kind == "compute" for c in parts) > 1, "there are several compute units"),
         ("toll", any(c.kind == "toll" for c in parts), "a toll takes a price for what passes"),
@@ -211,7 +215,17 @@ def _nest(tree: LoopTree, parts: Sequence[Component], einsum: Einsum) -> _Nest:
             raise _refuse(what, "write it above the spatial loop, or below the storage", "mapping")
         else:
             levels[memory].temporal.append(node)
+    _require_single_operations({v: tiles.get(v, last + 1) for v, last in lasts.items()})
     return _Nest(levels, bounds)
+
+
+def _require_single_operations(tiles: dict[str, int]) -> None:
+    """Refuse a mapping whose Compute node executes more than one iteration: in Timeloop's files loops make up
+    all of the iteration space. `tiles`: of each variable, what its innermost loop leaves."""
+    left = [f"{v} (tile {tile})" for v, tile in tiles.items() if tile > 1]
+    if left:
+        remedy = "write loops down to tile 1"
+        raise _refuse(f"the Compute node has iterations over {', '.join(left)} inside", remedy, "mapping")
 
 
 def _bound(loop: Loop, last: int, tiles: dict[str, int]) -> tuple[int, int]:
