@@ -53,7 +53,7 @@ def _zigzag_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add("zigzag", help=about, description=about, allow_abbrev=False)
     _add_files(parser, "zigzag", "ZigZag files: layers, accelerator, mapping", templates=False)
     parser.add_argument(
-        "--clock", type=float, default=1e9, metavar="HZ", help="cycles per second (default: 1e9)"
+        "--clock", type=float, metavar="HZ", help="cycles per second (default: 1e9, which is told)"
     )
     parser.set_defaults(run_kind=run_zigzag)
 

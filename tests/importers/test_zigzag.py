@@ -84,6 +84,7 @@ def test_links_say_which_operand_is_where() -> None:
 def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     found = pm.import_zigzag({"memories": {"m": MEMORY}, "operational_array": ARRAY})
     found.save(tmp_path / "machine.yaml")
+    assert [n.message for n in found.notes] == ["no clock is given: one cycle is taken as 1 ns"]
     spec = pm.load("depthwise_conv2d", tmp_path / "machine.yaml")
     assert [c.name for c in spec.arch.components] == ["m", "Array_D1_D2", "MAC"]
 

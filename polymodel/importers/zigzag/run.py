@@ -24,20 +24,22 @@ _STEERING = (
 
 
 def import_zigzag(
-    files: File | Sequence[File], *more: File, clock: float = CLOCK, allow: Collection[str] = ()
+    files: File | Sequence[File], *more: File, clock: float | None = None, allow: Collection[str] = ()
 ) -> Imported:
     """A spec from ZigZag's YAML: a list of layers, an accelerator, and the operand links of a mapping.
 
-    `clock`: cycles per second, of which the files say nothing. Tensors of several layers are named after
-    their ids, and a layer reads what its `operand_source` makes. Padding is neither stored nor multiplied.
-    Memories become one hierarchy, outermost first; what does not fit one is a fault. What has no counterpart
-    and changes counts refuses the import, unless `allow` names its key.
+    `clock`: cycles per second, of which the files say nothing (1 GHz, if it is not given, which is told).
+    Tensors of several layers are named after their ids, and a layer reads what its `operand_source`
+    makes. Padding is neither stored nor multiplied. Memories become one hierarchy, outermost first; what
+    does not fit one is a fault. What has no counterpart and changes counts refuses the import, unless
+    `allow` names its key.
 
     For example `import_zigzag(["resnet18.yaml", "tpu_like.yaml"], clock=2e8).save("spec.yaml")`. Raises
     SpecError with every fault.
     """
     listed: list[File] = [*_each(files), *more]
-    _check_clock(clock)
+    if clock is not None:
+        _check_clock(clock)
     document, reading = Document(), Reading()
     sections = _sections(listed, document, reading)
     reading.faults.found[:0] = document.faults.found
@@ -46,7 +48,10 @@ def import_zigzag(
     if sections.layers is not None:
         found["workload"] = workload_of(reading, sections.layers, sections.links)
     if sections.machine is not None:
-        found["arch"] = {"nodes": machine_of(reading, sections.machine, clock)}
+        if clock is None:
+            what, remedy = "no clock is given: one cycle is taken as 1 ns", "give it: clock=2e8, --clock 2e8"
+            reading.note(sections.machine, what, remedy)
+        found["arch"] = {"nodes": machine_of(reading, sections.machine, clock or CLOCK)}
     reading.faults.raise_if_any()
     refuse_effects(reading.left, allow)
     source = ", ".join(str(f) for f in listed if isinstance(f, (str, Path))) or "plain data"
