@@ -192,6 +192,7 @@ def test_what_is_left_of_a_tile_may_be_nothing() -> None:
         assert ops.positive(left).subs(tile, size) == min(rest, 1)
 
 
+@pytest.mark.slow
 def test_first_tiles_agree_with_the_referee() -> None:
     tally = run_many(60)
     assert tally["closed"] > 0.5 * tally["examples"], tally

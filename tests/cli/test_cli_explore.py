@@ -93,6 +93,7 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
     assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
 
 
+@pytest.mark.slow
 def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = tmp_path / "tight.yaml"
     tight.write_text("explore: {unfused: T1, memories: {GLB: {keep: All}}}\n")

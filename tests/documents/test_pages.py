@@ -10,8 +10,11 @@ from tests.documents.page import ROOT, pages
 from tests.documents.runner import run
 from tests.seeds import seeds
 
-# Searches of seconds, of which docs/explore.md shows one in every run.
-LONG = ("howto/fuse.md", "howto/explore.md", "howto/codesign.md", "reference/api/explore.md", "gallery.md")
+# Searches of seconds: the slow run looks at these pages.
+LONG = (
+    "howto/fuse.md", "howto/explore.md", "howto/codesign.md", "reference/api/explore.md", "gallery.md",
+    "explore.md",
+)  # fmt: skip
 # Tests of their own run these pages in every run.
 ELSEWHERE = (
     "sparse/actions.md", "sparse/density.md", "sparse/exploration.md", "sparse/formats.md",

@@ -35,6 +35,7 @@ def some_spec(pick: random.Random) -> pm.Spec:
     return spec_of(einsums, sizes, pick.choice([120, 300, 800]), pick.choice([0, 24, 100]), [fan])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [1, 0, *range(2, 8)]))
 def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)

@@ -75,6 +75,7 @@ def check(spec: Spec, pick: Random, most: int) -> int:
     return len(trees)
 
 
+@pytest.mark.slow
 def test_no_drawn_mapping_is_better() -> None:
     pick = Random(3)
     assert sum(check(spec_of(pick), pick, 12) for _ in range(12)) > 100

@@ -129,6 +129,7 @@ def test_schedules_and_tile_relations_have_what_is_counted(count: int) -> None:
     agree()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [15, 60]))
 def test_retained_executes_each_iteration_once(count: int) -> None:
     @settings(max_examples=count, **SETTINGS)

@@ -241,6 +241,7 @@ def test_a_group_whose_member_waits_for_all_of_a_row_is_no_nest() -> None:
     assert on_cycles([Handed("T", 1, 0, (0, 1)), Handed("U", 1, 1, (1, 2))]) == set()
 
 
+@pytest.mark.slow
 def test_plot_has_the_minima_and_the_gain() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     slope = pm.graph_slope(pm.load("attention"))

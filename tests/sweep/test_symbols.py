@@ -102,6 +102,7 @@ def test_tolls_in_the_kernel() -> None:
     assert {"reads:Crypto", "writes:Crypto", "reads:NoC", "need:Reg", "fits:PE.X"} <= compared
 
 
+@pytest.mark.slow
 def test_sizes_throughputs_energies_and_fanouts_in_the_kernel() -> None:
     check(spec(), {**TILES, **COSTS}, 8)
 
