@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -37,8 +38,8 @@ def candidates(whole: Observed) -> Iterator[Candidate]:
     yield Candidate("fixed_structured", groups)
     yield Candidate("diagonals", diagonals)
     for size in sizes_of_blocks(whole):
-        yield Candidate(f"blocks of {size}", lambda seen, b=size: blocks(seen, b, uniform))  # type: ignore[misc]  # b is bound now
-        yield Candidate(f"blocks of {size} on diagonals", lambda seen, b=size: blocks(seen, b, diagonals))  # type: ignore[misc]  # b is bound now
+        yield Candidate(f"blocks of {size}", partial(blocks, size=size, arranged=uniform))
+        yield Candidate(f"blocks of {size} on diagonals", partial(blocks, size=size, arranged=diagonals))
     yield Candidate("row_column", row_column)
     yield Candidate("sampled", sampled)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -133,14 +134,22 @@ def _questions(tensor: SparseTensor, tiles: tuple[int, ...], units: int) -> Iter
     yield "nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1))
     for tile in dict.fromkeys((min(t, rows), min(t, columns)) for t in tiles):
         size = " x ".join(map(str, tile))
-        yield f"nonempty tiles of {size}", "tiles", NEAR, lambda m, t=tile: float(m.expected_tiles(t))  # type: ignore[misc]  # t is bound now
-        yield f"fullest tile of {size}", "nonzeros", FAR, lambda m, t=tile: float(m.expected_max(t))  # type: ignore[misc]  # t is bound now
+        yield f"nonempty tiles of {size}", "tiles", NEAR, partial(_nonempty, tile)
+        yield f"fullest tile of {size}", "nonzeros", FAR, partial(_fullest, tile)
     part = -(-rows // units), columns
     number = -(-rows // part[0])
     yield f"mean load of {number} units", "nonzeros", NEAR, lambda m: m.expected_nnz / number
-    yield f"greatest load of {number} units", "nonzeros", FAR, lambda m: float(m.expected_max(part))
+    yield f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part)
     if rows == columns:
         yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square
+
+
+def _nonempty(tile: tuple[int, ...], model: DensityModel) -> float:
+    return float(model.expected_tiles(tile))
+
+
+def _fullest(tile: tuple[int, ...], model: DensityModel) -> float:
+    return float(model.expected_max(tile))
 
 
 def _square(model: DensityModel) -> float:
