@@ -93,9 +93,18 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
         raise SpecError(faults)
 
 
-def unknown_fields(parts: Sequence[Component], known: Collection[str]) -> list[tuple[str, bool, str]]:
-    """(name, whether it is set, what the spec has) of fields of components that an exporter does not know:
-    whatever sets one cannot be written."""
+# Fields of components that exporters write, or that change no cost there; and those that refuse an export.
+_WRITTEN = frozenset(
+    "name kind size_bits actions leak_power area area_provenance spatial keep may_keep ports".split()
+    + ["buffering", "clock"]
+)
+_REFUSED = frozenset("allocation read_first fill_drain_latency sparse data_tiles".split())
+
+
+def unknown_fields(parts: Sequence[Component]) -> list[tuple[str, bool, str]]:
+    """(name, whether it is set, what the spec has) of fields of components that no exporter knows: whatever
+    sets one cannot be written."""
+    known = _WRITTEN | _REFUSED
     found = {f.name: f.default for part in parts for f in fields(part) if f.name not in known}
     return [
         (name, any(getattr(part, name, default) != default for part in parts), f"a component has `{name}`")

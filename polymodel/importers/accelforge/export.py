@@ -24,12 +24,6 @@ from polymodel.spec.yaml_text import parse_yaml
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 WIDTH = 110
-# Fields of components: what the file has or what changes no cost there, and what refuses the export.
-_WRITTEN = frozenset(
-    "name kind size_bits actions leak_power area area_provenance spatial keep may_keep ports".split()
-    + ["buffering", "clock"]
-)
-_REFUSED = frozenset("allocation read_first fill_drain_latency sparse data_tiles".split())
 _TAGS = {"memory": "Memory", "toll": "Toll", "container": "Container", "compute": "Compute"}
 _ACTIONS = {"memory": ("read", "write"), "toll": ("read", "write"), "container": (), "compute": ("compute",)}
 
@@ -95,7 +89,7 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
             any(c.by_operator for c in parts),
             "a compute unit has actions of its own for operators",
         ),
-        *unknown_fields(parts, _WRITTEN | _REFUSED),
+        *unknown_fields(parts),
         ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
     ):
         if there:

@@ -25,12 +25,6 @@ from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 WIDTH = 110
-# Fields of components: what the file has or what changes no cost there, and what refuses the export.
-_WRITTEN = frozenset(
-    "name kind size_bits actions leak_power area area_provenance spatial keep may_keep ports".split()
-    + ["buffering", "clock"]
-)
-_REFUSED = frozenset("allocation read_first fill_drain_latency sparse data_tiles".split())
 CYCLE = 1e-9  # seconds, where no compute unit has a throughput
 PICO, SQUARE_MICRO = 1e12, 1e12  # joules to pJ, square metres to um^2
 
@@ -113,7 +107,7 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
             any((c.leak_power or c.area) and c.kind == "container" for c in parts),
             "a container leaks, or has an area",
         ),
-        *unknown_fields(parts, _WRITTEN | _REFUSED),
+        *unknown_fields(parts),
         ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
     ):
         if there:
