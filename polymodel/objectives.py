@@ -300,7 +300,7 @@ def limit_of(name: str, relation: str, text: str, number: float | None) -> Figur
         return f"{name} is best at its {entry.extreme}: its limit is written with `{relation_of(name)}`"
     if number is None or not number >= 0:
         shown = f"in {entry.unit}" if entry.unit not in ("", "1") else "without a unit"
-        return f"{text!r} is no limit of {name}, which is a number from 0 on {shown}"
+        return f"{text!r} is not a limit of {name}, which is a number from 0 on {shown}"
     return FigureLimit(name, float(number))
 
 

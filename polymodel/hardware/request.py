@@ -50,7 +50,7 @@ def read_request(
     for i, text in enumerate(listed("limits", limits, "['area <= 4e-6']")):
         parts = vocabulary.read_limit(text)
         if parts is None:
-            faults.note(Diagnostic(f"{shown(text)} is no limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
+            faults.note(Diagnostic(f"{shown(text)} is not a limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
             continue
         for name in _known(parts[:1], f"limits[{i}]", memories, tolls, faults):
             limit = vocabulary.limit_of(name, *parts[1:], amount_in(parts[2], vocabulary.unit_of(name)))

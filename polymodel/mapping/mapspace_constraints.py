@@ -195,7 +195,7 @@ class MapspaceConstraints(NumericConstraints):
         for i, text in enumerate(given if isinstance(given, tuple) else (given,)):
             parts = read_limit(text)
             if parts is None:
-                faults.add((*path, i), f"{text!r} is no limit", LIMIT_REMEDY)
+                faults.add((*path, i), f"{text!r} is not a limit", LIMIT_REMEDY)
                 continue
             name = self._figure(parts[0], (*path, i), faults, hierarchy)
             if name is None:

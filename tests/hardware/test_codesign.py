@@ -279,7 +279,7 @@ def test_time_that_is_over_is_told() -> None:
         ({"hardware": {"S": "1,x"}}, "no list of numbers"),
         ({"objectives": ["enrgy"]}, "unknown objective enrgy"),
         ({"objectives": ["utilisation"]}, "a co-design has no utilisation"),
-        ({"limits": ["area < 3"]}, "'area < 3' is no limit"),
+        ({"limits": ["area < 3"]}, "'area < 3' is not a limit"),
         ({"layers": []}, "is no spec"),
         ({"layers": [(small(), 0)]}, "layer 0 is executed 0 times"),
         ({"layers": [small(), small(energy="2.0e-12")]}, "layer 1 has another architecture"),

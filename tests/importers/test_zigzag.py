@@ -90,22 +90,22 @@ def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("files", "message"), [
-    ([[{**LAYER, "equation": "O[b]"}]], "is no equation of a layer"),
+    ([[{**LAYER, "equation": "O[b]"}]], "is not an equation of a layer"),
     ([[{**LAYER, "equation": "O[b]+=W[b]*W[b]"}]], "operand W stands twice"),
     ([[{**LAYER, "loop_sizes": [4, 8]}]], "3 loop_dims and 2 loop_sizes"),
     ([[{**LAYER, "loop_sizes": [4, 8, 0]}]], "0 is not a whole number from 1 on"),
-    ([[{**LAYER, "dimension_relations": ["ix=2*ox"]}]], "ox is no loop dimension"),
+    ([[{**LAYER, "dimension_relations": ["ix=2*ox"]}]], "ox is not in loop_dims"),
     ([[{**LAYER, "operand_source": {"I": 7, "W": 0}}]], "I comes from layer 7, which is not there"),
-    ([[{**LAYER, "padding": {"IX": 3}}]], "the padding of IX is no pair"),
+    ([[{**LAYER, "padding": {"IX": 3}}]], "the padding of IX is not a pair of numbers"),
     ([[{**LAYER, "strange": 3}]], "`strange` is not converted"),
     ([[LAYER, LAYER]], "two layers have the id 0"),
     ([{"memories": {"m": MEMORY}}], "has no `operational_array:`"),
     ([{"memories": {"m": {**MEMORY, "operands": ["I3"]}}, "operational_array": ARRAY}], "I3 is held in m"),
     ([{"memories": {"m": {**MEMORY, "served_dimensions": ["D9"]}}, "operational_array": ARRAY}],
-     "D9 is no dimension of the array"),
+     "D9 is not a dimension of the array"),
     ([{"memories": {"rows": {**MEMORY, "served_dimensions": ["D1"]},
                     "columns": {**MEMORY, "served_dimensions": ["D2"]}}, "operational_array": ARRAY}],
-     "these make no one hierarchy"),
+     "they do not form one hierarchy"),
     ([{"cores": ["a.yaml"]}], "several cores"),
     ([{"x": 1}], "it has nothing of ZigZag's"),
     (["nowhere.yaml"], "there is no such file"),
@@ -119,5 +119,5 @@ def test_faults(files: list[Any], message: str) -> None:
 
 
 def test_a_clock_is_a_frequency() -> None:
-    with pytest.raises(pm.SpecError, match="clock=0 is no frequency"):
+    with pytest.raises(pm.SpecError, match="clock=0 is not a frequency"):
         pm.import_zigzag([LAYER], clock=0)

@@ -97,7 +97,8 @@ def _layer(reading: Reading, node: Node, number: int) -> _Layer:
         if len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair):
             layer.padding[key.lower()] = int(str(pair[0])), int(str(pair[1]))
         else:
-            reading.fault(value, f"the padding of {key} is no pair", "write e.g. [1, 1]", table.path)
+            what = f"the padding of {key} is not a pair of numbers"
+            reading.fault(value, what, "write e.g. [1, 1]", table.path)
     for key, value in _entries(table, "operand_source_dimension_mapping"):
         layer.ranks[key] = {e.key.lower(): str(e.value.scalar).lower() for e in value.entries or ()}
     layer.links = {key: str(value.scalar) for key, value in _entries(table, "memory_operand_links")}
@@ -149,7 +150,8 @@ def _equation(reading: Reading, layer: _Layer) -> None:
     layer.adds = "+" in right
     terms = [_TERM.match(part) for part in ([match["left"], *re.split(r"[*+]", right)] if match else [])]
     if len(terms) < 2 or any(t is None for t in terms) or ("*" in right and layer.adds):
-        reading.fault(where, f"{text!r} is no equation of a layer", remedy, f"{layer.table.path}.equation")
+        what = f"{text!r} is not an equation of a layer"
+        reading.fault(where, what, remedy, f"{layer.table.path}.equation")
         return
     for i, term in enumerate(t for t in terms if t is not None):
         name, dims = term["name"], [d.lower() for d in re.findall(r"\w+", term["dims"])]
@@ -184,7 +186,8 @@ def _relation(reading: Reading, layer: _Layer, node: Node) -> None:
         return
     strange = sorted(set(expr.variables) - set(layer.sizes)) if expr is not None else []
     if expr is None or strange:
-        what = f"{', '.join(strange)} is no loop dimension" if strange else f"{node.scalar!r} is no relation"
+        what = f"{node.scalar!r} is not a relation"
+        what = f"{', '.join(strange)} is not in loop_dims" if strange else what
         reading.fault(node, what, "write e.g. ix=2*ox+1*fx, of loop_dims", path)
         return
     layer.relations[name.strip().lower()] = expr

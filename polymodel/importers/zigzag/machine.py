@@ -87,7 +87,7 @@ def _memories(reading: Reading, top: Table, dims: frozenset[str]) -> list[_Memor
             reading.fault(entry.value, what, f"operands: {', '.join(ROLES)}", one.path)
         served = frozenset(str(n.scalar) for n in one.items("served_dimensions"))
         if served - dims:
-            what = f"{', '.join(sorted(served - dims))} is no dimension of the array"
+            what = f"{', '.join(sorted(served - dims))} is not a dimension of the array"
             reading.fault(entry.value, what, f"dimensions: {', '.join(sorted(dims))}", one.path)
         name = re.sub(r"\W+", "_", entry.key, flags=re.ASCII)
         found.append(_Memory(name if name[:1].isalpha() else f"M{name}", one, operands, dims - served))
@@ -100,7 +100,8 @@ def _memories(reading: Reading, top: Table, dims: frozenset[str]) -> list[_Memor
             here, there = (", ".join(sorted(m.alone)) for m in (outer, inner))
             what = f"{outer.name} has an instance along {here}, {inner.name} along {there}"
             remedy = "one hierarchy has memories along more and more dimensions; write it by hand"
-            reading.fault(inner.table.node, f"{what}: these make no one hierarchy", remedy, inner.table.path)
+            what += ": they do not form one hierarchy"
+            reading.fault(inner.table.node, what, remedy, inner.table.path)
     return found
 
 

@@ -75,7 +75,7 @@ def _check_clock(clock: object) -> None:
     right = isinstance(clock, (int, float)) and not isinstance(clock, bool) and 0 < clock < math.inf
     if not right:
         remedy = "give cycles per second, e.g. clock=2e8"
-        raise SpecError([Diagnostic(f"clock={clock!r} is no frequency", remedy, "clock")])
+        raise SpecError([Diagnostic(f"clock={clock!r} is not a frequency", remedy, "clock")])
 
 
 @dataclass
