@@ -39,7 +39,7 @@ from benchmarks.tied import tied
 from benchmarks.tiling import tiling
 from benchmarks.tiling_matmul import tiling_matmul
 from benchmarks.tpu_like import tpu_like
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.sweeps.values import Choice
 
 HERE = Path(__file__).resolve().parent

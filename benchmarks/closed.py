@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import polymodel as pm
 from benchmarks.rows import Row, milliseconds
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.report.closed import TABLES
 from polymodel.report.closed import symbolic_report as report_of
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import polymodel as pm
 from benchmarks.rows import Row, cpu_seconds
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 
 Tiles = Mapping[str, int]
 CAUSAL = [{"m": 370001, "n": 290003}, {"m": 1103, "n": 701}, {"m": 37, "n": 23}]

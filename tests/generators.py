@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import Violation, violation
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Kind, TensorRule
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.reuse import Reuse

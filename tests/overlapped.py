@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split
 from polymodel.workload.einsum import Einsum

@@ -6,7 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import LoopTree, Node, Reuse, ties
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.fused import FusedDrawing

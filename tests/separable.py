@@ -6,7 +6,7 @@ from typing import cast
 
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.looptree import Loop, LoopTree, Node
 from polymodel.reuse import Reuse

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.exact import lifetimes
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine, Problem
 from tests.analysis.test_agreement import differences
 from tests.seeds import seeds
 

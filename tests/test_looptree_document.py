@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, storage_chain
 from tests.generators import legal, problems
 

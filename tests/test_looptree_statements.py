@@ -16,14 +16,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate.buffets import build_buffets
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
 from polymodel.analysis.enumerate.occupancy import runs
 from polymodel.analysis.enumerate.walk import Place, Time
-from polymodel.analysis.result import Analysis, Buffet
+from polymodel.analysis.result import Analysis, Buffet, Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, storage_chain, ties, users
 from polymodel.schedule.text import essential_constraints

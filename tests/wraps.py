@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.looptree import Loop, LoopTree, Node
 from polymodel.reuse import Reuse

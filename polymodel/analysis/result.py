@@ -1,4 +1,4 @@
-"""What an engine returns: frozen counts, the same records from every engine.
+"""What an engine is given and what it returns: a problem, and the records of its counts.
 
 Counts are numbers of elements (or operations), summed over all instances and all iterations,
 for ONE execution of each Einsum: `n_instances` is applied later, in `cost`. Integers are exact.
@@ -9,12 +9,18 @@ otherwise, or a form of tile-size symbols.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic
+from math import isinf
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import LoopTree, Pipeline, StorageNode, pipelines, shared_units
 from polymodel.reuse import Reuse
+from polymodel.spec.coerce import check_classes
+from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -318,3 +324,113 @@ class Analysis:
         """What is in it; `buffets`, `traffic` and the others have the figures."""
         names = ", ".join(dict.fromkeys(c.einsum for c in self.compute))
         return f"Analysis({self.engine}: {names}; {len(self.buffets)} tensors in storage nodes)"
+
+
+# The protocol that every engine follows, and the problem it is given.
+
+@dataclass(frozen=True)
+class Problem:
+    """A checked workload, architecture and mapping (every tile shape a number)."""
+
+    cascade: Cascade
+    hierarchy: Hierarchy
+    tree: LoopTree
+
+    def __post_init__(self) -> None:
+        remedy = "pm.Problem(spec.workload, spec.arch, spec.mapping)"
+        check_classes(self, remedy, {"cascade": Cascade, "hierarchy": Hierarchy, "tree": LoopTree})
+
+    def rounding(self) -> Iterator[tuple[Component, str, Action]]:
+        """(component, tensor, action) wherever moving the tensor may take more bits than it has."""
+        held = [n for _, n, _ in self.tree.walk() if isinstance(n, StorageNode)]
+        for c in self.hierarchy.components:
+            actions = [a for a in c.actions if a.name in ("read", "write") and a.bits_per_action is not None]
+            for tensor in self.cascade.tensors if actions and c.kind in ("memory", "toll") else ():
+                users = [e for e in self.cascade.einsums if tensor in e.tensors]
+                stored = any(n.component == c.name and tensor in n.tensors for n in held)
+                kept = c.kind == "toll" and c.keep is not None
+                if stored or (kept and any(tensor in c.keep.tensors(e.name) for e in users if c.keep)):
+                    bits = users[0].access_of(tensor).bits_per_value
+                    yield from ((c, tensor, a) for a in actions if a.rounds(bits))
+
+
+class Engine(Protocol):
+    """`reuse` overrides every storage node's policy; `live` asks for element-level lifetimes."""
+
+    name: str
+
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
+        """Count a mapping that has passed the gate (`schedule.gate.require_legal`), as `evaluate` asks it.
+
+        Legality is not asked again: called directly on an illegal mapping, an engine may count what no
+        hardware could execute, and say nothing.
+        """
+        ...
+
+    def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
+        """What `analyse` counts as traffic, without the rest."""
+        ...
+
+
+# What no engine counts of pipelines, refused by name before any of them begins.
+
+def pipelines_of(problem: Problem) -> tuple[Pipeline, ...]:
+    """The pipelines of the mapping, outer ones first; Refused for what docs/semantics.md leaves out."""
+    found = pipelines(problem.tree)
+    if not found:
+        return ()
+    idle = [e.name for e in problem.cascade.einsums if e.is_copy]
+    for p, unit, one, other in shared_units(problem.tree, idle):
+        raise Refused(
+            f"stages of the Pipeline (node {p.node}) share a compute unit: {one} and {other} both execute "
+            f"on {unit}",
+            f"let {other} execute on another compute unit, or write Sequential",
+        )
+    for p in found:
+        _refuse_instances(problem, p)
+    _refuse_components(problem, found)
+    return found
+
+
+def _refuse_instances(problem: Problem, p: Pipeline) -> None:
+    counts = {problem.cascade[e].n_instances: e for e in reversed(p.einsums)}
+    if len(counts) > 1:
+        named = " and ".join(f"{e} ({n})" for n, e in sorted(counts.items()))
+        raise Refused(
+            f"Einsums of the Pipeline (node {p.node}) execute different numbers of times: {named}",
+            "give them the same n_instances, or write Sequential",
+        )
+
+
+def _refuse_components(problem: Problem, found: tuple[Pipeline, ...]) -> None:
+    hierarchy = problem.hierarchy
+    below = {e for p in found for e in p.einsums}
+    tensors = {t for e in below for t in problem.cascade[e].tensors}
+    paths = [s.node for e in below for s in problem.tree.path(e)]
+    held = {n.component for n in paths if isinstance(n, StorageNode)}
+    waiting = [c for c in sorted(held) if hierarchy.waits(c)]
+    if waiting:
+        raise Refused(
+            f"refills of {waiting[0]} wait (assume_overlap: false, buffering: single), which is not "
+            "evaluated in a Pipeline",
+            "use buffering: double or assume_overlap: true, or write Sequential",
+        )
+    lively = [c for c in sorted(held) if hierarchy[c].allocation == "live"]
+    if lively:
+        raise Refused(
+            f"{lively[0]} has allocation: live, and stages of a Pipeline have no common order of operations",
+            "use allocation: tile, or write Sequential",
+        )
+    for component, dim in hierarchy.costly_links:
+        if dim.link is not None and not isinf(dim.link.throughput):
+            raise Refused(
+                f"the link of {component}.{dim.name} has a throughput, which is not evaluated in a Pipeline",
+                "leave out the throughput of the link, or write Sequential",
+            )
+    for c, tensor, action in problem.rounding():
+        if tensor in tensors:
+            raise Refused(
+                f"{c.name} moves {action.bits_per_action} bits per {action.name}, which does not divide the "
+                f"bits of {tensor}: rounded transfers are not evaluated in a Pipeline",
+                "give bits_per_action that divide bits_per_value, or write Sequential",
+            )

@@ -7,8 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis, Traffic
+from polymodel.analysis.result import Analysis, Engine, Problem, Traffic
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.loading.spec import files_of

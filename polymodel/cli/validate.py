@@ -27,8 +27,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if spec.raw_workload is not None and not unbound:
         parts.append(f"workload with {len(spec.workload)} Einsums")
     if spec.template is not None and not unbound:
-        from polymodel.analysis.engine import Problem
-        from polymodel.analysis.pipelined import pipelines_of
+        from polymodel.analysis.result import Problem, pipelines_of
         from polymodel.schedule.gate import require_legal
 
         assert spec.mapping is not None

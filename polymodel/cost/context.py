@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, TollTraffic, Traffic
+from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Action, link_name
 from polymodel.cost.actions import rounded_actions, whole_actions
 from polymodel.cost.algebra import Number, nothing

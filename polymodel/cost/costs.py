@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, mapped
-from polymodel.analysis.symbolic.forms import Form
-from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.analysis.result import Analysis, Problem, mapped
+from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis
 from polymodel.cost.algebra import NUMBERS, Algebra, Number
 from polymodel.cost.area import area_items
 from polymodel.cost.capacity import needs, violations

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError

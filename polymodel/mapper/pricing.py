@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, TollTraffic, Traffic
+from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.context import Counts
 from polymodel.cost.energy import action_energies

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.symbolic.peaks import Asked, front
+from polymodel.analysis.symbolic.pair_atoms import Asked, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
 from polymodel.analysis.symbolic.spaces import groups
 from polymodel.errors import NotSeparable, Refused

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Buffet
+from polymodel.analysis.result import Buffet, Problem
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
-from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import ChainSize, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.forms import ChainSize, Form, Held, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.costs import closed_costs, in_formulas

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Buffet, Traffic
+from polymodel.analysis.result import Buffet, Problem, Traffic
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need

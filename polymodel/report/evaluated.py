@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis, Traffic
+from polymodel.analysis.result import Analysis, Engine, Problem, Traffic
 from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
 from polymodel.cost.figures import CostFigures, asked_value

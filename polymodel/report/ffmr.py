@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Buffet
+from polymodel.analysis.result import Buffet, Problem
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts
 from polymodel.errors import Refused

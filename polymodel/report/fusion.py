@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.cost.context import Counts, row_order
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, Tie, storage_chain, ties

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import Loop
 from polymodel.schedule.relations import executed_tiles
 from polymodel.schedule.touch import loop_origins

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.cost.records import Costs
 from polymodel.sparse.actions.capacity import Capacity
 from polymodel.sparse.actions.records import SparseCounts

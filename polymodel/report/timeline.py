@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Buffet
+from polymodel.analysis.result import Buffet, Problem
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.symbolic.records import Chain, names_in, size_in
+from polymodel.analysis.symbolic.forms import Chain, names_in, size_in
 from polymodel.errors import Refused
 from polymodel.sweeps.expressions import Constraint, names_of, of_text
 from polymodel.sweeps.grid import Grid, Ids, Uses

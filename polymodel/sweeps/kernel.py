@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays
 from polymodel.analysis.symbolic.forms import Factor, Form
-from polymodel.analysis.symbolic.ops import INTEGERS, Arrays
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Rows

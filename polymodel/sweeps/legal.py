@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.symbolic.forms import Form
-from polymodel.analysis.symbolic.ops import Arrays
-from polymodel.analysis.symbolic.records import SymbolicAnalysis, names_in, size_in
-from polymodel.analysis.symbolic.tied import shares_tied_loops
+from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.atoms import Arrays
+from polymodel.analysis.symbolic.counts import shares_tied_loops
+from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis, names_in, size_in
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import refuse_rounding
-from polymodel.analysis.symbolic.forms import Factor, Form, Held
-from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.analysis.symbolic.forms import Factor, Form, Held, SymbolicAnalysis
 from polymodel.cost.area import area_items
 from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import forms as closed
-from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.analysis.symbolic.forms import SymbolicAnalysis
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
 from polymodel.errors import NotSeparable, SpecError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from random import Random
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.reuse import Reuse

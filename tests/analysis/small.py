@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Buffet, Traffic
+from polymodel.analysis.result import Analysis, Buffet, Problem, Traffic
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

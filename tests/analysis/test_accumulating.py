@@ -10,7 +10,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.workload.einsum import Cascade
 from tests.analysis.test_agreement import assert_few_refusals
 from tests.analysis.test_several_accesses import evaluated, moved

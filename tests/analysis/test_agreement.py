@@ -11,10 +11,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine, Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Node, Split
 from polymodel.reuse import Reuse

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import cached_counts, occupancy
+from polymodel.analysis.result import Problem
 from tests.analysis.test_agreement import EXACT, REFEREE, differences, run_many
 from tests.support.features import leaf, loop, memory, storage, unit
 

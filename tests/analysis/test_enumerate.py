@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE, execute, violation
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from tests.analysis.small import (

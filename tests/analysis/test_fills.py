@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from tests.analysis.small import dram, einsum, glb, hierarchy, loop, mac, moved, problem, rf, rule, spread

@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ties
 from polymodel.schedule.legality import check

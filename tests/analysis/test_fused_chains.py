@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
+from polymodel.analysis.result import Engine, Problem
 from tests.analysis.test_agreement import differences
 
 EXACT: Engine = exact_engine

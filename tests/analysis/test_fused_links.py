@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from tests.analysis import test_links, test_rounding
 from tests.fused import fused_problems
 from tests.seeds import seeds

@@ -10,11 +10,10 @@ from random import Random
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.exact.timeline import timeline
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine, Problem
 from polymodel.analysis.symbolic import ENGINE as symbolic_engine
 from polymodel.errors import NotSeparable, Refused
 from polymodel.workload.einsum import Cascade

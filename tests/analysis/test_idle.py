@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
+from polymodel.analysis.result import Engine, Problem
 from polymodel.mapping.looptree import Node, Split, StorageNode
 from tests.analysis.small import dram, einsum, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import differences

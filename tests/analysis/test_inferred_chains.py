@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.fused import chain
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.exact import lifetimes
+from polymodel.analysis.result import Engine, Problem
 from tests.analysis.test_agreement import differences
 
 EXACT: Engine = exact_engine

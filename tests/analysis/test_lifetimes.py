@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis.strategies import SearchStrategy
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.lifetimes import factored_counts
 from polymodel.analysis.exact.live_peaks import live_counts
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split
 from polymodel.reuse import Reuse

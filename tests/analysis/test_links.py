@@ -16,10 +16,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.architecture.hierarchy import Link
 from polymodel.errors import Refused

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.exact import enumerated_partials, live_peaks
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode

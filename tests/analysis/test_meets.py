@@ -12,9 +12,8 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.symbolic.atoms import Level, Role
-from polymodel.analysis.symbolic.meets import Meet, Side
-from polymodel.analysis.symbolic.ops import INTEGERS, Arrays
+from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays, Level, Role
+from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.render import Renderer
 from tests.analysis.test_agreement import SETTINGS
 

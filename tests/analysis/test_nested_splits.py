@@ -11,11 +11,10 @@ from random import Random
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import forms
 from polymodel.errors import NotSeparable, Refused

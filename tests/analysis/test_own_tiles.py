@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import NotSeparable, SpecError
 from polymodel.loading import mapping_to_yaml
 from polymodel.mapping.looptree import Loop

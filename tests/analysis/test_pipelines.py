@@ -12,11 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.result import Analysis, PipelineRun, StageWork
+from polymodel.analysis.result import Analysis, Engine, PipelineRun, Problem, StageWork
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import ComputeNode, LoopTree, Split, pipelines

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.verdicts import under_policies
 from tests.fused import fused_problems

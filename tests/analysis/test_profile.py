@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets, settle
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
@@ -19,6 +18,7 @@ from polymodel.analysis.enumerate.walk import EinsumWalk
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.fills import fill_carries
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.reuse import Reuse

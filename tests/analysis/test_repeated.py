@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import Reuse
 from tests.analysis import test_agreement, test_links, test_rounding
 from tests.repeated import repeated_problems

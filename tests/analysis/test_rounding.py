@@ -11,9 +11,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Action, Component
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode

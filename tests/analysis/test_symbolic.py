@@ -11,8 +11,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.result import Engine, Problem
 from polymodel.analysis.symbolic import ENGINE as symbolic_engine
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form

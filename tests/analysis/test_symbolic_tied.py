@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic.peaks import Asked, front
-from polymodel.analysis.symbolic.regions import Region, Tiles, total
-from polymodel.analysis.symbolic.visits import Loops, asked_of_loop
+from polymodel.analysis.symbolic.pair_atoms import Asked, front
+from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, asked_of_loop, total
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
 

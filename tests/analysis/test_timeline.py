@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import build_buffets
 from polymodel.analysis.enumerate.engine import first_accesses, in_tree_order
 from polymodel.analysis.enumerate.execute import walk_all
@@ -19,6 +18,7 @@ from polymodel.analysis.enumerate.occupancy import Timeline as Phases
 from polymodel.analysis.enumerate.occupancy import occupied_bits
 from polymodel.analysis.exact import timeline as exact_timeline
 from polymodel.analysis.exact.timeline import timeline
+from polymodel.analysis.result import Problem
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split

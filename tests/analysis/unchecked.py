@@ -9,8 +9,8 @@ from typing import cast
 from hypothesis import assume, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable, Refused
 from polymodel.reuse import Reuse

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from polymodel.affine import Affine, Constraint
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

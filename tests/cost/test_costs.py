@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Engine, Problem
 from polymodel.architecture.hierarchy import Action, Component, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs

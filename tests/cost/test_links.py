@@ -9,10 +9,9 @@ from typing import Any, Literal
 import pytest
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.result import LinkTraffic
+from polymodel.analysis.result import Engine, LinkTraffic, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim, Hierarchy, Link, TensorRule

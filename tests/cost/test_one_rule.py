@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.architecture.hierarchy import Action, Component, Link
 from polymodel.cost.context import Counts

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy, Link
 from polymodel.cost.context import Counts
 from polymodel.cost.costs import costs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from tests.reference.common import engine
 
 CASES = Path(__file__).parent.parent / "reference" / "cases" / "timeloop"

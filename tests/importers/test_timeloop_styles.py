@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from tests.importers.timeloop_walk import Loop, Tensor, walk
 from tests.reference.common import engine
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.cli import main
 from tests.importers.test_timeloop_reference import FOLDERS
 from tests.reference.common import engine

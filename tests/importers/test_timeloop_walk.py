@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from tests.importers.timeloop_walk import Counts, Loop, Tensor, size, walk
 from tests.reference.common import engine
 

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations, product
 from math import prod
 from random import Random
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import SpecError

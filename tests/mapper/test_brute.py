@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.search import search

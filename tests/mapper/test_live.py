@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapper.records import Limits, Request, Sizes
 from polymodel.mapper.search import search

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.report.report import Report
 from tests.mapper.brute_evaluated import Listed

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.cli import main
 from polymodel.errors import InternalError, Refused, SpecError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import SpecError
 from polymodel.loading import Spec

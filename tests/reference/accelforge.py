@@ -10,8 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine, Problem
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from polymodel.analysis.engine import Engine
+from polymodel.analysis.result import Engine
 from polymodel.errors import PolymodelError
 from tests.reference import (
     accelforge,

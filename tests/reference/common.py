@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import cast
 
 from polymodel.affine import Affine, Constraint
-from polymodel.analysis.engine import Engine
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine
 from polymodel.errors import PolymodelError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import SpecError
 from polymodel.importers.timeloop import import_timeloop
 

@@ -13,7 +13,7 @@ from math import isclose
 from typing import Any
 
 import polymodel as pm
-from polymodel.analysis.engine import Engine, Problem
+from polymodel.analysis.result import Engine, Problem
 from polymodel.errors import PolymodelError
 from polymodel.mapping.looptree import LoopTree, StorageNode
 from tests.reference import mapper_search

@@ -11,7 +11,7 @@ from math import isclose
 from typing import Any
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import PolymodelError
 from polymodel.mapper.records import Candidate, Limits, Request, SearchResult

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Engine, Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine, Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

@@ -8,8 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from polymodel.analysis.engine import Engine
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Engine
 from tests.reference.common import Outcome, sections
 from tests.reference.imported import problem_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.cost.costs import costs
 from polymodel.report.report import Report
 from tests.cost.cases import chain, multicast

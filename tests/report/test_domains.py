@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.symbolic.records import names_in, size_in
+from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.forms import names_in, size_in
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.checks import check_extents
 from polymodel.mapping.looptree import LoopTree

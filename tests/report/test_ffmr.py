@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.context import Counts
 from polymodel.errors import Refused

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import looptree_text

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from hypothesis import assume, given, settings
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import build_buffets
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.schedule.retained import retained_window
 from tests.analysis.test_agreement import SETTINGS, drawing

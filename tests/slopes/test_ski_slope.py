@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as ENUMERATE
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.slopes.loop_nests import as_indexed, order_classes

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import forms as closed
 from polymodel.architecture.hierarchy import Action, FanoutDim, Hierarchy, SparseRules
 from polymodel.cost.costs import costs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, SpatialLoop, Time
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import LoopTree, StorageNode, storage_chain
 from polymodel.reuse import Reuse
 

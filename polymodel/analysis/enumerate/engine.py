@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
@@ -11,16 +10,17 @@ from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_
 from polymodel.analysis.enumerate.pipeline import Slots
 from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
-from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
     Compute,
     InstanceLoad,
+    Problem,
     RefillLoad,
     TollTraffic,
     Traffic,
     TransferSizes,
+    pipelines_of,
 )
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree, StorageNode

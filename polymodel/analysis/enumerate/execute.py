@@ -9,7 +9,6 @@ from itertools import groupby
 from math import prod
 from typing import TypeVar
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, settle
 from polymodel.analysis.enumerate.walk import (
     POINT_LIMIT,
@@ -23,6 +22,7 @@ from polymodel.analysis.enumerate.walk import (
     nodes_above,
     points,
 )
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, Split, Step, StorageNode, storage_chain, ties, users
 from polymodel.reuse import Reuse

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, Time, points
+from polymodel.analysis.result import Problem
 from polymodel.reuse import override
 
 

@@ -6,9 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.walk import Place, SpatialLoop, physical
-from polymodel.analysis.result import LinkTraffic
+from polymodel.analysis.result import LinkTraffic, Problem
 from polymodel.architecture.hierarchy import FanoutDim
 
 Edge = tuple[int, int]

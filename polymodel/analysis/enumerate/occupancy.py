@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk
 from polymodel.analysis.enumerate.traffic import Instance
 from polymodel.analysis.enumerate.walk import Element, Place, Time, physical
-from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.analysis.result import Problem, Resident, WorkingSet
 from polymodel.mapping.looptree import Pipeline, around, pipelines
 from polymodel.workload.einsum import TensorAccess
 

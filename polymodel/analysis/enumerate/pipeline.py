@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.links import largest
 from polymodel.analysis.enumerate.traffic import Instance, Ledger
 from polymodel.analysis.enumerate.walk import EinsumWalk, Time, physical
-from polymodel.analysis.result import PipelineRun, Slot, StageWork, ordered_slots, phase_of
+from polymodel.analysis.result import PipelineRun, Problem, Slot, StageWork, ordered_slots, phase_of
 from polymodel.mapping.looptree import Pipeline
 
 Loads = dict[str, dict[Instance, list[int]]]  # component -> instance -> [read bits, write bits]

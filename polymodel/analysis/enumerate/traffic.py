@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from math import inf
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains
 from polymodel.analysis.enumerate.links import Wires
 from polymodel.analysis.enumerate.walk import (
@@ -20,6 +19,7 @@ from polymodel.analysis.enumerate.walk import (
     Time,
     physical,
 )
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Action, Hierarchy
 
 Counts = dict[str, int]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import (
     ComputeNode,

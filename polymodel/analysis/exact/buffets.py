@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.cached_counts import Shape
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import StorageNode, storage_chain, ties
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode

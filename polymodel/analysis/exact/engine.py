@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, Node, lay_out, shape_of
 from polymodel.analysis.exact.cached_counts import Product, dense, tally, total
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
@@ -19,17 +18,18 @@ from polymodel.analysis.exact.overlapped import overlapped_peak
 from polymodel.analysis.exact.pipeline_classes import largest
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
 from polymodel.analysis.exact.slots import pipeline_runs
-from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
     Compute,
     InstanceLoad,
     LinkTraffic,
+    Problem,
     RefillLoad,
     TollTraffic,
     Traffic,
     WorkingSet,
+    pipelines_of,
 )
 from polymodel.errors import Refused
 from polymodel.integers import dtype_of

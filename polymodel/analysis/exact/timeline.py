@@ -13,7 +13,6 @@ from typing import cast
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.arrays import LIMIT
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.cached_counts import tally
@@ -24,6 +23,7 @@ from polymodel.analysis.exact.inter_branch_peaks import Memory
 from polymodel.analysis.exact.lifetimes import Frame, Part, lasting_bits
 from polymodel.analysis.exact.live_peaks import _curves
 from polymodel.analysis.exact.sweep import Ints, Sweep
+from polymodel.analysis.result import Problem
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
 from polymodel.integers import dtype_of, largest, summed

@@ -23,7 +23,7 @@ from math import prod
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
 from polymodel.analysis.symbolic.layout import Carry, Node, temporal
-from polymodel.analysis.symbolic.meets import Meet, Side
+from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
 

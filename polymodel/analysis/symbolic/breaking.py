@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.symbolic.records import Chain, names_in
+from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.forms import Chain, names_in
 from polymodel.errors import Diagnostic, Refused
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check

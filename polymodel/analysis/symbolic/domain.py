@@ -14,11 +14,19 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import SIZE, Atom
 from polymodel.analysis.symbolic.breaking import Breaking
-from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.records import ChainSize, Larger, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.forms import (
+    ChainSize,
+    Form,
+    Larger,
+    SymbolicAnalysis,
+    names_in,
+    number,
+    of_atom,
+    size_in,
+)
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import Diagnostic
 from polymodel.workload.einsum import bounds_alone

@@ -6,34 +6,37 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isinf
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
     Compute,
     InstanceLoad,
     LinkTraffic,
+    Problem,
     TollTraffic,
     Traffic,
     mapped,
 )
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
 from polymodel.analysis.symbolic.counts import count, largest, settled
-from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
-from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.inferred import Undecided
-from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
-from polymodel.analysis.symbolic.occupancy import working_sets
-from polymodel.analysis.symbolic.records import (
+from polymodel.analysis.symbolic.flows import Entry, Ledger, flows, refills
+from polymodel.analysis.symbolic.forms import (
     Chain,
     ChainSize,
+    Form,
     Larger,
     SymbolicAnalysis,
     Widest,
+    World,
+    joined,
+    number,
+    of_atom,
+    summed,
 )
-from polymodel.analysis.symbolic.refills import refills
+from polymodel.analysis.symbolic.inferred import Undecided
+from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
+from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
-from polymodel.analysis.symbolic.worlds import World, joined
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode

@@ -1,15 +1,27 @@
-"""Closed forms as data: sums of products of atoms, and the maxima over phases."""
+"""Closed forms as data: sums of products of atoms, maxima over phases, and counts made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
-from polymodel.analysis.symbolic.atoms import Atom, Leaf, Level, Size, atom
-from polymodel.analysis.symbolic.cuts import Cut, Step, Tied
-from polymodel.analysis.symbolic.meets import Meet
-from polymodel.analysis.symbolic.ops import INTEGERS
+from polymodel.analysis.result import (
+    Analysis,
+    Buffet,
+    Compute,
+    InstanceLoad,
+    LinkTraffic,
+    RefillLoad,
+    Resident,
+    TollTraffic,
+    Traffic,
+    WorkingSet,
+    mapped,
+)
+from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, Leaf, Level, Size, atom
+from polymodel.analysis.symbolic.pair_atoms import Cut, Meet, Step, Tied
 
 Factor = Atom | Meet | Cut | Step
 Product = tuple[Factor, ...]
@@ -194,3 +206,275 @@ def _conditions(there: Form) -> frozenset[Factor | Form]:
     """Factors of a form that is 0 or 1, which is 1 where all of them are."""
     ((factors, coefficient), *rest) = there.terms
     return frozenset(factors) if coefficient == 1 and not rest else frozenset((there,))
+
+
+# What the symbolic engine returns: the records of `analysis.result`, whose numbers are forms.
+
+NONE = ((0, 0),)  # loads of what moves nothing
+TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+
+
+@dataclass(frozen=True)
+class WorkingSetForm:
+    """`analysis.result.WorkingSet`: the largest of several phases."""
+
+    component: str
+    einsum: str
+    measure: str
+    peak: Peak
+
+    @property
+    def bits(self) -> Peak:
+        return self.peak
+
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """Which of the phases is the peak, and so who is in it, is known at values only."""
+        return ()
+
+    def at(self, values: Mapping[str, int]) -> WorkingSet:
+        bits, held = self.peak.at(values)
+        residents = tuple(Resident(h.node, h.tensor, n) for h, n in held if n)
+        return WorkingSet(self.component, self.einsum, self.measure, bits, residents)
+
+
+@dataclass(frozen=True)
+class Larger:
+    """The larger one of a loop's tile and its first tile, in which the tiles of the next loop stand."""
+
+    tile: int | str
+    start: int | str
+
+
+@dataclass(frozen=True)
+class Widest:
+    """The widest window, `scale * tile + more`, in which own tiles of an inferred Einsum stand."""
+
+    tile: str | Larger
+    scale: int
+    more: int
+
+
+ChainSize = int | str | Larger | Widest
+Chain = tuple[ChainSize, ...]
+
+
+def names_in(chain: Chain) -> Iterator[str]:
+    """The symbols of a chain."""
+    for s in chain:
+        if isinstance(s, Widest):
+            yield from names_in((s.tile,))
+        elif isinstance(s, Larger):
+            yield from names_in((s.start, s.tile))
+        elif isinstance(s, str):
+            yield s
+
+
+def size_in(s: ChainSize, values: Mapping[str, Any], most: Callable[[Any, Any], Any] = max) -> Any:
+    """One size of a chain for given symbols: numbers, or arrays or expressions with a `most` of theirs.
+
+    KeyError if one is missing.
+    """
+    if isinstance(s, int):
+        return s
+    if isinstance(s, Larger):
+        return most(size_in(s.tile, values), size_in(s.start, values))
+    return s.scale * size_in(s.tile, values, most) + s.more if isinstance(s, Widest) else values[s]
+
+
+@dataclass(frozen=True)
+class SymbolicAnalysis:
+    """Everything that is counted, as closed forms.
+
+    `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent
+    and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it); a loop
+    with a first tile of its own adds a chain for either size.
+    `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
+    `single_trips`: 1 where a loop runs only once, for loops whose chain has a first tile of its own.
+    `same`: extents that must be equal, and the tensor or loop that asks for it.
+    """
+
+    buffets: tuple[Buffet[Form], ...]
+    traffic: tuple[Traffic[Form], ...]
+    compute: tuple[Compute[Form], ...]
+    loads: tuple[InstanceLoad[Form], ...]
+    working_sets: tuple[WorkingSetForm, ...]
+    tolls: tuple[TollTraffic[Form], ...] = ()
+    refills: tuple[RefillLoad[Form], ...] = ()
+    links: tuple[LinkTraffic[Form], ...] = ()
+    symbols: tuple[str, ...] = ()
+    chains: tuple[Chain, ...] = ()
+    fanouts: tuple[tuple[str, str, str, Form], ...] = ()
+    single_trips: tuple[Form, ...] = ()
+    same: tuple[tuple[int | str, int | str, str], ...] = ()
+
+    @cached_property
+    def meetings(self) -> frozenset[frozenset[str]]:
+        """Symbols on which one factor depends, of one chain or of several: windows over two rank variables,
+        and a producer's loops below those of the consumer that it is inferred from."""
+        atoms = {a for form in self._forms() for product, _ in form.terms for a in product}
+        return frozenset(a.symbols for a in atoms if len(a.symbols) > 1)
+
+    def _forms(self) -> Iterator[Form]:
+        moving = (*self.loads, *self.tolls, *self.refills, *self.links)
+        rows = (*self.buffets, *self.traffic, *self.compute, *moving)
+        for row in rows:
+            yield from (value for value in vars(row).values() if isinstance(value, Form))
+            yield from (x for pair in vars(row).get("loads", ()) for x in pair)
+        for link in self.links:
+            yield from (hops for _, hops in link.hops)
+        for sets in self.working_sets:
+            yield from (held.elements for phase in sets.peak.phases for held in phase)
+
+    def at(self, values: Mapping[str, int]) -> Analysis:
+        """The numbers for given symbols (name -> int): what the other engines return.
+
+        Tiles must be legal (1 to the enclosing extent); that is the caller's business.
+        """
+
+        def numbers(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(mapped(row, Form, lambda form: form.at(values)) for row in rows)
+
+        working = (r.at(values) for r in self.working_sets)
+        return Analysis(
+            "symbolic",
+            numbers(self.buffets),
+            numbers(self.traffic),
+            numbers(self.compute),
+            tuple(r for r in numbers(self.loads) if r.loads != NONE),
+            tuple(r for r in working if r.bits),
+            tuple(r for r in numbers(self.tolls) if r.down or r.up),
+            refills=_refilled(numbers(self.refills)),
+            links=_crossed(numbers(self.links)),
+        )
+
+
+def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:
+    """Links that anything crosses, and what does."""
+    moved = (replace(r, hops=tuple((t, n) for t, n in r.hops if n)) for r in rows)
+    return tuple(r for r in moved if r.hops)
+
+
+def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:
+    """Refills that move anything, and what is left at components that are an end of any."""
+    moving = tuple(r for r in rows if r.loads != NONE)
+    ends = {(r.einsum, r.component) for r in moving if r.storage}
+    return tuple(r for r in rows if (r.einsum, r.component) in ends and (r in moving or not r.storage))
+
+
+# One form out of several, each of which holds where certain loops have one trip or more.
+#
+# What stays under `slide` depends on which loop is the innermost that moves a tile, and so on whether those
+# further in have a single trip: tile sizes decide. Each case has forms of its own; the whole is their sum,
+# each times a form that is 1 where its case holds.
+
+World = tuple[Form, SymbolicAnalysis]
+Row = TypeVar(
+    "Row",
+    Buffet[Form],
+    Traffic[Form],
+    Compute[Form],
+    InstanceLoad[Form],
+    TollTraffic[Form],
+    RefillLoad[Form],
+    LinkTraffic[Form],
+)
+Phase = tuple[Held, ...]
+
+
+def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
+    """All cases in one; the forms of the cases are 1 in one of them for any legal tiles."""
+    if len(worlds) == 1:
+        return worlds[0][1]
+    first = worlds[0][1]
+    return replace(
+        first,
+        buffets=_rows([(w, a.buffets) for w, a in worlds]),
+        traffic=_rows([(w, a.traffic) for w, a in worlds]),
+        compute=_rows([(w, a.compute) for w, a in worlds]),
+        loads=_rows([(w, a.loads) for w, a in worlds]),
+        tolls=_rows([(w, a.tolls) for w, a in worlds]),
+        refills=_rows([(w, a.refills) for w, a in worlds]),
+        links=_rows([(w, a.links) for w, a in worlds]),
+        working_sets=_working_sets(worlds),
+    )
+
+
+def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
+    longest = max((table for _, table in tables), key=len)
+    found: dict[tuple[object, ...], list[tuple[Form, Row]]] = {_subject(row): [] for row in longest}
+    for world, table in tables:
+        for row in table:
+            found.setdefault(_subject(row), []).append((world, row))
+    return tuple(_row(rows, len(tables)) for rows in found.values())
+
+
+def _subject(row: Row) -> tuple[object, ...]:
+    """What a row is about: everything in it that is not a number."""
+    values = ((f.name, getattr(row, f.name)) for f in fields(row))
+    return tuple(v for name, v in values if name not in ("loads", "hops") and not isinstance(v, Form))
+
+
+def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
+    """The sum of the cases of one row; in a case without the row nothing moves."""
+    first = rows[0][1]
+    changed: dict[str, Any] = {}
+    for f in fields(first):
+        value = getattr(first, f.name)
+        if isinstance(value, Form):
+            changed[f.name] = _sum([(world, getattr(row, f.name)) for world, row in rows], worlds)
+        elif f.name == "hops":
+            changed[f.name] = _hops(rows, worlds)
+        elif f.name == "loads" and value:
+            sides = ([(world, _pair(row)[k]) for world, row in rows] for k in (0, 1))
+            changed[f.name] = (tuple(_sum(side, worlds) for side in sides),)
+    return replace(first, **changed)
+
+
+def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, Form], ...]:
+    """Element-hops by tensor; the order is that of the case with most tensors."""
+    names = dict.fromkeys(t for _, row in sorted(rows, key=lambda x: -len(x[1].hops)) for t, _ in row.hops)
+    each = {t: [(world, n) for world, row in rows for name, n in row.hops if name == t] for t in names}
+    return tuple((t, _sum(parts, worlds)) for t, parts in each.items())
+
+
+def _pair(row: Any) -> tuple[Form, Form]:
+    """What the busiest instance reads and writes."""
+    (pair,) = row.loads
+    reads, writes = pair
+    return reads, writes
+
+
+def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
+    if len(parts) == worlds and all(form == parts[0][1] for _, form in parts):
+        return parts[0][1]
+    total = ZERO
+    for world, form in parts:
+        total = total + world * form
+    return total
+
+
+def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
+    """Phases of all cases; those that are not the same in all are empty outside their own."""
+    found: dict[tuple[str, str, str], tuple[WorkingSetForm, dict[Phase, list[Form]]]] = {}
+    for world, analysis in worlds:
+        for row in analysis.working_sets:
+            key = row.component, row.einsum, row.measure
+            phases = found.setdefault(key, (row, {}))[1]
+            for phase in row.peak.phases:
+                phases.setdefault(phase, []).append(world)
+    return tuple(
+        replace(
+            row,
+            peak=Peak(
+                tuple(p for phase, where in phases.items() for p in _within(phase, where, len(worlds)))
+            ),
+        )
+        for row, phases in found.values()
+    )
+
+
+def _within(phase: Phase, where: list[Form], worlds: int) -> list[Phase]:
+    if len(where) == worlds:
+        return [phase]
+    return [tuple(replace(h, elements=world * h.elements) for h in phase) for world in where]

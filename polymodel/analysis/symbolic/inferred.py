@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom

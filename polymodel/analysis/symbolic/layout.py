@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.pipelined import pipelines_of
-from polymodel.analysis.symbolic.counts import settled, untouched
+from polymodel.analysis.result import Problem, pipelines_of
+from polymodel.analysis.symbolic.counts import (
+    check_tied,
+    check_tied_loops,
+    settled,
+    tied_signature,
+    untouched,
+    whole_rank,
+)
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window, groups, halos
-from polymodel.analysis.symbolic.tied import (
-    check_tied,
-    check_tied_loops,
-    tied_signature,
-    whole_rank,
-)
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
 from polymodel.reuse import Reuse

@@ -12,7 +12,7 @@ from polymodel.analysis.symbolic.atoms import Level
 from polymodel.errors import NotSeparable
 
 if TYPE_CHECKING:
-    from polymodel.analysis.symbolic.cuts import Tied
+    from polymodel.analysis.symbolic.pair_atoms import Tied
 
 
 class Counted(sympy.Atom):  # type: ignore[misc]  # SymPy has no types

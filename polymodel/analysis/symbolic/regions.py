@@ -1,4 +1,4 @@
-"""Two rank variables that a bound ties together: their points, tile by tile, as intervals of one row each.
+"""Two rank variables that a bound ties together: their points, and the stamps at which tiles are visited.
 
 A diagonal (causal masks), two of them (sliding windows) or the edges of a padded convolution leave of a box
 of two variables a region that is convex. So each value of one variable, a row, has an interval of values of
@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from polymodel.errors import NotSeparable
+from polymodel.reuse import Reuse
 
 Ints = Any
 Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the first tile, of the others)
@@ -232,3 +233,245 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     code = tile_of(u, row)[which] * len(v) + tile
     end = np.append(v[1:], region.extents[1]) - 1
     return row[which], code, np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])
+
+
+# Stamps of two tied rank variables in order of time: what their tiles share, and what stays between uses.
+#
+# A stamp is a pair of tiles, one of either variable, that has points. Stamps are listed in the order in which
+# the loops over both variables run through them, and neighbours in that order are compared as sets.
+
+# What is asked of a loop: elements that stay when it moves on, or when a loop over another variable does and
+# this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
+Kind = Literal["moves", "wraps", "settled"]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Loops over both variables, and the order in which they stand: one letter each, outermost first."""
+
+    region: Region
+    u: Tiles
+    v: Tiles
+    order: str
+
+    def outermost(self, count: int) -> tuple[Tiles, Tiles]:
+        """The tiles of the outermost `count` loops."""
+        order = self.order[:count]
+        return self.u[: order.count("u")], self.v[: order.count("v")]
+
+
+@dataclass(frozen=True)
+class Visits:
+    """The stamps of loops in order of time: numbers of the innermost tile of either variable."""
+
+    loops: Loops
+    one: Ints
+    two: Ints
+
+    @cached_property
+    def starts(self) -> tuple[Ints, Ints]:
+        """Where the innermost tiles of either variable begin."""
+        u, v = self.loops.region.extents
+        return starts(u, self.loops.u), starts(v, self.loops.v)
+
+    def outermost(self, count: int) -> tuple[Ints, Ints]:
+        """For each stamp the tiles of the outermost `count` loops that it lies in."""
+        u, v = self.loops.outermost(count)
+        n, m = self.loops.region.extents
+        return (
+            tile_of(starts(n, u), self.starts[0][self.one]),
+            tile_of(starts(m, v), self.starts[1][self.two]),
+        )
+
+    def same(self, count: int) -> Ints:
+        """Whether each stamp and the next one agree in the outermost `count` loops."""
+        one, two = self.outermost(count)
+        return (one[1:] == one[:-1]) & (two[1:] == two[:-1])
+
+    def counters(self) -> list[Ints]:
+        """For each loop its counter at every stamp, from 0 on within the enclosing tile."""
+        found, extents = [], self.loops.region.extents
+        for k, letter in enumerate(self.loops.order):
+            side = "uv".index(letter)
+            inner = starts(extents[side], self.loops.outermost(k + 1)[side])
+            outer = starts(extents[side], self.loops.outermost(k)[side])
+            here, enclosing = self.outermost(k + 1)[side], self.outermost(k)[side]
+            found.append(here - tile_of(inner, outer[enclosing]))
+        return found
+
+    def sizes(self, what: What, rank: tuple[int, int]) -> Ints:
+        """How many elements each stamp's tile has."""
+        one, two, found = tile_sizes(self.loops.region, self.loops.u, self.loops.v, what, rank)
+        width = len(self.starts[1])
+        return found[(one * width + two).searchsorted(self.one * width + self.two)]
+
+    def common(self, before: Ints, after: Ints, what: What, rank: tuple[int, int]) -> Ints:
+        """How many elements the tiles at two stamps share, for several pairs of stamps."""
+        import numpy as np
+
+        if what == "none":
+            return np.ones(len(before), np.int64)
+        one, two = self.one[before] == self.one[after], self.two[before] == self.two[after]
+        if what == "both":
+            return np.where(one & two, self.sizes(what, rank)[before], 0)
+        if what == "rank":
+            return self._common_of_ranks(before, after, rank)
+        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
+        if what == "v":
+            region, cuts, columns, one = region.turned, cuts[::-1], columns[::-1], two
+        found = np.zeros(len(before), np.int64)
+        ends = columns[1][before[one]], columns[1][after[one]]
+        found[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
+        return found
+
+    def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
+        import numpy as np
+
+        each = self.sizes("rank", rank)
+        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
+        if rank[1] != 1:
+            region, cuts, columns, rank = region.turned, cuts[::-1], columns[::-1], rank[::-1]
+        row, code, begin, stop = pieces(region, *cuts)
+        order = np.argsort(code, kind="stable")
+        moved = rank[0] * row
+        code, low, high = code[order], (moved + begin)[order], (moved + stop)[order]
+        codes = columns[0] * len(cuts[1]) + columns[1]
+        taken, group = [], []
+        for stamps in (before, after):
+            first, last = (code.searchsorted(codes[stamps], side) for side in ("left", "right"))
+            which = repeated(last - first)
+            taken.append(first[which] + numbered(last - first))
+            group.append(which)
+        at, of = np.concatenate(taken), np.concatenate(group)
+        together = united(of, low[at], high[at], len(before))
+        return each[before] + each[after] - together
+
+
+def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: Ints, after: Ints) -> Ints:
+    """How many rows of a tile of u have points in both of two tiles of v, for several such choices."""
+    import numpy as np
+
+    row, low, high = region.rows
+    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
+    begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
+    which = repeated(end - begin)
+    at = begin[which] + numbered(end - begin)
+    both = (first[at] <= np.minimum(before, after)[which]) & (last[at] >= np.maximum(before, after)[which])
+    return np.bincount(which[both], minlength=len(tile)).astype(np.int64)
+
+
+@lru_cache(maxsize=8)
+def visits(loops: Loops) -> Visits:
+    """All stamps that have points, in order of time."""
+    import numpy as np
+
+    one, two = pairs(loops.region, loops.u, loops.v)
+    found = Visits(loops, one, two)
+    if "vu" not in loops.order:  # then they are in order as they are
+        return found
+    keys = [found.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
+    order = np.lexsort(keys[::-1])
+    return Visits(loops, one[order], two[order])
+
+
+@lru_cache(maxsize=65536)
+def asked_of_loop(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
+    """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
+    import numpy as np
+
+    found = visits(loops)
+    if kind == "settled":
+        return int(_settled(found, axis, what, rank))
+    outside = found.same(axis)
+    if kind == "moves":
+        (before,) = np.nonzero(outside & ~found.same(axis + 1))
+        after = before + 1
+    else:
+        after = np.concatenate(([0], 1 + np.nonzero(~outside)[0]))
+        before = np.append(after[1:], len(found.one)) - 1
+    return int(found.common(before, after, what, rank).sum())
+
+
+def _settled(found: Visits, axis: int, what: What, rank: tuple[int, int]) -> bool:
+    """True if stamps that are equal but for the counter of a loop have equal tiles."""
+    import numpy as np
+
+    counters = found.counters()
+    others = [c for k, c in enumerate(counters) if k != axis]
+    order = np.lexsort([counters[axis], *others])
+    equal = np.ones(len(order) - 1, bool)
+    for c in others:
+        equal &= c[order[1:]] == c[order[:-1]]
+    before, after = order[:-1][equal], order[1:][equal]
+    each = found.sizes(what, rank)
+    shared = found.common(before, after, what, rank)
+    return bool(((shared == each[before]) & (shared == each[after])).all())
+
+
+@dataclass(frozen=True)
+class Gap:
+    """When a buffet is there while an Einsum runs that does not use it, and how its users lie to that one.
+
+    `shared`: how many of its loops stand above both; `inside`: the buffet stands in the users' branch, below
+    `depth` loops, which are all; else above both, below the outermost `depth` loops. `before`: its users run
+    first in each iteration of the shared loops. Nothing stays over steps of the outermost `since` loops.
+    """
+
+    shared: int
+    depth: int
+    inside: bool
+    before: bool
+    policy: Reuse
+    since: int
+
+
+def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[Visits, Ints]:
+    """What a buffet holds while others run, at each stamp of the loops above both.
+
+    It is there between two uses in one visit, and between two visits over whose step something stays.
+    """
+    import numpy as np
+
+    found = visits(loops)
+    held = Visits(
+        Loops(loops.region, *loops.outermost(gap.depth), loops.order[: gap.depth]),
+        *found.outermost(gap.depth),
+    )
+    size, within = held.sizes(what, rank), found.same(gap.depth)
+    ends = np.zeros(0, np.int64)
+    if gap.inside:  # what it held last in each stamp
+        within = np.zeros(len(within), bool)
+        (ends,) = np.nonzero(~found.same(gap.shared))
+        steps = ends
+    else:
+        (steps,) = np.nonzero(~within)
+    joined = np.zeros(len(within), bool)
+    if gap.policy != "refill" and len(steps):
+        steps = steps[held.same(gap.since)[steps]]
+        steps = steps[_allowed(held, steps, gap.policy, what, rank)]
+        joined[steps] = held.common(steps, steps + 1, what, rank) > 0
+    if gap.inside:
+        last = np.append(ends, len(found.one) - 1)
+        stamps = Visits(
+            Loops(loops.region, *loops.outermost(gap.shared), loops.order[: gap.shared]),
+            *(tiles[last] for tiles in found.outermost(gap.shared)),
+        )
+        stays = np.where(joined[ends], size[ends], 0)
+        return stamps, np.append(stays, 0) if gap.before else np.insert(stays, 0, 0)
+    there = within | joined
+    there = np.append(there, False) if gap.before else np.insert(there, 0, False)
+    return found, np.where(there, size, 0)
+
+
+def _allowed(held: Visits, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
+    """Over which steps the policy lets elements stay."""
+    import numpy as np
+
+    allowed = np.ones(len(steps), bool)
+    if policy == "keep_previous":
+        return allowed
+    depth = len(held.loops.order)
+    depends = [k for k in range(depth) if not asked_of_loop(held.loops, k, "settled", what, rank)]
+    if depends:
+        allowed &= held.same(depends[-1])[steps]
+    return allowed

@@ -11,9 +11,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import Table, Value
-from polymodel.analysis.symbolic.forms import Factor, Form, Held, Peak
-from polymodel.analysis.symbolic.meets import Meet
-from polymodel.analysis.symbolic.records import Chain, names_in, size_in
+from polymodel.analysis.symbolic.forms import Chain, Factor, Form, Held, Peak, names_in, size_in
+from polymodel.analysis.symbolic.pair_atoms import Meet
 
 if TYPE_CHECKING:
     import sympy
@@ -110,7 +109,7 @@ class Expressions:
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
 
     def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
-        from polymodel.analysis.symbolic.cuts import Tied
+        from polymodel.analysis.symbolic.pair_atoms import Tied
         from polymodel.analysis.symbolic.region_terms import term
 
         assert isinstance(table, Tied)

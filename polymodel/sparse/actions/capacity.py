@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Resident
+from polymodel.analysis.result import Analysis, Problem, Resident
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.places import seen_by
 from polymodel.sparse.actions.records import Footprint, SparseCounts

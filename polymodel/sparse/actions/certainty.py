@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, InstanceLoad, PipelineRun, StageWork
+from polymodel.analysis.result import Analysis, InstanceLoad, PipelineRun, Problem, StageWork
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.records import Certainty, ComputeCount, LoadLabel, SparseCounts, least_certain
 

@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Compute, Traffic
+from polymodel.analysis.result import Analysis, Compute, Problem, Traffic
 from polymodel.sparse.actions.busiest import Instances, operations_by_instance
 from polymodel.sparse.actions.certainty import load_labels
 from polymodel.sparse.actions.data import TensorData

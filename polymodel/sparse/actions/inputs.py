@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Container, Mapping
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.outputs import output_data

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polymodel.affine import Affine
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import ActionKind
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import (
     Analysis,
     Charge,
     Compute,
     LinkTraffic,
     PipelineRun,
+    Problem,
     Resident,
     StageWork,
     TollTraffic,

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Buffet
+from polymodel.analysis.result import Buffet, Problem
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.sparse.actions.counters import Counters, Ints
 from polymodel.sparse.actions.links import Condition, Link, Structure
 from polymodel.sparse.actions.reach import Inner, Meeting

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import NotSeparable
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.sparse.actions.counters import Counters, Ints, counters_of

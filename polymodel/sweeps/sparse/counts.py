@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 from polymodel.sparse.actions.busiest import Instances

@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, InstanceLoad, LinkTraffic, RefillLoad
-from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import TRAFFIC, SymbolicAnalysis
+from polymodel.analysis.result import Analysis, InstanceLoad, LinkTraffic, Problem, RefillLoad
+from polymodel.analysis.symbolic.forms import TRAFFIC, Form, Held, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.context import Counts
 from polymodel.errors import NotSeparable

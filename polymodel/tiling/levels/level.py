@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Problem
 from polymodel.architecture.hierarchy import Component, TileRules, capacity_of
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.actions.data import TensorData

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseAction, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.affine_text import parse_affine

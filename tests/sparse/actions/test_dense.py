@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.api.sparse import sparsify
 from polymodel.architecture.hierarchy import Hierarchy, SparseAction, SparseRules

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy, Intersection, SparseRules
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import LoopTree, Node, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
 from tests.sparse.actions.literal import Literal, Operation, Point

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode

@@ -13,7 +13,7 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.inputs import tensor_data

@@ -8,8 +8,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.sparse.actions.capacity import capacity_checks
