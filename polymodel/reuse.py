@@ -1,19 +1,30 @@
 """Reuse policies of storage nodes: what may stay from one visit of a node to the next.
 
-The rule itself is in docs/semantics.md (Carry); each engine applies it in its own terms, and asks a policy
-only for what stands here.
+The rule itself is in docs/semantics.md (Carry). A step from one visit to the next is told by the outermost
+loop that it advances; a policy says over which kinds of steps elements stay, and that is all that there is to
+know of one. Each engine finds out in its own terms of which kind a step is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+StepKind = Literal["inner", "moving", "outer"]
+"""The outermost loop that a step advances, seen from the innermost loop on which the tile depends.
+
+`inner`: it is further in, so that the tile stays as it is; of a tile that depends on no loop, every step is
+one of these. `moving`: it is that loop itself. `outer`: it is further out."""
+
+_KINDS: tuple[StepKind, ...] = ("inner", "moving", "outer")
 
 
 @dataclass(frozen=True)
 class _Rule:
-    carries: bool
-    wraps: bool
+    """Elements stay over steps up to the kind `reach`; None: over none."""
+
+    reach: StepKind | None
     words: str
 
 
@@ -24,16 +35,25 @@ class Reuse(StrEnum):
     SLIDE = "slide"
     KEEP_PREVIOUS = "keep_previous"
 
-    @property
-    def carries(self) -> bool:
-        """True if elements of a tile may stay from one visit to the next."""
-        return _RULES[self].carries
+    def stays_over(self, kind: StepKind) -> bool:
+        """True if elements of a tile may stay over steps of this kind."""
+        reach = _RULES[self].reach
+        return reach is not None and _KINDS.index(kind) <= _KINDS.index(reach)
+
+    def stays(self, axis: int, innermost: int) -> bool:
+        """The same for steps that advance the loop `axis` and none further out, where `innermost` is the
+        innermost loop on which the tile depends (-1 if it depends on none)."""
+        return self.stays_over("outer" if axis < innermost else "moving" if axis == innermost else "inner")
 
     @property
-    def wraps(self) -> bool:
-        """True if they may stay where a loop wraps that is further out than the innermost one on which the
-        tile depends."""
-        return _RULES[self].wraps
+    def carries(self) -> bool:
+        """True if elements may stay over steps of some kind."""
+        return self.stays_over("inner")
+
+    @property
+    def by_tile(self) -> bool:
+        """True if it matters on which loops the tile depends."""
+        return self.carries and not self.stays_over("outer")
 
     @property
     def words(self) -> str:
@@ -47,15 +67,12 @@ class Reuse(StrEnum):
 
 
 _RULES = {
-    Reuse.REFILL: _Rule(False, False, "each stamp fills its tile anew"),
+    Reuse.REFILL: _Rule(None, "each stamp fills its tile anew"),
     Reuse.SLIDE: _Rule(
-        True,
-        False,
+        "moving",
         "a step of the innermost loop that moves the tile fills only what the last tile did not hold",
     ),
-    Reuse.KEEP_PREVIOUS: _Rule(
-        True, True, "only what the tile of the preceding visit did not hold is filled"
-    ),
+    Reuse.KEEP_PREVIOUS: _Rule("outer", "only what the tile of the preceding visit did not hold is filled"),
 }
 
 

@@ -9,7 +9,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,42 @@ def test_rooms_import_only_from_rooms_below(capsys: pytest.CaptureFixture[str]) 
     finally:
         sys.path[:] = path
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_no_modules_import_each_other() -> None:
+    """In a circle, also where an import waits until it is needed; types that are only named do not count."""
+    modules = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources("polymodel")}
+    modules = {m.removesuffix(".__init__"): p for m, p in modules.items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = (_longest(name, modules) for name in _imported(syntax(path)))
+        graph[module] = {name for name in names if name not in ("", module)}
+    assert sum(map(len, graph.values())) > 1000
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(circle.args[1]))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """What a module imports of the package, at whatever depth."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from (a.name for a in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert not child.level, "imports are absolute"
+            yield from (f"{child.module}.{a.name}" for a in child.names)
+        elif not isinstance(child, ast.expr):
+            yield from _imported(child)
+
+
+def _longest(name: str, modules: Mapping[str, Path]) -> str:
+    """The module that a dotted name begins with; empty for modules of others."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def test_files_are_short() -> None:

@@ -124,7 +124,7 @@ def _share(counts: Counts, chain: Chain, b: Buffet) -> Share:
     bits = stored_bits(counts, b.tensor, b.tile_max, b.parent is None)
     share = Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
     above = any(i > b.node for i, _ in chain.fused)
-    stays = above or b.reuse.carries or not _co_iterated(counts.problem, chain, share)
+    stays = above or b.reuse.stays_over("moving") or not _co_iterated(counts.problem, chain, share)
     return Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused) and stays)
 
 

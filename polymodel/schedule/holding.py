@@ -106,8 +106,8 @@ def kept_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
     """The temporal axes over whose steps the policy lets elements stay."""
     if not reuse.carries:
         return ()
-    innermost = -1 if reuse.wraps else innermost_dependent(node)
-    return tuple(a for a in node.temporal if a >= innermost)
+    innermost = innermost_dependent(node) if reuse.by_tile else -1
+    return tuple(a for a in node.temporal if reuse.stays(a, innermost))
 
 
 def unfinished(

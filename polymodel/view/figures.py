@@ -10,6 +10,9 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import cache
+from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import Formatter
-
-    from polymodel.view.panels import Panels
 
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
 
@@ -68,18 +69,41 @@ def new_axes(width: float, height: float) -> Axes:
     return made
 
 
-def new_panels(width: float, height: float) -> Panels:
+def new_panels(width: float, height: float) -> Figure:
     """The same without axes, for several. A notebook shows it once, also where a cell ends with it."""
     without_trace()
     import matplotlib.pyplot as plt
 
-    from polymodel.view.panels import Panels
-
     _make_room()
-    made = plt.figure(figsize=(width, height), layout="constrained", FigureClass=Panels)
-    assert isinstance(made, Panels)
+    made = plt.figure(figsize=(width, height), layout="constrained", FigureClass=_panels())
     _MADE[made] = None
     return made
+
+
+@cache
+def _panels() -> type[Figure]:
+    """The class of figures of several panels. It is made when it is first needed, since matplotlib is."""
+    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure as Whole
+
+    class Panels(Whole):
+        """A pyplot figure that is not shown a second time where a cell of a notebook ends with it.
+
+        A notebook shows the last value of a cell, and then every figure that is open. Both ask the figure
+        itself: whoever asks first is shown it, and it is closed.
+        """
+
+        def _ipython_display_(self) -> None:
+            shown: Any = import_module("IPython.display")  # only IPython calls this
+            if "inline" not in plt.get_backend():
+                shown.display({"text/plain": repr(self)}, raw=True)
+                return
+            drawn = BytesIO()
+            legible(self).savefig(drawn, format="png", bbox_inches="tight")
+            plt.close(self)
+            shown.display(shown.Image(drawn.getvalue()))
+
+    return Panels
 
 
 def whole_figure(ax: Axes) -> Figure | None:

@@ -1,15 +1,20 @@
-"""exact = enumerate = symbolic under every reuse policy that takes the place of the nodes' own."""
+"""exact = enumerate = symbolic under every reuse policy that takes the place of the nodes' own.
+
+The last tests follow the recipe of docs/develop/recipes.md for a policy that the package does not have.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
 from hypothesis import given, settings
 
+from polymodel import reuse
 from polymodel.analysis.result import Problem
+from polymodel.reuse import Reuse
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.verdicts import under_policies
 from tests.fused import fused_problems
@@ -30,5 +35,33 @@ def test_counts_agree_under_every_policy(count: int) -> None:
     cast(Callable[[], None], agree)()
     counted = tally["counted under another policy"]
     assert counted >= 2 * count, tally
+    assert tally["exact under another policy"] >= 0.98 * counted, tally
+    assert tally["symbolic under another policy"] >= 0.2 * counted, tally
+
+
+@pytest.fixture(scope="module")
+def stationary() -> Iterator[Reuse]:
+    """A policy more, by its one line: a tile stays while it is the same, and is filled anew when it moves."""
+    policy = str.__new__(Reuse, "stationary")
+    policy._name_, policy._value_ = "STATIONARY", "stationary"
+    Reuse._value2member_map_["stationary"] = policy
+    reuse._RULES[policy] = reuse._Rule("inner", "a tile stays while no loop moves it")
+    yield policy
+    del Reuse._value2member_map_["stationary"], reuse._RULES[policy]
+
+
+@pytest.mark.parametrize("count", seeds(1, [25, 3000]))
+def test_engines_count_a_policy_that_is_added(count: int, stationary: Reuse) -> None:
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(problems() | fused_problems())
+    def agree(problem: Problem) -> None:
+        found = under_policies(problem, tally, (stationary,))
+        assert not found, "\n".join([*found, drawing(problem)])
+
+    cast(Callable[[], None], agree)()
+    counted = tally["counted under another policy"]
+    assert counted >= 0.5 * count, tally
     assert tally["exact under another policy"] >= 0.98 * counted, tally
     assert tally["symbolic under another policy"] >= 0.2 * counted, tally

@@ -149,13 +149,15 @@ def _engines(bound: pm.Spec, auto: Answer, counts: Counter[str]) -> list[str]:
     return found
 
 
-def under_policies(problem: pm.Problem, counts: Counter[str]) -> list[str]:
+def under_policies(
+    problem: pm.Problem, counts: Counter[str], policies: tuple[Reuse, ...] = REUSES
+) -> list[str]:
     """What engines count differently under a reuse policy that takes the place of every node's own.
 
     Policies that break a dependence are left out: their verdicts are compared elsewhere.
     """
     found = []
-    for policy in REUSES:
+    for policy in policies:
         try:
             if check(problem, policy):
                 continue

@@ -97,12 +97,12 @@ def innermost_dependent(buffet: BuffetWalk) -> int | None:
 
 def may_stay(policy: Reuse, before: Time, now: Time, dependent: int | None) -> bool:
     """The policy's verdict on the step between two successive visits."""
-    if not policy.carries:
-        return False
-    if policy.wraps or dependent is None:
-        return True
+    if not policy.by_tile:
+        return policy.carries
     differing = next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)
-    return differing >= dependent
+    if dependent is None or differing > dependent:
+        return policy.stays_over("inner")
+    return policy.stays_over("moving" if differing == dependent else "outer")
 
 
 def parent_keeps(buffet: BuffetWalk, before: Time, now: Time, place: Place, element: Element) -> bool:
@@ -120,8 +120,7 @@ def parent_keeps(buffet: BuffetWalk, before: Time, now: Time, place: Place, elem
 
 def settle(buffet: BuffetWalk) -> None:
     """Fill in `carried`, `run` and `following`, visit by visit. The parent must be settled before."""
-    slides = buffet.policy.carries and not buffet.policy.wraps
-    dependent = innermost_dependent(buffet) if slides else None
+    dependent = innermost_dependent(buffet) if buffet.policy.by_tile else None
     before: Time | None = None
     for now in buffet.visits:
         if before is not None:

@@ -74,17 +74,13 @@ class Node:
     def policy_carries(self) -> frozenset[int]:
         """Axis positions whose transitions the node's own policy lets elements stay over."""
         temporal = self.all_touch.temporal
-        if not self.reuse.carries:
-            return frozenset()
-        if self.reuse.wraps:
-            return frozenset(temporal)
         innermost = -1
-        for factor in self.all_touch.factors:
+        for factor in self.all_touch.factors if self.reuse.by_tile else ():
             shape = shape_of(factor)
             for q, axis in enumerate(factor.temporal):
                 if axis > innermost and steps.depends(shape.text, shape.np, shape.nt, q):
                     innermost = axis
-        return frozenset(a for a in temporal if a >= innermost)
+        return frozenset(a for a in temporal if self.reuse.stays(a, innermost))
 
 
 def shape_of(factor: Factor) -> Shape:

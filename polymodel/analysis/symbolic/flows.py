@@ -52,8 +52,8 @@ class Link:
 
     @property
     def parts_stay(self) -> bool:
-        """Whether parts of windows stay when an inner loop wraps."""
-        return self.child is not None and self.child.reuse.wraps
+        """Whether parts of the child's windows stay when an inner loop wraps."""
+        return self.child is not None and self.child.parts_stay
 
     @property
     def carry(self) -> Carry:
@@ -275,12 +275,12 @@ def _is_filled(link: Link) -> bool:
     return child.producer is None and child.users[0] == link.einsum
 
 
-def needed(space: Space, use: Chosen, carry: Carry, wraps: bool = False) -> Form:
+def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) -> Form:
     """Distinct (counters in use, element) that are not carried into the visit."""
     uses = {i: use(i) for i in range(len(space.axes))}
     result = count(space, uses)
     for axis, stays in carry.items():
-        result = result - stays * carried(space, axis, uses, not wraps)
+        result = result - stays * carried(space, axis, uses, not parts_stay)
     return result
 
 
@@ -302,9 +302,8 @@ def _shared(link: Link) -> Callable[[int], Use]:
 
 
 def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
-    wraps = link.child is not None and link.child.reuse.wraps
     use = _use(link, first, held, between)
-    found = needed(link.space, use, link.carry, wraps)
+    found = needed(link.space, use, link.carry, link.parts_stay)
     maker = link.child.producer if link.child is not None else None
     if maker in (None, link.einsum):
         return found
@@ -408,7 +407,7 @@ def _fillable(link: Link, place: int, use: Chosen) -> Form:
 def _events(link: Link, place: int, use: Chosen) -> Form:
     here = link.chain[place] if place < len(link.chain) else None
     carry = link.carried[place] if here is not None else {}
-    return needed(link.space, use, carry, here is not None and here.reuse.wraps)
+    return needed(link.space, use, carry, here is not None and here.parts_stay)
 
 
 def _lacking(link: Link, place: int, use: Chosen) -> Form:

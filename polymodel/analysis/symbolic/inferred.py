@@ -227,19 +227,20 @@ class _Hold:
         """Whether what was made before the steps of a loop that tiles this rank is still held."""
         if axis >= self.above:
             return True  # made once in each visit
-        if not self.policy.carries:
+        if not self.policy.stays_over("moving"):
             return False
+        parts_stay = self.policy.stays_over("outer")
         mine = self.theirs.axes[axis].variable
         inner = [
             i for i in range(axis + 1, self.above) if self.theirs.axes[i].variable in self.access.variables
         ]
-        if self.policy.wraps:
+        if parts_stay:
             inner = [i for i in inner if self.theirs.axes[i].variable != mine]
         trips = [self.single_trip(i) for i in inner]
         if False in trips:
-            if self.policy.wraps and any(self.overlaps(i) for i in inner):
+            if parts_stay and any(self.overlaps(i) for i in inner):
                 raise NotSeparable(
-                    f"under keep_previous, {self.tensor} stays in part where an inner loop wraps",
+                    f"under {self.policy}, {self.tensor} stays in part where an inner loop wraps",
                     "use reuse: slide, or engine exact",
                 )
             return False

@@ -43,6 +43,11 @@ class Node:
         """How many loops stand above."""
         return len(self.space.axes)
 
+    @property
+    def parts_stay(self) -> bool:
+        """Whether parts of windows stay when a loop wraps that is further in than the one that advances."""
+        return self.reuse.stays_over("outer")
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -328,17 +333,22 @@ def policy(node: Node) -> Carry:
     space = node.space
     if not node.reuse.carries:
         return {}
-    if node.reuse.wraps:
+    if node.reuse.stays_over("outer"):
         return {a: number(1) for a in temporal(space)}
     found: Carry = {}
-    settled_inside = number(1)
+    further_in = number(1)  # where the tile depends on none of the loops further in
     for a in reversed(list(temporal(space))):
-        found[a] = settled_inside
-        if space.axes[a].variable in space.tied:
-            settled_inside = settled_inside * untouched(space, a)
-        elif space.axes[a].variable in space.access.variables:
-            settled_inside = settled_inside * settled(space, a)
+        from_here = further_in * _independent(space, a)
+        found[a] = further_in if node.reuse.stays_over("moving") else from_here
+        further_in = from_here
     return found
+
+
+def _independent(space: Space, axis: int) -> Form:
+    """1 where the tile does not depend on the loop at `axis`."""
+    if space.axes[axis].variable in space.tied:
+        return untouched(space, axis)
+    return settled(space, axis) if space.axes[axis].variable in space.access.variables else number(1)
 
 
 def temporal(space: Space) -> Iterator[int]:

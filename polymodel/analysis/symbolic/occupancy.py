@@ -418,7 +418,7 @@ def _joined(bare: Space, stay: Stay) -> dict[int, Form] | None:
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
         own = set(space.of(space.axes[axis].variable))
         alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
-        if common is None or (node.reuse.wraps and inner and not alone):
+        if common is None or (node.parts_stay and inner and not alone):
             return None
         found[axis] = form
     if stay.on_path:

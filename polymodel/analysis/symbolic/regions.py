@@ -446,7 +446,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
     else:
         (steps,) = np.nonzero(~within)
     joined = np.zeros(len(within), bool)
-    if gap.policy != "refill" and len(steps):
+    if gap.policy.carries and len(steps):
         steps = steps[held.same(gap.since)[steps]]
         steps = steps[_allowed(held, steps, gap.policy, what, rank)]
         joined[steps] = held.common(steps, steps + 1, what, rank) > 0
@@ -467,11 +467,11 @@ def _allowed(held: Visits, steps: Ints, policy: Reuse, what: What, rank: tuple[i
     """Over which steps the policy lets elements stay."""
     import numpy as np
 
-    allowed = np.ones(len(steps), bool)
-    if policy == "keep_previous":
-        return allowed
     depth = len(held.loops.order)
-    depends = [k for k in range(depth) if not asked_of_loop(held.loops, k, "settled", what, rank)]
-    if depends:
-        allowed &= held.same(depends[-1])[steps]
+    depends = (k for k in reversed(range(depth)) if not asked_of_loop(held.loops, k, "settled", what, rank))
+    innermost = next(depends, -1) if policy.by_tile else -1
+    allowed = np.zeros(len(steps), bool)
+    for axis in range(depth):
+        if policy.stays(axis, innermost):
+            allowed |= (held.same(axis) & ~held.same(axis + 1))[steps]
     return allowed
