@@ -1,6 +1,6 @@
 """The public names, each with the module that has it, which is imported when the name is first used."""
 
-from .analysis.engine import Problem as Problem
+from .analysis.result import Problem as Problem
 from .api.comparison import compare as compare
 from .api.evaluation import closed_forms as closed_forms
 from .api.evaluation import evaluate as evaluate
