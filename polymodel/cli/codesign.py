@@ -27,35 +27,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUES",
-        help="values of a symbol of the architecture: 8,16,32 or powers(2,64), range(1,9), or 2*F",
+        help="values of a symbol of the architecture: 8,16,32 or powers(2,64), range(1,9), or 2*F (default: "
+        "those of the `codesign:` section)",
     )
     parser.add_argument(
         "--objective",
         action="append",
         metavar="NAME",
         help="energy, latency, edp, area, working_set:MEMORY, or weighted sums of them; repeat it (default: "
-        "energy, latency and area)",
+        "those of the `codesign:` section, else energy, latency and area)",
     )
     parser.add_argument(
         "--limit",
         action="append",
-        default=[],
         metavar="TEXT",
         help="a figure that may be at most so much, e.g. 'area <= 4 mm^2' or 'latency <= 2 ms'",
     )
     parser.add_argument(
         "--where",
         action="append",
-        default=[],
         metavar="TEXT",
         help="what machines must satisfy, e.g. 'KIB >= F'",
     )
     parser.add_argument(
         "--layer-by-layer",
         action="store_true",
+        default=None,
         help="each Einsum is a layer of its own: nothing is fused, equal ones are searched once",
     )
-    parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="leave out what is within 1 + E")
+    parser.add_argument("--eps", type=float, metavar="E", help="leave out what is within 1 + E")
     add_search(
         parser,
         "processes, one search each",
@@ -73,8 +73,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = codesign(
         spec,
-        named_values(options.hardware, "--hardware"),
-        objectives=options.objective or ("energy", "latency", "area"),
+        named_values(options.hardware, "--hardware") or None,
+        objectives=options.objective,
         limits=options.limit,
         where=options.where,
         layer_by_layer=options.layer_by_layer,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 
 from polymodel import objectives as vocabulary
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.loading import Spec
 from polymodel.objectives import FigureLimit, uses
-from polymodel.spec.coerce import listed, shown
-from polymodel.spec.faults import Faults, suggestion
+from polymodel.spec.coerce import listed, plainly, shown
+from polymodel.spec.faults import Faults, Path, path_text, suggestion
+from polymodel.spec.request_schema import CodesignSection, limit_texts
 from polymodel.spec.unit_text import amount_in
 
 _MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
@@ -31,23 +35,61 @@ class CodesignRequest:
         return tuple(dict.fromkeys([*self.objectives, *(limit.name for limit in self.limits)]))
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call; what is None comes from the `codesign:` section."""
+
+    hardware: object
+    objectives: object
+    limits: object
+    where: object
+    layer_by_layer: object
+    eps: object
+    time_limit: object
+
+    @property
+    def given(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+    def over(self, section: CodesignSection | None) -> CodesignSection:
+        """The section with the arguments in place of its own values, not yet checked."""
+        given = {name: plainly(value) for name, value in self.given.items()}
+        if "limits" in given:
+            given["limits"] = limit_texts(given["limits"])
+        return (section or CodesignSection()).model_copy(update=given)
+
+    @contextmanager
+    def in_section(self, spec: Spec) -> Iterator[None]:
+        """Faults of values that the section gives are raised with their place in it."""
+        try:
+            yield
+        except SpecError as error:
+            raise SpecError([self._placed(d, spec) for d in error.diagnostics]) from None
+
+    def _placed(self, fault: Diagnostic, spec: Spec) -> Diagnostic:
+        parts = re.findall(r"[^.\[\]]+", fault.path)
+        head = "hardware" if parts[:1] == ["symbols"] else next(iter(parts), "")
+        rest: Path = tuple(int(part) if part.isdigit() else part for part in parts[1:])
+        if head not in (f.name for f in fields(self)):
+            return fault
+        if head in self.given or spec.raw_codesign is None:
+            return replace(fault, path=path_text((head, *rest)))
+        path: Path = ("codesign", head, *rest)
+        return replace(fault, path=path_text(path), place=spec.locator.place(path))
+
+
 def read_request(
-    objectives: Sequence[str],
-    limits: Sequence[str],
-    memories: Sequence[str],
-    tolls: Sequence[str],
-    faults: Faults,
+    wanted: CodesignSection, memories: Sequence[str], tolls: Sequence[str], faults: Faults
 ) -> CodesignRequest:
     """The request; what is wrong is noted."""
-    names = _known(
-        listed("objectives", objectives, "['energy', 'area']"), "objectives", memories, tolls, faults
-    )
+    objectives = listed("objectives", wanted.objectives, "['energy', 'area']")
+    names = _known(objectives, "objectives", memories, tolls, faults)
     if not names and not faults.found:
         faults.note(
             Diagnostic("a co-design needs an objective", "name energy, latency or area", "objectives")
         )
     found: list[FigureLimit] = []
-    for i, text in enumerate(listed("limits", limits, "['area <= 4e-6']")):
+    for i, text in enumerate(listed("limits", wanted.limits, "['area <= 4e-6']")):
         parts = vocabulary.read_limit(text)
         if parts is None:
             faults.note(Diagnostic(f"{shown(text)} is not a limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))

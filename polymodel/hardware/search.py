@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic
 from polymodel.governor import spare
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
-from polymodel.hardware.request import CodesignRequest, read_request
+from polymodel.hardware.request import Arguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.request import Constraints, given_section
 from polymodel.mapper.run import explore
@@ -25,9 +25,8 @@ from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import elsewhere, terminable
 from polymodel.spec import Memory, Toll
-from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, not_a_spec
-from polymodel.spec.request_schema import ExploreSection
+from polymodel.spec.request_schema import CodesignSection, ExploreSection
 from polymodel.stores.folders import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
@@ -40,14 +39,14 @@ Progress = Callable[[int, int, float], None]
 
 def codesign(
     layers: Layers,
-    hardware: Mapping[str, Choice],
+    hardware: Mapping[str, Choice] | None = None,
     *,
-    objectives: Sequence[str] = ("energy", "latency", "area"),
-    limits: Sequence[str] = (),
-    where: Sequence[str] = (),
-    layer_by_layer: bool = False,
+    objectives: Sequence[str] | None = None,
+    limits: Sequence[str] | Mapping[str, object] | str | None = None,
+    where: Sequence[str] | None = None,
+    layer_by_layer: bool | None = None,
     constraints: Constraints | None = None,
-    eps: float = 0,
+    eps: float | None = None,
     time_limit: float | None = None,
     workers: int = 1,
     progress: Progress | None = None,
@@ -67,19 +66,25 @@ def codesign(
     same. `progress(done, searches, seconds)`. `store`: a folder, in which each search goes on where it
     was ended unless `resume` is False.
 
+    What is None of `hardware`, `objectives`, `limits`, `where`, `layer_by_layer`, `eps` and `time_limit`
+    comes from the `codesign:` section of the first layer.
+
     Machines that differ only in sizes of memories, area, prices per bit and leakage are searched once
     (docs/howto/codesign.md says why that is exact). Raises SpecError for wrong input, Refused for what
     `explore` does not cover.
     """
     begun = perf_counter()
-    eps = plainly(eps)
-    specs, times, asked, grid = _read(layers, hardware, objectives, limits, where, store)
+    faults = Faults()
+    specs, times = _layers(layers, faults)
+    faults.raise_if_any()
+    told = Arguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
+    with told.in_section(specs[0]):
+        wanted = told.over(specs[0].raw_codesign)
+        asked, grid = _read(specs, wanted, store)
+    eps, time_limit = wanted.eps, wanted.time_limit
     given, _ = given_section(constraints)  # what is wrong with them is told by the searches
-    if layer_by_layer:
+    if wanted.layer_by_layer:
         specs, times = _einsums(specs, times, grid, given)
-    if eps and asked.limits:
-        what = "with eps a mapping that keeps the limits may be left out for one that does not"
-        raise SpecError([Diagnostic(what, "leave out eps, or the limits", "eps")])
     every, refused = machines(specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
     groups = families(every, grid, given) if not eps else tuple(map(alone, every))
@@ -87,35 +92,31 @@ def codesign(
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
         answers = _answers(orders, end, workers, progress, begun)
-    points, rows = _joint(groups, answers, asked, times)
-    found = tuple(points), tuple(rows)
-    return Codesign(specs, times, grid, asked, *found, refused, len(orders), eps, perf_counter() - begun)
+    front = _joint(groups, answers, asked, times)
+    return Codesign(specs, times, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
 
 
-def _read(
-    layers: object,
-    hardware: object,
-    objectives: Sequence[str],
-    limits: Sequence[str],
-    where: Sequence[str],
-    store: object,
-) -> tuple[tuple[Spec, ...], tuple[int, ...], CodesignRequest, Grid]:
-    """What is asked, checked: layers, how often each is executed, objectives, machines. SpecError with all
-    faults."""
+def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tuple[CodesignRequest, Grid]:
+    """What is asked, checked: objectives, limits and machines. SpecError with all faults."""
     faults = Faults()
-    specs, times = _layers(layers, faults)
-    faults.raise_if_any()
     nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
     memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
-    asked = read_request(objectives, limits, memories, tolls, faults)
+    asked = read_request(wanted, memories, tolls, faults)
+    if wanted.eps and asked.limits:
+        what = "with eps a mapping that keeps the limits may be left out for one that does not"
+        faults.note(Diagnostic(what, "leave out eps, or the limits", "eps"))
     with faults.noting():
         check_store(store)
-    chosen = choices_of(hardware, faults) if isinstance(hardware, Mapping) else {}
+    chosen = choices_of(wanted.hardware, faults) if isinstance(wanted.hardware, Mapping) else {}
+    grid: Grid | None = None
+    with faults.noting():
+        grid = make_grid(specs[0], chosen, wanted.where, specs) if chosen else None
     if not chosen and not faults.found:
-        remedy = "give symbols of the architecture with values: {'KIB': [8, 16, 32]}"
+        remedy = "give symbols of the architecture with values, {'KIB': [8, 16]}, or a `codesign:` section"
         faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
     faults.raise_if_any()
-    return specs, times, asked, make_grid(specs[0], chosen, where, specs)
+    assert grid is not None
+    return asked, grid
 
 
 def _einsums(
@@ -274,7 +275,7 @@ class _Figures:
 
 def _joint(
     groups: Sequence[Family], answers: Mapping[str, _Answer], asked: CodesignRequest, times: Sequence[int]
-) -> tuple[list[CodesignPoint], list[MachineRow]]:
+) -> tuple[tuple[CodesignPoint, ...], tuple[MachineRow, ...]]:
     """The joint front, and a row for every machine."""
     points: list[CodesignPoint] = []
     rows: list[MachineRow] = []
@@ -290,7 +291,7 @@ def _joint(
     values = np.array([[p.figures[o] for o in asked.objectives] for p in points], float).T
     kept = undominated(values) if points else np.zeros(0, np.int64)
     front = sorted((points[int(i)] for i in kept), key=lambda p: [p.figures[o] for o in asked.objectives])
-    return front, sorted(rows, key=lambda r: r.machine.number)
+    return tuple(front), tuple(sorted(rows, key=lambda r: r.machine.number))
 
 
 def _on(

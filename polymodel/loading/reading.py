@@ -25,7 +25,7 @@ from polymodel.spec.document import (
 )
 from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.request_schema import ExploreSection, SweepSection
+from polymodel.spec.request_schema import CodesignSection, ExploreSection, SweepSection
 from polymodel.spec.symbols import symbol_faults
 
 Source = str | Path | Mapping[str, object] | SchemaObject
@@ -80,8 +80,10 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
     found = document.sections
     workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
     swept, explored = found.get("sweep"), found.get("explore", document.rest)
+    machines = found.get("codesign")
     assert swept is None or isinstance(swept, SweepSection)
     assert explored is None or isinstance(explored, ExploreSection)
+    assert machines is None or isinstance(machines, CodesignSection)
     assert workload is None or isinstance(workload, Workload)
     assert renames is None or isinstance(renames, Renames)
     assert arch is None or isinstance(arch, Arch)
@@ -97,6 +99,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         raw_mapping=mapping,
         raw_sweep=swept,
         raw_explore=explored,
+        raw_codesign=machines,
         declared={**document.symbols, **document.bound},
         extras=dict(document.extras),
         variables=dict(given),

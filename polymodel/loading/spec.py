@@ -35,7 +35,7 @@ from polymodel.spec.coerce import check_classes, plainly
 from polymodel.spec.document import Document, existing, read_file
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.request_schema import ExploreSection, SweepSection
+from polymodel.spec.request_schema import CodesignSection, ExploreSection, SweepSection
 from polymodel.spec.source import NodeLocator
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
@@ -51,6 +51,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
     "raw_mapping": (MappingSpec, LoopTree, NoneType),
     "raw_sweep": (SweepSection, NoneType),
     "raw_explore": (ExploreSection, NoneType),
+    "raw_codesign": (CodesignSection, NoneType),
 }
 
 
@@ -71,6 +72,7 @@ class Spec:
     raw_mapping: MappingSpec | LoopTree | None = None
     raw_sweep: SweepSection | None = None
     raw_explore: ExploreSection | None = None
+    raw_codesign: CodesignSection | None = None
     declared: Mapping[str, Value | str | None] = field(default_factory=dict)
     given: Mapping[str, Value] = field(default_factory=dict)
     extras: Mapping[str, object] = field(default_factory=dict)

@@ -73,7 +73,8 @@ def spec_text(spec: Spec) -> str:
     if spec.raw_teaal is not None:
         return str(spec)
     sections = {
-        n: getattr(spec, f"raw_{n}") for n in ("arch", "workload", "renames", "mapping", "sweep", "explore")
+        n: getattr(spec, f"raw_{n}")
+        for n in ("arch", "workload", "renames", "mapping", "sweep", "explore", "codesign")
     }
     mapping = sections["mapping"]
     given = {n: s for n, s in sections.items() if s is not None and not isinstance(s, LoopTree)}

@@ -18,7 +18,7 @@ from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.other_tools import foreign, section_of_accelforge
-from polymodel.spec.request_schema import ExploreSection, SweepSection
+from polymodel.spec.request_schema import CodesignSection, ExploreSection, SweepSection
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.symbols import symbol_values
 from polymodel.spec.teaal_sections import SECTIONS as TEAAL
@@ -40,6 +40,7 @@ SECTIONS: dict[str, type[SchemaObject]] = {
     "mapping": MappingSpec,
     "sweep": SweepSection,
     "explore": ExploreSection,
+    "codesign": CodesignSection,
 }
 
 

@@ -1,4 +1,5 @@
-"""Schemas of `explore:` (objectives and mapspace constraints) and `sweep:` (the grid of a sweep)."""
+"""Schemas of `explore:` (objectives and mapspace constraints), `sweep:` (the grid of a sweep) and `codesign:`
+(the machines of a co-design)."""
 
 from __future__ import annotations
 
@@ -110,11 +111,29 @@ class ExploreSection(SchemaObject):
     fanouts: dict[NameText, dict[NameText, FanoutRule]] = Field(default_factory=dict)
 
 
+Choices = dict[NameText, int | float | str | tuple[int | float, ...]]
+
+
 class SweepSection(SchemaObject):
     """`symbols`: name -> list of numbers, or a text such as `divisors(m)`, `range(1, 65)` or `2*TM`."""
 
-    symbols: dict[NameText, int | float | str | tuple[int | float, ...]] = Field(default_factory=dict)
+    symbols: Choices = Field(default_factory=dict)
     where: tuple[str, ...] = ()
     objectives: Objectives = ("energy", "latency")
     keep: Literal["front", "all", "top"] = "front"
     top: int | None = None
+
+
+class CodesignSection(SchemaObject):
+    """`hardware`: symbol of the architecture -> its values, a list of numbers, or a text such as
+    `powers(2, 64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies.
+    `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint front. `layer_by_layer`: each
+    Einsum is a layer of its own."""
+
+    hardware: Choices = Field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    objectives: Objectives = ("energy", "latency", "area")
+    limits: FigureLimits = ()
+    layer_by_layer: StrictBool = False
+    eps: int | float = 0
+    time_limit: int | float | None = None

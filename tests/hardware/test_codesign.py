@@ -14,8 +14,9 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
+from polymodel.report.provenance import spec_text
 from polymodel.spec import EnergyModel
-from polymodel.spec.request_schema import ExploreSection
+from polymodel.spec.request_schema import CodesignSection, ExploreSection
 from tests.hardware.small import small
 
 OBJECTIVES = ("energy", "latency", "area")
@@ -362,3 +363,51 @@ def test_the_picture_names_machines() -> None:
     assert "S=256, F=2" in [t.get_text() for t in axes.texts]
     with pytest.raises(pm.SpecError, match="there is no figure enrgy"):
         found.plot("enrgy")
+
+
+SECTION = {
+    "hardware": {"S": [64, 256], "F": "1,2"},
+    "where": ["S >= 64 * F"],
+    "objectives": "energy",
+    "limits": {"latency": 1.0},
+    "layer_by_layer": True,
+}
+
+
+def loaded(folder: Path, spec: pm.Spec, section: str = "") -> pm.Spec:
+    """The spec written to a file, with a section, and loaded again."""
+    file = folder / "spec.yaml"
+    file.write_text(spec_text(spec) + section, encoding="utf-8")
+    return pm.load(file)
+
+
+def test_a_section_asks_what_arguments_ask(tmp_path: Path) -> None:
+    """What is None comes from the `codesign:` section, and arguments go before it."""
+    spec = small(ranks={"M": 4, "N": 4, "K": 4})
+    written = replace(spec, raw_codesign=CodesignSection.model_validate(SECTION))
+    read_back = loaded(tmp_path, written)
+    assert read_back.raw_codesign == written.raw_codesign
+    asked = pm.codesign(
+        spec, {"S": [64, 256], "F": [1, 2]}, where=["S >= 64 * F"], objectives=["energy"],
+        limits=["latency <= 1"], layer_by_layer=True,
+    )  # fmt: skip
+    found = pm.codesign(read_back)
+    assert found.objectives == asked.objectives == ("energy",)
+    assert [p.figures for p in found.points] == [p.figures for p in asked.points]
+    assert [m.machine.symbols for m in found.rows] == [m.machine.symbols for m in asked.rows]
+    other = pm.codesign(read_back, {"S": [64], "F": [1]}, objectives=["area"], limits=[])
+    assert other.objectives == ("area",)
+    assert [m.machine.symbols for m in other.rows] == [{"S": 64, "F": 1}]
+
+
+def test_faults_of_a_section_have_their_place(tmp_path: Path) -> None:
+    text = "codesign:\n  hardware: {Q: [1]}\n  objectives: [energy, enrgy]\n  limits: {latncy: 1}\n"
+    spec = loaded(tmp_path, small(), text)
+    first = spec_text(small()).count("\n")
+    with pytest.raises(pm.SpecError) as raised:
+        pm.codesign(spec)
+    found = {d.path: d.place.line - first for d in raised.value.diagnostics}
+    assert found == {"codesign.objectives[1]": 3, "codesign.limits[0]": 4, "codesign.hardware.Q": 2}
+    with pytest.raises(pm.SpecError) as raised:
+        pm.codesign(spec, {"B": [1]}, objectives=["edb"], limits=[])
+    assert {d.path: d.place.line for d in raised.value.diagnostics} == {"objectives[0]": 0, "hardware.B": 0}

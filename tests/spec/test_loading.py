@@ -228,7 +228,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         ("problem: {}", "the Einsums stand in `workload:`"),
         ("bindings: {}", "TeAAL"),
         ("exlore: {}", "did you mean explore?"),
-        ("foo: 1", "sections: workload, renames, arch, mapping, sweep, explore, symbols, schema_version;"),
+        ("foo: 1", "sweep, explore, codesign, symbols, schema_version;"),
         ("config: {}", "`x-config:`"),
     ],
 )
@@ -314,7 +314,7 @@ def test_json_schema_covers_the_example() -> None:
     found = schema("spec")
     properties = found["properties"]
     assert isinstance(properties, dict)
-    sections = {"workload", "renames", "arch", "mapping", "sweep", "explore"}
+    sections = {"workload", "renames", "arch", "mapping", "sweep", "explore", "codesign"}
     assert set(properties) == {"schema_version", "symbols", *sections}
     definitions = found["$defs"]
     assert isinstance(definitions, dict)

@@ -14,17 +14,19 @@ from polymodel.spec.versions import CURRENT
 
 Json = dict[str, Any]
 DIALECT = "http://json-schema.org/draft-07/schema#"
+_REQUESTS = ("sweep", "explore", "codesign")
 # Kind of file -> sections it may have besides those of its own; the first kind has all of them.
 _BESIDE: dict[str, tuple[str, ...]] = {
     "spec": tuple(SECTIONS),
     "arch": (),
     "workload": ("renames",),
     "renames": (),
-    "mapping": ("sweep", "explore"),
-    "sweep": ("explore",),
-    "explore": ("sweep",),
-    "symbols": ("sweep", "explore"),
-    "teaal": ("arch", "sweep", "explore"),
+    "mapping": _REQUESTS,
+    "sweep": _REQUESTS,
+    "explore": _REQUESTS,
+    "codesign": _REQUESTS,
+    "symbols": _REQUESTS,
+    "teaal": ("arch", *_REQUESTS),
 }
 KINDS = (*_BESIDE, "energy_table")
 TITLES = {
@@ -35,6 +37,7 @@ TITLES = {
     "mapping": "A mapping (a LoopTree)",
     "sweep": "A sweep",
     "explore": "An exploration",
+    "codesign": "A co-design",
     "symbols": "Values of symbols",
     "teaal": "A TeAAL spec",
     "energy_table": "A table of energies (CSV): the columns of one row",

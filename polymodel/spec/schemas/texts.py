@@ -318,6 +318,25 @@ SEARCH: Texts = {
         "keep": said("Which points are kept: the Pareto `front`, `all`, or the `top` ones."),
         "top": said("With `keep: top`: how many, by the first objective.", 10),
     },
+    "CodesignSection": {
+        "hardware": said(
+            "Symbol of the architecture -> its values: a list, or `powers(2, 64)`, `range(1, 9)`, or an "
+            "expression over others.",
+            {"KIB": [8, 16, 32], "F": "powers(2, 16)"},
+        ),
+        "where": said("What every machine must satisfy.", ["KIB >= F"]),
+        "objectives": said(
+            "What is minimised: energy, latency, edp, area, working_set:X, or weighted sums of them.",
+            ["energy", "area"],
+        ),
+        "limits": said(
+            "Figures that machines with their mappings keep: texts, or a table of figures and numbers.",
+            {"area": "4 mm^2", "latency": "2 ms"},
+        ),
+        "layer_by_layer": said("Each Einsum is a layer of its own: nothing is fused."),
+        "eps": said("Share by which a point left out may be better than one kept.", 0.01),
+        "time_limit": said("Seconds, shared out over the searches.", 60),
+    },
     "ExploreSection": {
         "objectives": said(
             f"What is minimised, of utilisation what is maximised: {listed()}, or {SUMS}; X is a memory or "
@@ -399,6 +418,7 @@ ROOT = {
     "mapping": "The LoopTree: where tiles lie, which loops run over them, and who computes.",
     "sweep": "Which symbols are swept over which values, and what is kept.",
     "explore": "What an exploration minimises, and which mappings it looks at.",
+    "codesign": "Which machines a co-design looks at, what it minimises and what it keeps.",
     "symbols": "Symbol -> number, expression over other symbols, or nothing yet (`--set NAME=NUMBER`).",
     "schema_version": "The version of the file format. Left out, it is 1.",
 }
