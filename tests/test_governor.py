@@ -218,6 +218,7 @@ COMMANDS = {
     "import accelforge": "import accelforge {slow}",
     "import onnx": "import onnx {slow}",
     "import zigzag": "import zigzag {slow}",
+    "export": "export accelforge {slow}",
     "tile": "tile {matrix} --op matmul",
     "execute": "execute tensaurus/spmm A={matrix} B=random:0.5 --size N=64",
     "validate": "validate simple_two_level {slow}",

@@ -17,6 +17,7 @@ from polymodel.cli import (
     evaluate,
     execute,
     explore,
+    export,
     gallery,
     import_,
     new,
@@ -64,7 +65,7 @@ class Command(Protocol):
 
 COMMANDS: tuple[Command, ...] = (
     validate, show, evaluate, compare, timeline, sweep, explore, codesign, sparse, execute, traffic,
-    tensaurus, tile, gallery, import_, schema, new,
+    tensaurus, tile, gallery, import_, export, schema, new,
 )  # fmt: skip
 DATA = ("json", "csv", "html")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

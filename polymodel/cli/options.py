@@ -64,7 +64,7 @@ def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPOR
 
 def add_units(parser: argparse.ArgumentParser, name: str) -> None:
     """`--units`: of what people read; none for commands that show no amount of data."""
-    if name in ("validate", "schema", "new", "import", "gallery"):
+    if name in ("validate", "schema", "new", "import", "export", "gallery"):
         return
     parser.add_argument(
         "--units", choices=UNITS, default=UNITS[0],

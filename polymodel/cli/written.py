@@ -104,6 +104,12 @@ def _schema(_: argparse.Namespace) -> Iterable[str]:
     return (f"{kind}.schema.json" for kind in KINDS)
 
 
+def _export(options: argparse.Namespace) -> Iterable[str]:
+    from polymodel.cli.export import NAMES
+
+    return NAMES[options.tool]
+
+
 def _always(*names: str) -> Callable[[argparse.Namespace], Iterable[str]]:
     return lambda _: names
 
@@ -122,5 +128,6 @@ _NAMES: dict[str, dict[str, Callable[[argparse.Namespace], Iterable[str]]]] = {
     "sparse": {"out": _sparse},
     "execute": {"out": _execute},
     "traffic": {"out": _traffic},
+    "export": {"out": _export},
     "schema": {"out": _schema},
 }

@@ -26,6 +26,8 @@ from polymodel.view.table import Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from polymodel.workload.einsum import Cascade
+
 WIDTH = 110
 _SCHEMA = "# yaml-language-server: $schema=./polymodel.schema.json\n"
 
@@ -78,7 +80,7 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
     faults = [
         Diagnostic(
             f"{why}; this changes counts or costs there",
-            f"change it in the spec, or export without it: allow=[{name!r}]",
+            f"change it in the spec, or export without it: allow=[{name!r}] (--allow {name})",
             name,
         )
         for name, why in found.items()
@@ -88,6 +90,20 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
         Diagnostic(f"{name!r} is allowed, but nothing of that name is left out", "remove it", "allow")
         for name in allow
         if name not in found
+    ]
+    if faults:
+        raise SpecError(faults)
+
+
+def refuse_recurrences(cascade: Cascade, tool: str) -> None:
+    """Raise SpecError for tensors that are carried forward: no tool that is exported to has a form for it."""
+    faults = [
+        Diagnostic(
+            f"{tensor} is carried forward along {', '.join(ranks)}, which {tool} has no form for",
+            "export the Einsums beside it: spec.only(...) (--einsum NAME)",
+            "workload",
+        )
+        for tensor, ranks in cascade.generational
     ]
     if faults:
         raise SpecError(faults)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -270,7 +271,7 @@ class Spec:
             renames = renames.model_copy(update={"einsums": named})
         return replace(
             self,
-            raw_workload=_narrowed(workload, einsums),
+            raw_workload=_narrowed(workload, einsums, self._resolution.workload),
             raw_renames=renames,
             raw_mapping=None,
             locator=Without(self.locator, "mapping"),
@@ -334,8 +335,9 @@ class Spec:
         return existing(text, document)
 
 
-def _narrowed(workload: Workload, einsums: Sequence[str]) -> Workload:
-    """Some Einsums of a workload, with what is said of their ranks and tensors alone."""
+def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | None) -> Workload:
+    """Some Einsums of a workload, with what is said of their ranks and tensors alone. `resolved`: all of it,
+    where symbols have values."""
     kept = tuple(e for e in workload.einsums if e.name in einsums)
     accesses = [a for e in kept for a in e.tensor_accesses]
     tensors = {a.name for a in accesses}
@@ -349,13 +351,44 @@ def _narrowed(workload: Workload, einsums: Sequence[str]) -> Workload:
             "einsums": kept,
             "rank_sizes": {r: n for r, n in workload.rank_sizes.items() if r in ranks},
             "iteration_space_shape": {v: t for v, t in workload.iteration_space_shape.items() if v in words},
-            "bits_per_value": {s: b for s, b in workload.bits_per_value.items() if s not in gone},
-            "persistent_tensors": tuple(t for t in workload.persistent_tensors if t not in gone),
+            "bits_per_value": {
+                _without(s, gone): b for s, b in workload.bits_per_value.items() if s not in gone
+            },
+            "persistent_tensors": tuple(
+                _without(t, gone) for t in workload.persistent_tensors if t not in gone
+            ),
             "densities": {t: d for t, d in workload.densities.items() if t in tensors},
-            "generational": tuple(r for r in workload.generational if r in ranks),
-            "init": {t: v for t, v in workload.init.items() if t in tensors},
+            "generational": tuple(
+                r for r in workload.generational if r in ranks and _carries(resolved, einsums, rank=r)
+            ),
+            "init": {
+                t: v for t, v in workload.init.items() if t in tensors and _carries(resolved, einsums, t)
+            },
         }
     )
+
+
+def _without(text: str, gone: Collection[str]) -> str:
+    """A set expression in which tensors that are gone are the empty set, as those of other Einsums are."""
+    return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: "Nothing" if m[0] in gone else m[0], text)
+
+
+def _carries(resolved: Resolved | None, einsums: Sequence[str], tensor: str = "", rank: str = "") -> bool:
+    """Whether some of these Einsums read at an earlier index what one of them writes: of this tensor, along
+    this rank, or of any."""
+    if resolved is None:
+        return True
+    kept = [resolved.cascade[name] for name in einsums]
+    for name, ranks in resolved.cascade.generational:
+        for along in ranks if tensor in ("", name) else ():
+            accesses = [
+                a for e in kept for a in e.accesses_of(name) if along in a.ranks and rank in ("", along)
+            ]
+            at = [(a.output, a.projection[a.ranks.index(along)].constant) for a in accesses]
+            last = max((where for output, where in at if output), default=None)
+            if last is not None and any(where < last for output, where in at if not output):
+                return True
+    return False
 
 
 def named_files(spec: Spec) -> dict[str, Path]:

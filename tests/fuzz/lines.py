@@ -61,6 +61,8 @@ _SEEDS = (
     "explore s.yaml --sizes all --max-fused-loops 1 --fuse Nothing --unfused All --time-limit 1 --out e",
     "codesign e.yaml --hardware S=1,2 --objective area --limit 'area <= 1' --where 'S <= 2'",
     "gallery timeloop_page --format json",
+    "export accelforge s.yaml --set TM=2 --out ex",
+    "export timeloop s.yaml --einsum Z --allow reuse",
     "schema arch",
     "new n.yaml",
 )

@@ -23,14 +23,14 @@ OTHERS = (
     "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",
 )  # fmt: skip
 KINDS = {"--html": "*.html", "--plot": "*.svg"}
-SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore", "codesign")
+SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore", "codesign", "export")
 # Arguments without an option that are read. Any other is taken to name a place to write to.
 READ = frozenset(
     [f"{name} sources" for name in SOURCES]
     + [f"{name} {given}" for name in ("execute", "traffic") for given in ("spec", "tensors")]
     + ["compare a", "compare b", "sparse files", "tile files", "tensaurus kernel", "tensaurus file"]
     + ["import timeloop files", "import onnx model", "import accelforge files", "import zigzag files"]
-    + ["schema kind", "gallery exhibits"]
+    + ["schema kind", "gallery exhibits", "export tool"]
 )
 
 

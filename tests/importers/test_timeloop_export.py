@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.cli import main
 
 HERE = Path(__file__).parent / "timeloop"
 COUNTED = ("einsum", "component", "tensor", "read_bits", "write_bits")
@@ -53,6 +54,79 @@ def nested(**changed: Any) -> pm.Spec:
         "einsums": ["O[p, k] = I[N=2*p+r, c] * W[r, c, k]"],
     }
     return pm.load({"arch": {"nodes": arch}, "workload": workload, "mapping": {"nodes": nodes}, **changed})
+
+
+ROOT = Path(__file__).parents[2]
+# What refuses an Einsum of a packaged workload: each of these is named, and there is nothing else.
+REFUSED = (
+    "another density than a uniform one", "is not a box from 0 on", "in two places",
+    "is executed several times", "is carried forward along", "is indexed by c + 1",
+)  # fmt: skip
+LONG = {
+    "attention",
+    "convnet",
+    "deepseek_v3",
+    "gpt3_6.7B",
+    "transformer",
+    "gat",
+    "cp_als",
+    "attention_cascade",
+}
+LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "vgg_e_front", "matmul_chain_3", "ttmc"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(p.stem, marks=pytest.mark.slow) if p.stem in LONG else p.stem
+        for p in sorted((ROOT / "workloads").glob("*.yaml"))
+    ],
+)
+def test_every_einsum_comes_back_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    whole, other_reasons = pm.load(name), []
+    for einsum in whole.workload:
+        spec = whole.only(einsum.name)
+        try:
+            text = pm.export_timeloop(spec)
+        except pm.SpecError as fault:
+            reasons = [d.message for d in fault.diagnostics]
+            other_reasons += [r for r in reasons if not any(why in r for why in REFUSED)]
+            continue
+        ((one,), (other,)) = (spec.workload.einsums, again(tmp_path, text).workload.einsums)
+        assert one.bounds == other.bounds
+        assert {a.tensor: (len(a.projection), a.output, a.density) for a in one.accesses} == {
+            a.tensor: (len(a.projection), a.output, a.density) for a in other.accesses
+        }
+    assert not other_reasons
+
+
+def test_a_folder_of_files_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(pm.import_timeloop(HERE / "output_stationary.yaml").text)
+    out = tmp_path / "theirs"
+    assert main(["export", "timeloop", str(file), "--out", str(out)]) == 0
+    assert {p.name for p in out.iterdir()} == {"problem.yaml", "arch.yaml", "ERT.yaml", "mapping.yaml"}
+    capsys.readouterr()
+    one, other = pm.evaluate(pm.load(file)), pm.evaluate(pm.import_timeloop(out).spec)
+    assert one.accesses[list(COUNTED)].equals(other.accesses[list(COUNTED)])
+    assert main(["export", "timeloop", "matmul_chain_2"]) == 2
+    assert "--einsum NAME" in capsys.readouterr().err
+    assert main(["export", "timeloop", "matmul_chain_2", "--einsum", "Matmul2"]) == 0
+
+
+def test_names_that_differ_in_case_alone_stay_apart() -> None:
+    sizes = {"M": 8, "N": 4}
+    for names in (("mA", "n"), ("m", "M")):
+        einsum = {
+            "name": "Z",
+            "iteration_space_shape": [f"0 <= {names[0]} < 8", f"0 <= {names[1]} < 4"],
+            "tensor_accesses": [
+                {"name": "A", "projection": {"M": names[0], "N": names[1]}},
+                {"name": "Z", "projection": {"M": names[0]}, "output": True},
+            ],
+        }
+        workload = {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": [einsum]}
+        assert "projection" in pm.export_timeloop(pm.load({"workload": workload}))
 
 
 @pytest.mark.parametrize("outer", [5, 6])  # 15 in tiles of 6: the last bound is another one

@@ -18,6 +18,19 @@ def test_only_some_einsums_and_what_is_said_of_them_alone() -> None:
     assert part.workload["AV"] == whole.workload["AV"]
 
 
+@pytest.mark.parametrize("name", ["attention_one_pass", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
+def test_what_is_said_of_other_tensors_is_left_to_them(name: str) -> None:
+    """Sets that name them, ranks and first generations of what others carry forward."""
+    whole = pm.load(name)
+    for einsum in whole.workload:
+        part = whole.only(einsum.name)
+        assert [e.name for e in part.workload] == [einsum.name]
+    if name == "attention_one_pass":
+        assert whole.only("RM").raw_workload.generational == ("C",)
+        assert set(whole.only("RM").raw_workload.init) == {"RM"}
+        assert not whole.only("AV").raw_workload.init
+
+
 def test_einsums_that_are_none_are_named() -> None:
     with pytest.raises(pm.SpecError, match="there is no Einsum 'QX'"):
         pm.load("attention").only("QX", "AV")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
-from polymodel.importers.imported import refuse_lacking, unknown_fields
+from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
@@ -38,19 +38,26 @@ def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("export_accelforge", spec)
+    return "\n".join(accelforge_files(spec, allow).values())
+
+
+def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
+    """The same as files: name -> YAML. `workload.yaml` has the renames as well."""
     refuse_lacking(_lacking(spec), allow)
-    sections: dict[str, object] = {}
+    found: dict[str, str] = {}
     if spec.raw_workload is not None:
-        sections["workload"] = _workload(spec.workload)
-        sections["renames"] = {"einsums": [_renames(e) for e in spec.workload]}
+        refuse_recurrences(spec.workload, "AccelForge")
+        renames = {"einsums": [_renames(e) for e in spec.workload]}
+        sections = {"workload": _workload(spec.workload), "renames": renames}
+        found["workload.yaml"] = "\n".join(dump({k: v}, WIDTH) for k, v in sections.items())
     if spec.raw_arch is not None:
-        sections["arch"] = {"nodes": [_component(c) for c in spec.arch.components]}
-    text = "\n".join(dump({key: value}, WIDTH) for key, value in sections.items())
+        nodes = [_component(c) for c in spec.arch.components]
+        found["arch.yaml"] = dump({"arch": {"nodes": nodes}}, WIDTH)
     if spec.mapping is not None:
-        tree = _refilled(spec.mapping)
-        text += "\n" + mapping_to_yaml(tree).removeprefix("schema_version: 1\n")
-    _check(spec, text)
-    return text
+        text = mapping_to_yaml(_refilled(spec.mapping))
+        found["mapping.yaml"] = text.removeprefix("schema_version: 1\n")
+    _check(spec, "\n".join(found.values()))
+    return found
 
 
 def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:

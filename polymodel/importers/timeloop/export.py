@@ -6,15 +6,16 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import NoneType
 
 from polymodel.affine import Affine
 from polymodel.architecture.hierarchy import Component, FanoutDim
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.importers.imported import refuse_lacking, unknown_fields
+from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
 from polymodel.importers.timeloop.run import import_timeloop
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
@@ -25,6 +26,7 @@ from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 WIDTH = 110
+_FILES = {"variables": "arch.yaml", "architecture": "arch.yaml"}  # where sections stand; others by name
 CYCLE = 1e-9  # seconds, where no compute unit has a throughput
 PICO, SQUARE_MICRO = 1e12, 1e12  # joules to pJ, square metres to um^2
 
@@ -41,12 +43,18 @@ def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("export_timeloop", spec)
+    return "\n".join(timeloop_files(spec, allow).values())
+
+
+def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
+    """The same as files: name -> YAML."""
     if len(spec.workload.einsums) != 1:
         what = f"the workload has {len(spec.workload.einsums)} Einsums, a problem of Timeloop's is one"
-        raise SpecError([Diagnostic(what, 'choose one: spec.only("NAME")', "workload")])
+        raise SpecError([Diagnostic(what, 'choose one: spec.only("NAME") (--einsum NAME)', "workload")])
     einsum = spec.workload.einsums[0]
+    refuse_recurrences(spec.workload, "Timeloop")
     refuse_lacking(_lacking(spec, einsum), allow)
-    names = {v: v.upper() for v in einsum.rank_variables}
+    names = _names(einsum)
     sections: dict[str, object] = {"problem": _problem(einsum, names)}
     if spec.raw_arch is not None:
         parts = _written(spec.arch.components)
@@ -59,9 +67,13 @@ def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
         sections |= {"ART": {"version": 0.4, "tables": areas}} if areas else {}
         if nest is not None:
             sections["mapping"] = list(_directives(nest, parts, einsum, names))
-    text = "\n".join(dump({key: value}, WIDTH) for key, value in sections.items())
-    _check(spec, einsum, text)
-    return text
+    found: dict[str, str] = {}
+    for key, value in sections.items():
+        name = _FILES.get(key, f"{key}.yaml")
+        before = f"{found[name]}\n" if name in found else ""
+        found[name] = before + dump({key: value}, WIDTH)
+    _check(spec, einsum, "\n".join(found.values()))
+    return found
 
 
 def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
@@ -71,8 +83,8 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
         yield "reuse", "a storage node reuses by another policy than `slide`"
     if len({a.bits_per_value for a in einsum.accesses}) > 1:
         yield "bits_per_value", "tensors have values of different widths, the widest is written for all"
-    if any(a.density is not None for a in einsum.accesses):
-        yield "densities", "tensors have densities"
+    if any(not _uniform(a) for a in einsum.accesses):
+        yield "densities", "a tensor has another density than a uniform one"
     if einsum.n_instances != 1:
         yield "n_instances", "the Einsum is executed several times"
     if spec.raw_arch is None:
@@ -118,6 +130,17 @@ def _refuse(message: str, remedy: str, path: str) -> SpecError:
     return SpecError([Diagnostic(f"{message}, which Timeloop has no form for", remedy, path)])
 
 
+def _names(einsum: Einsum) -> dict[str, str]:
+    """Rank variable -> dimension: in capitals, where that keeps them apart."""
+    names = {v: v.upper() for v in einsum.rank_variables}
+    return names if len(set(names.values())) == len(names) else {v: v for v in names}
+
+
+def _uniform(access: TensorAccess) -> bool:
+    """Whether a tensor is dense, or has a share of values anywhere, as a number."""
+    return isinstance(access.density, (NoneType, int, float)) and not isinstance(access.density, bool)
+
+
 def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
     lows = [low for low, _ in einsum.bounds]
     if any(lows) or not is_box(einsum.iteration_space):
@@ -126,9 +149,19 @@ def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
     shape: dict[str, object] = {"name": einsum.name, "dimensions": list(names.values())}
     if factors:
         shape["coefficients"] = [{"name": f"by_{c}", "default": c} for c in sorted(factors)]
+    for tensor in einsum.tensors:
+        if len(einsum.accesses_of(tensor)) > 1:
+            remedy = "write a copy of it as another tensor"
+            raise _refuse(f"{einsum.name} accesses {tensor} in two places", remedy, "workload")
     shape["data_spaces"] = [_data_space(a, names) for a in einsum.accesses]
-    sizes = {names[v]: high + 1 for v, (_, high) in zip(names, einsum.bounds, strict=True)}
-    return {"version": 0.4, "shape": shape, "instance": sizes}
+    sizes: dict[str, object] = {names[v]: high + 1 for v, (_, high) in zip(names, einsum.bounds, strict=True)}
+    densities = {
+        a.tensor: {"distribution": "hypergeometric", "density": a.density}
+        for a in einsum.accesses
+        if a.density is not None and _uniform(a)
+    }
+    instance = {**sizes, "densities": densities} if densities else sizes
+    return {"version": 0.4, "shape": shape, "instance": instance}
 
 
 def _data_space(access: TensorAccess, names: dict[str, str]) -> dict[str, object]:
@@ -375,7 +408,11 @@ def _check(spec: Spec, einsum: Einsum, text: str) -> None:
 
 def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
     like = again.workload.einsums[0]
-    if _problem_of(einsum) != _problem_of(like):
+    names = _names(einsum)
+    # The import writes dimensions in small letters, where that keeps them apart.
+    small = len({n.lower() for n in names.values()}) == len(names)
+    ours = {n.lower() if small else n: v for v, n in names.items()}
+    if _problem_of(einsum, {v: v for v in names}) != _problem_of(like, ours):
         yield f"Einsum {einsum.name}"
     if spec.raw_arch is None:
         return
@@ -387,27 +424,44 @@ def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
         changed = _changed(part, theirs[part.name], einsum, like) if part.name in theirs else ["all of it"]
         yield from (f"component {part.name}, {what}" for what in changed)
     if spec.mapping is not None:
-        ours, back = (
+        nest, back = (
             _nest(t, p, e)
             for t, p, e in ((spec.mapping, parts, einsum), (again.mapping, again.arch.components, like))
             if t is not None
         )
-        if _plain(ours) != _plain(back):
+        if _plain(nest, {v: v for v in names}) != _plain(back, ours):
             yield "the mapping"
 
 
-def _problem_of(einsum: Einsum) -> tuple[object, ...]:
-    accesses = {(a.tensor, a.projection, a.output) for a in einsum.accesses}
-    return accesses, dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+def _problem_of(einsum: Einsum, names: Mapping[str, str]) -> tuple[object, ...]:
+    """What the problem is, with variables called as `names` says."""
+    accesses = {
+        (
+            a.tensor,
+            tuple(_called(e, names) for e in a.projection),
+            a.output,
+            a.density if _uniform(a) else None,
+        )
+        for a in einsum.accesses
+    }
+    variables = [names[v] for v in einsum.rank_variables]
+    return accesses, dict(zip(variables, einsum.bounds, strict=True))
 
 
-def _plain(nest: _Nest) -> dict[str, object]:
+def _called(expr: Affine, names: Mapping[str, str]) -> Affine:
+    total = Affine((), expr.constant)
+    for variable, factor in expr.terms:
+        total = total + Affine.variable(names[variable]).scaled(factor)
+    return total
+
+
+def _plain(nest: _Nest, names: Mapping[str, str]) -> dict[str, object]:
     """The loops and storages of each component that has any; of fanouts only how they are grouped."""
     return {
         name: (
-            [(x.rank_variable, x.tile_shape, x.dim == level.spatial[0].dim) for x in level.spatial],
+            [(names[x.rank_variable], x.tile_shape, x.dim == level.spatial[0].dim) for x in level.spatial],
             sorted(level.kept),
-            [(x.rank_variable, x.tile_shape) for x in level.temporal],
+            [(names[x.rank_variable], x.tile_shape) for x in level.temporal],
         )
         for name, level in nest.levels.items()
         if level.spatial or level.kept or level.temporal
