@@ -45,7 +45,7 @@ from .loading import mapping_to_yaml as mapping_to_yaml
 from .mapper.front import Front as Front
 from .mapper.mapspace import mapspace as mapspace
 from .mapper.records import Limits as Limits
-from .mapper.run import explore as explore
+from .mapper.search import explore as explore
 from .mapping.looptree import LoopTree as LoopTree
 from .report.compiled import compile_cell as compile_cell
 from .report.density_fit import DensityFit as DensityFit

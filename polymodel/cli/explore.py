@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Explore and print the front; exit code 1 if there is no valid mapping, 3 if time was over before there
     was one, 130 if it was interrupted."""
-    from polymodel.mapper.run import explore
+    from polymodel.mapper.search import explore
 
     spec = load_spec(options)
     check_targets(options)

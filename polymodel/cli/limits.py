@@ -23,8 +23,8 @@ _TAIL, _LEAST_TAIL = 0.25, 3.0
 _LAST = 2.0  # seconds after which a process that does not even look is killed
 # What the process loads in any case is no part of --memory.
 _LOADED = (
-    "pandas", "pyarrow.parquet", "scipy.sparse", "islpy", "polymodel.api.evaluation", "polymodel.mapper.run",
-    "polymodel.report.export", "polymodel.sweeps.run",
+    "pandas", "pyarrow.parquet", "scipy.sparse", "islpy", "polymodel.api.evaluation",
+    "polymodel.mapper.search", "polymodel.report.export", "polymodel.sweeps.run",
 )  # fmt: skip
 
 

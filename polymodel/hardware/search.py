@@ -19,7 +19,7 @@ from polymodel.hardware.machines import Family, Machine, alone, families, fits, 
 from polymodel.hardware.request import Arguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.request import Constraints, given_section
-from polymodel.mapper.run import explore
+from polymodel.mapper.search import explore
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import value
 from polymodel.pareto import undominated

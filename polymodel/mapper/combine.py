@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.aims import Bound
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import Template, TileChains
 from polymodel.mapper.term_factors import Factors, prod_of
 from polymodel.mapper.terms import Actions, Costs, Form, Part, Term, parts, worth
-from polymodel.mapper.tilechains import TileChains
 from polymodel.pareto import undominated
 
 Array = Any

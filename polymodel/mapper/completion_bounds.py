@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, KnownMappings
+from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import Tally
-from polymodel.mapper.join import JoinRules, Outlook, pairs
+from polymodel.mapper.join import JoinRules, Outlook, Structure, above_of, pairs, step
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.states import Structure, above_of, step
-from polymodel.mapper.templates import Exchanges, Passing, Shape, shapes
-from polymodel.mapper.tilechains import sizes_below
+from polymodel.mapper.templates import Exchanges, Passing, Shape, shapes, sizes_below
 
 Array = Any
 MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at

@@ -24,11 +24,10 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
-from polymodel.mapper.memory_order import bands
+from polymodel.mapper.einsum_rules import bands, spread_choices
+from polymodel.mapper.join import Lives, Structure, above_of, step
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.spreads import spread_choices
-from polymodel.mapper.states import Lives, Structure, above_of, step
 from polymodel.mapper.templates import Shape, lower_slots, slots_above
 
 Array = Any

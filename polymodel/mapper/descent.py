@@ -19,12 +19,11 @@ import numpy as np
 
 from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import CUT
+from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.spreads import spread_choices
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import Template, TileChains, broken_rules, spread_after
 from polymodel.mapper.term_factors import Factors
 from polymodel.mapper.terms import Costs, Form, Part, costs, parts, worth
-from polymodel.mapper.tilechains import TileChains, broken_rules, spread_after
 
 Array = Any
 Group = tuple[int, ...]

@@ -1,17 +1,29 @@
-"""What an exploration says of the loops of one Einsum, by positions of its rank variables."""
+"""What limits the mappings of one Einsum: constraints, orders of memories, fanouts, bounds that tie ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, pairwise, product
+from math import inf, prod
+from typing import TYPE_CHECKING, Protocol
 
+from polymodel.analysis.symbolic.pair_atoms import Asked, front
+from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
+from polymodel.analysis.symbolic.spaces import groups
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.errors import Refused
+from polymodel.errors import NotSeparable, Refused
+from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
 from polymodel.mapping.loop_rules import OTHERS, LoopRule
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Cascade, Einsum
+
+if TYPE_CHECKING:
+    from polymodel.mapper.space import EinsumSpace, Operand
+    from polymodel.mapper.templates import Node
+
+
+# What an exploration says of the loops of one Einsum, by positions of its rank variables.
 
 Factor = tuple[int, LoopRule]  # of a variable (position)
 OTHER = -1  # in an order of loops: variables that it does not name
@@ -166,3 +178,254 @@ def _barred_by(
         yield frozenset(
             (v, level) for v in range(variables) for level in levels if level not in allowed.get(v, free)
         )
+
+
+# In which order storage nodes of one Einsum stand: those of outer memories above those of inner ones.
+#
+# Memories between which no instances fan out and none of which may hold a tensor of another one are side by
+# side: a scratchpad for inputs, one for weights, one for partial sums. Which of them is listed first says
+# nothing of what is further in, so that their nodes stand in any order.
+
+Bands = tuple[tuple[int, ...], ...]
+
+
+def side_by_side(cascade: Cascade, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
+    """(Einsum, memory) where the memory stands side by side with the one before it, by the rules of the
+    architecture. Memories are joined from the outside in, all but the backing storage."""
+    result = []
+    memories = [c for c in hierarchy.components if c.kind == "memory"]
+    for one in cascade.einsums:
+        held: frozenset[str] = frozenset()
+        for outer, inner in pairwise(memories[1:]):
+            held |= _tensors(outer, one.name, one.tensors)
+            mine = _tensors(inner, one.name, one.tensors)
+            if held & mine or _fanned_out(hierarchy, outer, inner):
+                held = frozenset()
+            else:
+                result.append((one.name, inner.name))
+    return tuple(result)
+
+
+def _tensors(memory: Component, einsum: str, tensors: Sequence[str]) -> frozenset[str]:
+    """Those that the memory may hold."""
+    if memory.may_keep is None:
+        return frozenset(tensors)
+    keep = memory.keep.tensors(einsum) if memory.keep else frozenset()
+    return memory.may_keep.tensors(einsum) | keep
+
+
+def _fanned_out(hierarchy: Hierarchy, outer: Component, inner: Component) -> bool:
+    parts = hierarchy.components[hierarchy.index(outer.name) + 1 : hierarchy.index(inner.name) + 1]
+    return any(d.fanout > 1 for c in parts for d in c.spatial)
+
+
+def bands(space: EinsumSpace, limits: Limits, reach: int) -> Bands:
+    """Memories inside the backing storage, apart where all nodes of one stand above those of the next."""
+    result: list[list[int]] = []
+    for m in range(1, reach):
+        across = any(f.below == m and f.width > 1 for f in space.fanouts)
+        if not result or across or (limits.force_memory_order and m not in space.beside):
+            result.append([])
+        result[-1].append(m)
+    return tuple(map(tuple, result))
+
+
+def numbered_bands(space: EinsumSpace, limits: Limits) -> dict[int, int]:
+    """The number of each memory's band."""
+    several = bands(space, limits, len(space.memories))
+    return {m: number for number, band in enumerate(several) for m in band}
+
+
+def in_order(nodes: tuple[Node, ...], band: Mapping[int, int]) -> bool:
+    """Whether nodes of one band stand above those of the next, and those of one tensor within a band are
+    ordered by their memories. `band`: that of each memory, by `numbered_bands`."""
+
+    def bound(a: Node, b: Node) -> bool:
+        return a.operand == b.operand or band[a.memory] != band[b.memory]
+
+    return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
+
+
+def apart_at(space: EinsumSpace, limits: Limits, cut: int) -> bool:
+    """Whether all nodes of memories up to the cut stand above those of memories inside it."""
+
+    def across(band: tuple[int, ...]) -> bool:
+        used = [m for m in band if space.may[m]]
+        return any(m <= cut for m in used) and any(m > cut for m in used)
+
+    return not any(across(b) for b in bands(space, limits, len(space.memories)))
+
+
+# Over how many instances of fanouts the rank variables of an Einsum may be spread.
+
+MOST_USES = 200_000  # numbers of instances of all fanouts that are told apart
+
+
+def spread_choices(
+    space: EinsumSpace, unit: int, inside: int, variable: int, extent: int | None = None
+) -> list[tuple[int, ...]]:
+    """Per fanout, over how many instances the variable may be spread; nothing is spread over fanouts above
+    an exchanged tensor (`inside`: the innermost memory that holds one).
+
+    `extent`: of several variables that index the same tensors, together.
+    """
+    reach = 0 if space.copy else space.units[unit].fanouts
+    choices: list[tuple[int, ...]] = []
+    for number, f in enumerate(space.fanouts):
+        reduced = (o for o in space.operands if o.output and variable not in o.alone)
+        barred = number >= reach or f.below <= inside or not space.admits(number, variable)
+        if barred or any(o.tensor not in f.reuses for o in reduced):
+            some: tuple[int, ...] = (1,)
+        else:
+            some = tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width)
+        # What a fanout must hold it need not hold for compute units that are not below it.
+        choices.append(some if number >= reach else space.rules.spreads(number, variable, some))
+    return choices
+
+
+def at_their_most(space: EinsumSpace) -> EinsumSpace:
+    """The space with numbers for shares of fanouts that are to be as high as they can be (infinite ones):
+    outer dimensions first, as far as the loops over them go, whatever fits the memories. Of several compute
+    units none is ruled out."""
+    if space.copy or all(f.least < inf for f in space.fanouts):
+        return space
+    uses = [_best_use(space, unit) for unit in range(len(space.units))]
+    fanouts = []
+    for number, f in enumerate(space.fanouts):
+        mine = [use[number] for use, u in zip(uses, space.units, strict=True) if number < u.fanouts]
+        fanouts.append(replace(f, least=min(mine, default=1) / f.width) if f.least == inf else f)
+    return replace(space, fanouts=tuple(fanouts))
+
+
+def _best_use(space: EinsumSpace, unit: int) -> tuple[int, ...]:
+    """Instances in use per fanout, at their most one fanout after another."""
+    reach = space.units[unit].fanouts
+    used = {(1,) * reach}
+    for members in space.bundles:
+        spreads = list(_spreads(space, unit, members))
+        grown = {tuple(a * b for a, b in zip(u, s, strict=True)) for u in used for s in spreads}
+        used = {u for u in grown if all(x <= f.width for x, f in zip(u, space.fanouts, strict=False))} or used
+        if len(used) > MOST_USES:
+            raise Refused(
+                f"{space.name} may use its fanouts in more than {MOST_USES:,} ways",
+                "write the least utilisation as a number",
+            )
+    asked = [k for k, f in enumerate(space.fanouts[:reach]) if f.least == inf]
+    return max(used, key=lambda u: [u[k] for k in asked])
+
+
+def _spreads(space: EinsumSpace, unit: int, members: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """How variables that index the same tensors may be spread together."""
+    extent = prod(space.extents[v] for v in members)
+    choices = spread_choices(space, unit, 0, members[0], extent)[: space.units[unit].fanouts]
+    return (s for s in product(*choices) if extent % prod(s) == 0)
+
+
+# Rank variables that bounds of an iteration space tie together: padded windows, masks, bands.
+#
+# A space that is a box but for such pairs is a product: of the ranges of its other variables, and of one set
+# of points per pair. So each pair is one factor of every count, which depends on the tile sizes of both.
+
+Elements = tuple[
+    What, tuple[int, int]
+]  # which elements of a pair are counted, and the coefficients of a rank
+POINTS: Elements = ("both", (0, 0))
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two rank variables (positions) and the points of their region."""
+
+    u: int
+    v: int
+    region: Region
+
+    @property
+    def both(self) -> frozenset[int]:
+        return frozenset((self.u, self.v))
+
+    @property
+    def points(self) -> int:
+        return self.moved((0, 0), POINTS)
+
+    def of(self, operand: Operand) -> Elements:
+        """What the values of both variables tell apart in a tensor."""
+        for w in operand.windows:
+            if {w.p, w.r} == self.both:
+                coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
+                return "rank", coefficients
+        indexed = self.both & operand.alone
+        if indexed == self.both:
+            return POINTS
+        return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
+
+    def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of all tiles that have points, each once per tile; sizes of 0 leave a variable whole."""
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return total(self.region, one, other, *elements)
+
+    def largest(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of the largest tile."""
+        what, rank = elements
+        if what == "none":
+            return 1
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return front(self.region, one, other, (Asked(len(one), len(other), what, rank),))[0][0]
+
+    def _tiles(self, axis: int, size: int) -> Tiles:
+        return ((size, size),) if 0 < size < self.region.extents[axis] else ()
+
+
+def is_box(one: Einsum) -> bool:
+    """Whether no bound ties rank variables together."""
+    try:
+        return not groups(one)
+    except NotSeparable:
+        return False
+
+
+def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
+    """Those of an Einsum. Refused where its space starts elsewhere than at 0 or is no product of pairs."""
+    for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
+        if low:
+            what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
+            raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {remedy}")
+    try:
+        found = groups(one)
+    except NotSeparable as fault:
+        raise Refused(
+            f"the search covers boxes and pairs of tied variables: {fault.message}", remedy
+        ) from None
+    return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in found)
+
+
+def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand], remedy: str) -> None:
+    """Refuses tensors of which the tiles of a pair do not tell how many elements there are."""
+    for tie in ties:
+        for o in operands:
+            partly = any(w for w in o.windows if len({w.p, w.r} & tie.both) == 1)
+            what, rank = tie.of(o)
+            if partly or (what == "rank" and 1 not in rank):
+                told = f"the windows of {o.tensor} in {one.name}, whose iteration space is no box"
+                raise Refused(f"the search does not cover {told}", remedy)
+
+
+def refuse_beside(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
+    """Refuses what is counted only where all tiles are equal."""
+    for what in besides if ties else ():
+        told = f"the iteration space of {one.name} is no box"
+        raise Refused(f"{told}, which the search does not cover beside {what}", remedy)
+
+
+def elements_of(operand: Operand, extents: Sequence[int], ties: Sequence[Tie]) -> int:
+    """Elements of a tensor that the Einsum touches."""
+    tied = frozenset(v for t in ties for v in t.both)
+    result = prod(t.moved((0, 0), t.of(operand)) for t in ties)
+    result *= prod(extents[v] for v in operand.alone - tied)
+    return result * prod(w.elements(extents[w.p], extents[w.r]) for w in operand.windows if w.p not in tied)
+
+
+def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
+    """Points of the iteration space."""
+    tied = frozenset(v for t in ties for v in t.both)
+    return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)

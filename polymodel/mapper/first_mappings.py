@@ -7,24 +7,225 @@ hold it, then what leaves out, adds or moves one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import comb, inf, prod
 from typing import Any
 
 import numpy as np
 
-from polymodel.factoring import prime_factors
+from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.budget import Late, Watch
 from polymodel.mapper.descent import LEAST, Descent, Figures, Found, Goal, Stopped
-from polymodel.mapper.exchange_plans import Part, Plan, plans, room_beside
+from polymodel.mapper.einsum_rules import in_order, numbered_bands
+from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.join import JoinRules
-from polymodel.mapper.memory_order import in_order, numbered_bands
-from polymodel.mapper.objectives import rules_of
+from polymodel.mapper.join import JoinRules, Lives
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
-from polymodel.mapper.records import Request
-from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Shape, Template, in_loop_orders
+from polymodel.mapper.records import Limits, Request
+from polymodel.mapper.space import EinsumSpace, Operand
+from polymodel.mapper.templates import Node, Shape, Template, exchanges_of, in_loop_orders
 from polymodel.objectives import uses
+
+# Plans of first mappings: where each intermediate is exchanged, below which fused loops, at which sizes.
+#
+# First all are as far out as they may be; then those that fit whole are in the first memory inside the
+# backing storage; then runs of Einsums share a loop, so that tiles of what does not fit whole fit there or
+# further inside.
+
+ROOM = 0.5  # of a memory, at most, for all that is exchanged there at one time
+
+
+@dataclass(frozen=True)
+class Part:
+    """What neighbours see of one Einsum: its shape, and tile sizes below its fused loops."""
+
+    shape: Shape
+    sizes: tuple[int, ...] = ()
+
+
+Plan = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Einsums from `first` on that share a loop: the variable of each, the size below it, what is exchanged
+    below it, and in which memory."""
+
+    first: int
+    variables: tuple[int, ...]
+    size: int
+    tensors: frozenset[str]
+    memory: int
+
+    def variable(self, number: int) -> int | None:
+        at = number - self.first
+        return self.variables[at] if 0 <= at < len(self.variables) else None
+
+
+def plans(spaces: Sequence[EinsumSpace], limits: Limits, lives: Lives) -> Iterator[Plan]:
+    """Each once."""
+    where = _memories(spaces, limits)
+    if not all(where.values()):
+        return
+    chosen = {t: min(allowed) for t, allowed in where.items()}
+    seen = [_plan(spaces, chosen, ())]
+    yield seen[0]
+    held, large = _whole(spaces, lives, where, chosen)
+    runs = [list(_runs(spaces, span, large, where, held)) for span in _spans(large)]
+    several = [()] if limits.max_fused_loops == 0 else [(), *_one_of_each(runs)]
+    for some in several:
+        inside = {t: run.memory for run in some for t in run.tensors}
+        plan = _plan(spaces, chosen | inside, some)
+        if plan not in seen:
+            seen.append(plan)
+            yield plan
+
+
+def _one_of_each(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, ...]]:
+    """The first way of every span, the second ..., of those that have any."""
+    ways = [r for r in runs if r]
+    for k in range(max(map(len, ways), default=0)):
+        yield tuple(r[min(k, len(r) - 1)] for r in ways)
+
+
+def _memories(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, list[int]]:
+    """Per tensor the memories in which all of its Einsums may have its outermost tile."""
+    where: dict[str, list[int]] = {}
+    for s in spaces:
+        reach = len(s.memories) if s.copy else max(u.memories for u in s.units)
+        for o in s.operands:
+            allowed = exchanges_of(s, o, limits, reach)
+            where[o.tensor] = [m for m in where.get(o.tensor, allowed) if m in allowed]
+    return where
+
+
+def _whole(
+    spaces: Sequence[EinsumSpace], lives: Lives, where: Mapping[str, list[int]], chosen: dict[str, int]
+) -> tuple[list[float], dict[str, range]]:
+    """Puts what fits whole into the first memory: bits held there per Einsum, and what does not fit, with the
+    Einsums of its life."""
+    held, large = [0.0] * len(spaces), {}
+    for i, s in enumerate(spaces):
+        for o in s.operands:
+            if not o.output or o.tensor not in lives.last or 1 not in where[o.tensor]:
+                continue
+            bits, alive = float(o.elements * o.bits), range(i, lives.last[o.tensor] + 1)
+            if all(held[k] + bits <= s.memories[1].capacity * ROOM for k in alive):
+                chosen[o.tensor] = 1
+                for k in alive:
+                    held[k] += bits
+            else:
+                large[o.tensor] = alive
+    return held, large
+
+
+def _spans(large: Mapping[str, range]) -> Iterator[range]:
+    """Lives that overlap, together."""
+    now = range(0)
+    for alive in sorted(large.values(), key=lambda r: r.start):
+        if now and alive.start < now.stop:
+            now = range(now.start, max(now.stop, alive.stop))
+        else:
+            if now:
+                yield now
+            now = alive
+    if now:
+        yield now
+
+
+def _runs(
+    spaces: Sequence[EinsumSpace],
+    span: range,
+    large: Mapping[str, range],
+    where: Mapping[str, list[int]],
+    held: Sequence[float],
+) -> Iterator[Run]:
+    """Ways to share one loop, inner memories first, in each the largest tiles that fit."""
+    mine = frozenset(t for t, alive in large.items() if alive.start in span)
+    first = next(o for o in spaces[span.start].operands if o.tensor in mine and o.output)
+    for memory in sorted(frozenset.intersection(*(frozenset(where[t]) for t in mine)) - {0}, reverse=True):
+        room = spaces[0].memories[memory].capacity * ROOM
+        for start in (v for v in first.ranks if v in first.alone):
+            variables = _followed(spaces, span, mine, start)
+            if variables is None:
+                continue
+            for size in divisors(spaces[span.start].extents[start])[-2::-1]:
+                needs = [
+                    held[i] * (memory == 1) + _exchanged(spaces[i], mine, variables[i - span.start], size)
+                    for i in span
+                ]
+                if max(needs) <= room:
+                    yield Run(span.start, variables, size, mine, memory)
+                    break
+
+
+def _exchanged(space: EinsumSpace, tensors: frozenset[str], variable: int, size: int) -> float:
+    """Bits of tiles that an Einsum exchanges below a loop."""
+    return sum(bits_below(o, space, variable, size) for o in space.operands if o.tensor in tensors)
+
+
+def _followed(
+    spaces: Sequence[EinsumSpace], span: range, tensors: frozenset[str], start: int
+) -> tuple[int, ...] | None:
+    """The variable of each Einsum that indexes the same rank of what they exchange; None if there is none."""
+    ranks: dict[str, int] = {}
+    result: list[int] = []
+    for i in span:
+        read = [o for o in spaces[i].operands if o.tensor in ranks and not o.output]
+        found = {o.ranks[ranks[o.tensor]] for o in read} if i > span.start else {start}
+        if len(found) != 1 or min(found) < 0:
+            return None
+        v = found.pop()
+        for o in spaces[i].operands:
+            if o.tensor in tensors:
+                if v not in o.alone or v not in o.ranks:
+                    return None
+                ranks.setdefault(o.tensor, o.ranks.index(v))
+        result.append(v)
+    return tuple(result)
+
+
+def bits_below(o: Operand, space: EinsumSpace, variable: int | None, size: int) -> float:
+    """Bits of a tensor below a loop over a variable with tiles of this size."""
+    share = size / space.extents[variable] if variable is not None and variable in o.alone else 1.0
+    return o.elements * o.bits * share
+
+
+def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequence[Run]) -> Plan:
+    result = []
+    for i, s in enumerate(spaces):
+        run = next((r for r in runs if r.variable(i) is not None), None)
+        below = run.tensors if run is not None else frozenset()
+        shared = tuple(
+            (k, chosen[o.tensor], int(o.tensor in below))
+            for k, o in enumerate(s.operands)
+            if chosen[o.tensor]
+        )
+        if run is None or not any(d for _, _, d in shared):
+            result.append(Part(Shape((), tuple((k, m, 0) for k, m, _ in shared))))
+        else:
+            variable = run.variable(i)
+            assert variable is not None
+            result.append(Part(Shape((variable,), shared), (run.size,)))
+    return tuple(result)
+
+
+def room_beside(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
+    """Per Einsum what tensors that pass it by leave of every memory."""
+    memories = spaces[0].memories
+    result = [[m.capacity for m in memories] for _ in plan]
+    for i, (space, part) in enumerate(zip(spaces, plan, strict=True)):
+        for number, m, depth in part.shape.shared:
+            o = space.operands[number]
+            loop = part.shape.prefix[0] if depth else None
+            bits = bits_below(o, space, loop, part.sizes[0] if depth else 1)
+            for k in range(i + 1, lives.last[o.tensor] + 1 if o.output else 0):
+                if spaces[k].operand(o.tensor) is None:
+                    result[k][m] -= bits
+    return [tuple(x) for x in result]
+
+
+# The mappings of a plan.
 
 Array = Any
 MANY = 10**8  # points of an Einsum beyond which these mappings are looked for

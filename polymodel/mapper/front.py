@@ -17,8 +17,7 @@ from polymodel.errors import Diagnostic, SpecError, masked
 from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
-from polymodel.mapper.confirm import CLOSE, below
-from polymodel.mapper.point import Point, meant
+from polymodel.mapper.confirm import CLOSE, Point, below, meant
 from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult, gap_of
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses

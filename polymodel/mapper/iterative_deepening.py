@@ -14,19 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound, KnownMappings
+from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
-from polymodel.mapper.compulsory import compulsory_of, exchange_bound
-from polymodel.mapper.full_mappings import FullMappings
-from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage
-from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
-from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
+from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
+from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
+from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound, floors_of, ladders
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape, deepest
 from polymodel.pareto import undominated
 from polymodel.processes import Threads

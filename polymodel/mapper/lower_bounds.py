@@ -1,25 +1,33 @@
-"""What an Einsum costs at least, whatever the others do: by the memories its exchanged tensors are in, and by
-the space that is left beside them.
-
-A mapping below fused loops is one without them if its exchanged tensors take no space
-(`Interest.relaxed`). So those bound all shapes of equal exchanges, and there are few of them.
-"""
+"""What mappings cost at least: of one Einsum whatever the others do, and of the whole cascade."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from math import ceil, log2, prod
 from typing import Any
 
 import numpy as np
 
+from polymodel.cost.algebra import NUMBERS
+from polymodel.cost.ports import busy_time, port_time
+from polymodel.mapper.aims import Added
 from polymodel.mapper.budget import Late, Tally, once
 from polymodel.mapper.combine import Interest
+from polymodel.mapper.einsum_rules import spread_choices
+from polymodel.mapper.join import Lives
 from polymodel.mapper.pmappings import Explorer, Regions
 from polymodel.mapper.records import Limits
-from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Exchanges, Passing
+from polymodel.mapper.terms import READS, price_of, unit_price
+
+# What an Einsum costs at least, whatever the others do: by the memories its exchanged tensors are in, and by
+# the space that is left beside them.
+#
+# A mapping below fused loops is one without them if its exchanged tensors take no space
+# (`Interest.relaxed`). So those bound all shapes of equal exchanges, and there are few of them.
 
 Array = Any
 STEPS = 2  # levels per octave of a memory's size
@@ -115,3 +123,197 @@ def _worked_out(
         shape = (sums, *(len(x) if k < table.ndim - 1 else 1 for k, x in enumerate(steps)))
         shaped[exchanges] = np.broadcast_to(table.reshape(shape), (sums, *(len(x) for x in steps)))
     return Floors(steps, sums, shaped)
+
+
+# What every mapping costs at least, known at once: each element moves once, each operation is executed.
+#
+# Nothing here depends on sizes of memories. An element of a tensor that is exchanged nowhere leaves the
+# backing storage once in each Einsum that reads it, or reaches it once; every operation reads and writes its
+# operands in the innermost memory that holds them, but for what a fanout shares.
+
+MOST_STATES = 4096  # of exchanged tensors between two Einsums; where there are more, each Einsum counts alone
+MOST_WIDTHS = 20_000  # numbers of instances in use that are told apart
+
+
+def compulsory(space: EinsumSpace) -> tuple[float, float]:
+    """The least joules and seconds of one Einsum, each by itself."""
+    if space.copy:
+        return 0.0, 0.0
+    each = [c for u in range(len(space.units)) for c in _on_unit(space, u)]
+    return min(e for e, _ in each), min(t for _, t in each)
+
+
+def compulsory_of(space: EinsumSpace, figure: Added) -> float:
+    """The least of a figure that adds up: of what is moved that of the backing storage, where each element of
+    a tensor that is exchanged nowhere leaves it or reaches it once."""
+    joules, seconds = compulsory(space)
+    result = figure.energy * joules + figure.latency * seconds
+    if space.copy:
+        return result
+    for component, way, weight in figure.moved:
+        moving = (o for o in space.operands if not o.fusable and o.output == (way == "writes"))
+        if component == space.memories[0].name:
+            result += weight * sum(o.elements * o.bits for o in moving) * space.times
+    return result + figure.places * space.operations * space.times
+
+
+def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
+    """For every choice of the innermost memories of the operands."""
+    joules, seconds = unit_price(space, number)
+    time = space.operations * seconds / _instances(space, number)
+    unit = space.hierarchy[space.units[number].name]
+    time = max(busy_time(unit, time, time, 1, NUMBERS) if time else 0.0, _backing_time(space))
+    each = [list(_operand(space, number, i)) for i in range(len(space.operands))]
+    for chosen in product(*each):
+        ports: dict[tuple[int, str], float] = {}
+        for _, loads in chosen:
+            for port, load in loads:
+                ports[port] = ports.get(port, 0.0) + load
+        longest = max(time, *ports.values()) * space.times
+        moved = space.operations * joules + sum(e for e, _ in chosen)
+        yield moved * space.times + space.leak * longest, longest
+
+
+def _instances(space: EinsumSpace, unit: int) -> float:
+    """The most compute instances that are in use at one time."""
+    reach = space.units[unit].fanouts
+    used = {(1,) * reach}
+    for members in space.bundles:
+        extent = prod(space.extents[v] for v in members)
+        choices = spread_choices(space, unit, 0, members[0], extent)[:reach]
+        for f, several in enumerate(choices):
+            if several in ((1,), ()):
+                continue
+            more = {(*u[:f], u[f] * s, *u[f + 1 :]) for u in used for s in several}
+            used = {u for u in more if u[f] <= space.fanouts[f].width} or used
+            if len(used) > MOST_WIDTHS:
+                return float(prod(f.width for f in space.fanouts[:reach]))
+    return float(max(map(prod, used)))
+
+
+def _backing_time(space: EinsumSpace) -> float:
+    """Seconds of the backing storage, for tensors that are exchanged nowhere else."""
+    read, write = 0.0, 0.0
+    instances = prod(f.width for f in space.fanouts if f.below == 0)
+    for i, o in enumerate(space.operands):
+        if not o.fusable and not o.output:
+            read += o.elements * price_of(space, i, 0, "reads_fill")[1]
+        elif not o.fusable:
+            write += o.elements * price_of(space, i, 0, "writes_drain")[1]
+    seconds: float = port_time(space.component(0), (read, write))
+    return seconds / instances
+
+
+Loads = tuple[tuple[tuple[int, str], float], ...]  # seconds at ports: (memory, read or write)
+
+
+def _operand(space: EinsumSpace, unit: int, i: int) -> Iterator[tuple[float, Loads]]:
+    """The least joules of one operand's accesses, and how long those of operations take, for every memory
+    that may be the innermost that holds it."""
+    o, reach = space.operands[i], space.units[unit].memories
+    must = [m for m in range(1, reach) if o.tensor in space.keep[m]]
+    for inner in range(reach):
+        if (must and inner < max(must)) or (o.tensor not in space.may[inner] and inner):
+            continue
+        held = [0, *(m for m in must if m < inner), inner] if inner else [0]
+        chain = 0.0 if o.fusable else sum(_link(space, i, a, b) for a, b in pairwise(held))
+        at_compute = list(_at_compute(space, unit, i, inner))
+        loads = tuple(_load(space, i, inner, kind, n) for kind, n in at_compute)
+        yield chain + sum(n * price_of(space, i, inner, kind)[0] for kind, n in at_compute), loads
+
+
+def _load(
+    space: EinsumSpace, i: int, memory: int, kind: str, elements: float
+) -> tuple[tuple[int, str], float]:
+    """Seconds that one kind of access takes at a port, of the busiest instance at least."""
+    component, read = space.component(memory), kind in READS
+    instances = prod(f.width for f in space.fanouts if f.below <= memory)
+    side = "both" if component.ports == "shared" else "read" if read else "write"
+    bits = elements * price_of(space, i, memory, kind)[1] / instances
+    return (memory, side), port_time(component, (bits, 0.0) if read else (0.0, bits))
+
+
+def _link(space: EinsumSpace, i: int, outer: int, inner: int) -> float:
+    """Each element once between two memories."""
+    o = space.operands[i]
+    kinds = ("writes_drain", "reads_drain") if o.output else ("reads_fill", "writes_fill")
+    return o.elements * sum(price_of(space, i, m, k)[0] for m, k in zip((outer, inner), kinds, strict=True))
+
+
+def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[tuple[str, float]]:
+    """Kinds of accesses of operations in the innermost memory that holds the operand, and how many."""
+    o, reach = space.operands[i], space.units[unit].memories
+    asked = space.operations / _shared(space, unit, o, inner, reach)
+    if not o.output:
+        yield "reads_fill", asked
+        return
+    yield "writes_drain", asked
+    if space.memories[inner].read_first:
+        yield "reads_fill", asked
+    else:  # instances that reduce together begin their sums each by themselves
+        yield "reads_fill", max(asked / _shared(space, unit, o, -1, inner) - o.elements, 0.0)
+
+
+def _shared(space: EinsumSpace, unit: int, o: Operand, outer: int, inner: int) -> float:
+    """The most instances that one access serves, between two memories (or from one to compute)."""
+    most, apart = 1.0, 1.0
+    others = [b for b in space.bundles if b[0] not in o.alone]
+    for members in others:
+        apart *= prod(space.extents[v] for v in members)
+    for f, fanout in enumerate(space.fanouts[: space.units[unit].fanouts]):
+        if outer < fanout.below <= inner and o.tensor in fanout.reuses:
+            widest = 1.0
+            for members in others:
+                extent = prod(space.extents[v] for v in members)
+                widest *= max(spread_choices(space, unit, 0, members[0], extent)[f], default=1)
+            most *= min(widest, fanout.width)
+    return min(most, apart)
+
+
+def exchange_bound(
+    spaces: Sequence[EinsumSpace], floors: Sequence[Floors], least: Sequence[Array], lives: Lives
+) -> Array:
+    """What whole mappings cost at least [sums], where each tensor is exchanged in one memory: by the floors
+    of the Einsums, or the `least` where these are not known. The sums are told apart from each other."""
+    none = np.zeros(len(least[0]))
+    states: dict[tuple[tuple[str, int], ...], Array] = {(): none}
+    for i, space in enumerate(spaces):
+        options = list(_options(floors[i], least[i]))
+        after: dict[tuple[tuple[str, int], ...], Array] = {}
+        for live, before in states.items():
+            for exchanges, cost in options:
+                key = _after(space, i, dict(live), exchanges, lives)
+                if key is not None:
+                    after[key] = np.minimum(after.get(key, np.inf), before + cost)
+        if not after or len(after) > MOST_STATES:
+            return sum((_alone(f, x) for f, x in zip(floors, least, strict=True)), none)
+        states = after
+    return np.min(list(states.values()), axis=0)
+
+
+def _options(floors: Floors, least: Array) -> Iterator[tuple[Exchanges | None, Array]]:
+    if floors.least is None:
+        yield None, least
+        return
+    for exchanges, table in floors.least.items():
+        yield exchanges, np.maximum(table[(slice(None), *[-1] * (table.ndim - 1))], least)
+
+
+def _alone(floors: Floors, least: Array) -> Array:
+    return np.min([cost for _, cost in _options(floors, least)] or [least], axis=0)
+
+
+def _after(
+    space: EinsumSpace, number: int, live: dict[str, int], exchanges: Exchanges | None, lives: Lives
+) -> tuple[tuple[str, int], ...] | None:
+    """The memories of tensors that are still to be read (-1: any); None where the Einsum reads elsewhere."""
+    mine: Mapping[int, int] = dict(exchanges) if exchanges is not None else {}
+    for i, o in enumerate(space.operands):
+        where = mine.get(i, 0) if exchanges is not None else -1
+        if o.tensor in live and not o.output:
+            if -1 not in (where, live[o.tensor]) and where != live[o.tensor]:
+                return None
+            live[o.tensor] = max(where, live[o.tensor])
+        elif o.output and lives.last.get(o.tensor, number) > number:
+            live[o.tensor] = where
+    return tuple(sorted((t, m) for t, m in live.items() if lives.last[t] > number))

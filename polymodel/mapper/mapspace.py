@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequences, arrangements
+from polymodel.mapper.join import lives_of, passing_of
 from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.states import lives_of, passing_of
-from polymodel.mapper.templates import Passing, Shape, deepest, shapes
-from polymodel.mapper.tilechains import free_sizes
+from polymodel.mapper.templates import Passing, Shape, deepest, free_sizes, shapes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section
 from polymodel.view.table import Cell, Column, Table

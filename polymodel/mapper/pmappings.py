@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import CUT, Tally, once
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.records import Limits
@@ -30,9 +30,18 @@ from polymodel.mapper.regions import (
     origins,
 )
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Exchanges, Passing, Shape, Template, outer_templates, templates
+from polymodel.mapper.templates import (
+    Exchanges,
+    Passing,
+    Shape,
+    Template,
+    all_chains,
+    outer_templates,
+    spread_after,
+    templates,
+    unbundled,
+)
 from polymodel.mapper.terms import costs
-from polymodel.mapper.tilechains import all_chains, spread_after, unbundled
 from polymodel.pareto import undominated
 
 Array = Any

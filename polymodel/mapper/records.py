@@ -8,12 +8,12 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.mapper.checkpoints import Finished
 from polymodel.mapping.loop_rules import LOOP_RULES, LoopRule
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import FigureLimit, canonical, objective_of
 
 if TYPE_CHECKING:
+    from polymodel.mapper.budget import Finished
     from polymodel.sparse.actions.records import Certainty
 
 Sizes = Literal["divisors", "all", "few"]

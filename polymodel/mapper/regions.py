@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import Tally
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
-from polymodel.mapper.memory_order import apart_at
+from polymodel.mapper.einsum_rules import apart_at
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Template, inner_templates
+from polymodel.mapper.templates import Node, Template, all_chains, inner_templates
 from polymodel.mapper.terms import Costs, costs, jointly
-from polymodel.mapper.tilechains import all_chains
 from polymodel.pareto import undominated
 
 Array = Any

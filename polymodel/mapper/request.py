@@ -10,7 +10,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.area import total_area
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
-from polymodel.mapper.memory_order import side_by_side
+from polymodel.mapper.einsum_rules import side_by_side
 from polymodel.mapper.records import Limits, Progress, Request
 from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints

@@ -20,10 +20,19 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.aims import Added
-from polymodel.mapper.einsum_rules import NO_RULES, LoopRules, loop_rules
+from polymodel.mapper.einsum_rules import (
+    NO_RULES,
+    LoopRules,
+    Tie,
+    at_their_most,
+    elements_of,
+    loop_rules,
+    points_of,
+    refuse_beside,
+    require_counted,
+    ties_of,
+)
 from polymodel.mapper.records import Limits, Shares
-from polymodel.mapper.spreads import at_their_most
-from polymodel.mapper.ties import Tie, elements_of, points_of, refuse_beside, require_counted, ties_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

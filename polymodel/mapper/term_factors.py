@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, Ranges, Window, window_elements
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import Template, TileChains, beyond, spread_after, trips
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
-from polymodel.mapper.ties import POINTS, Tie
-from polymodel.mapper.tilechains import TileChains, beyond, spread_after, trips
 
 Array = Any
 Tiles = tuple[

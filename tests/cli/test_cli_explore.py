@@ -12,7 +12,7 @@ import polymodel as pm
 from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
 from polymodel.cli.explore import Bar
 from polymodel.errors import InternalError
-from polymodel.mapper import run as exploring
+from polymodel.mapper import search as exploring
 from polymodel.mapper.records import Progress
 
 Captured = pytest.CaptureFixture[str]

@@ -15,7 +15,7 @@ import pytest
 import polymodel as pm
 from polymodel.mapper import budget, first_mappings
 from polymodel.mapper.completion_bounds import CompletionBounds
-from polymodel.mapper.constraint_relaxation import Relaxer
+from polymodel.mapper.diagnosis import Relaxer
 from polymodel.mapper.pmappings import Explorer
 from polymodel.processes import Threads
 from tests.seeds import seeds

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.mapper import checkpoints
+from polymodel.mapper import budget
 from polymodel.stores.tables import write_table
 from tests.fuzz.forked import ROOT
 
@@ -36,8 +36,8 @@ def answer(front: pm.Front) -> object:
 
 @pytest.fixture(autouse=True)
 def saved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SAVE_EVERY", 0.0)
-    monkeypatch.setattr(checkpoints, "SHARE", 0.0)
+    monkeypatch.setattr(budget, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(budget, "SHARE", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def test_killed_and_resumed_again_and_again(
         )
         assert run.returncode == -signal.SIGKILL
     done: list[int] = []
-    get = checkpoints.Finished.get
+    get = budget.Finished.get
 
-    def counted(store: checkpoints.Finished, key: bytes, space: Any) -> Any:
+    def counted(store: budget.Finished, key: bytes, space: Any) -> Any:
         found = get(store, key, space)
         done.append(found is not None)
         return found
 
-    monkeypatch.setattr(checkpoints.Finished, "get", counted)
+    monkeypatch.setattr(budget.Finished, "get", counted)
     assert answer(explored(tmp_path)) == whole
     assert sum(done) >= 13
     assert not all(done)
@@ -148,7 +148,7 @@ def test_nothing_in_a_store_runs_code(tmp_path: Path) -> None:
     """Not even of one whose seal is right."""
     explored(tmp_path, objectives=["energy"])
     file = next(tmp_path.glob("found-*.parquet"))
-    columns, about = checkpoints.read_table(file)
+    columns, about = budget.read_table(file)
 
     class Evil:
         def __reduce__(self) -> tuple[Any, ...]:

@@ -11,11 +11,11 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import completion_bounds, iterative_deepening
-from polymodel.mapper.branch_and_bound import Bound, KnownMappings
+from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import Tally, Watch
 from polymodel.mapper.completion_bounds import CompletionBounds
+from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.search import search
 from polymodel.mapper.space import einsum_spaces

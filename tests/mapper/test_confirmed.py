@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import InternalError, SpecError
-from polymodel.mapper import confirm, run
+from polymodel.mapper import confirm, search
 from polymodel.mapper.records import Candidate, SearchResult
 from tests.mapper.conftest import OBJECTIVES
 from tests.seeds import seeds
@@ -24,14 +24,14 @@ def _changed(found: SearchResult, **values: float) -> SearchResult:
 def test_a_search_that_disagrees_with_evaluate_is_a_bug(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch, figure: str
 ) -> None:
-    true = run.search
+    true = search.search
 
     def wrong(*arguments: object) -> SearchResult:
         found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
         first = found.candidates[0]
         return _changed(found, **{figure: getattr(first, figure) * (1 + 1e-6)})
 
-    monkeypatch.setattr(run, "search", wrong)
+    monkeypatch.setattr(search, "search", wrong)
     with pytest.raises(InternalError, match=f"its {figure} is") as caught:
         pm.explore(spec)
     assert "!Storage {component: DRAM" in str(caught.value)
@@ -40,7 +40,7 @@ def test_a_search_that_disagrees_with_evaluate_is_a_bug(
 def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = run.search
+    true = search.search
 
     def shifted(bits: float) -> None:
         def search(*arguments: object) -> SearchResult:
@@ -49,7 +49,7 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
             first = replace(found.candidates[0], buffers=peaks)
             return replace(found, candidates=(first,))
 
-        monkeypatch.setattr(run, "search", search)
+        monkeypatch.setattr(search, "search", search)
 
     shifted(8)
     found = pm.explore(spec, objectives=("energy", "buffer"))
@@ -63,7 +63,7 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
 def test_points_beyond_the_first_are_evaluated_when_looked_at(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "CONFIRMED", 2)
+    monkeypatch.setattr(search, "CONFIRMED", 2)
     found = pm.explore(spec, objectives=OBJECTIVES)
     assert found.frame["confirmed"].tolist()[:2] == [True, True]
     assert not found.frame["confirmed"].iloc[2:].any()
@@ -76,7 +76,7 @@ def test_processes_give_the_same_front(
     front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confirm, "START", 0.0)
-    monkeypatch.setattr(run, "LONGEST", 600.0)  # processes may start slowly
+    monkeypatch.setattr(search, "LONGEST", 600.0)  # processes may start slowly
     found = pm.explore(spec, objectives=OBJECTIVES, workers=2)
     assert [p.found for p in found] == [p.found for p in front]
 
@@ -112,7 +112,7 @@ def test_reports_are_compared_with_the_search(
     front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of points that are not evaluated before the front is returned, here for want of time."""
-    monkeypatch.setattr(run, "LONGEST", 0.0)
+    monkeypatch.setattr(search, "LONGEST", 0.0)
     found = pm.explore(spec, objectives=OBJECTIVES)
     assert not found.frame["confirmed"].any()
     assert [p.report.total_energy for p in found] == [p.energy for p in front]

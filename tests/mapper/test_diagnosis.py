@@ -11,7 +11,7 @@ import pytest
 import polymodel as pm
 from polymodel.architecture.hierarchy import Component, TensorRule
 from polymodel.loading import Spec
-from polymodel.mapper.constraint_relaxation import RelaxedProblem
+from polymodel.mapper.diagnosis import RelaxedProblem
 from polymodel.mapper.records import Change, Diagnosis, Limits, Obstacle, Relaxation, Request, SearchResult
 from polymodel.mapper.search import search, searched
 from polymodel.mapping.looptree import Loop
@@ -321,7 +321,7 @@ def test_time_for_none() -> None:
 @pytest.mark.parametrize("kind", ["capacity", "keep", "fuse"])
 def test_problems_are_left_alone(kind: str) -> None:
     """Relaxing makes another problem."""
-    from polymodel.mapper.constraint_relaxation import constraints
+    from polymodel.mapper.diagnosis import constraints
 
     spec = spec_of(PAIR, FOUR, DRAM, memory("GLB", 64, keep="A"))
     p = RelaxedProblem(spec.arch, Limits(fuse=frozenset({"T"})))

@@ -12,11 +12,11 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import first_mappings
+from polymodel.mapper.aims import corner
 from polymodel.mapper.budget import Watch
-from polymodel.mapper.compulsory import compulsory
 from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import candidates_of
-from polymodel.mapper.least_costs import corner
+from polymodel.mapper.lower_bounds import compulsory
 from polymodel.mapper.records import Limits, Progress, Request, gap_of
 from polymodel.mapper.search import search
 from polymodel.mapper.space import EinsumSpace, einsum_spaces

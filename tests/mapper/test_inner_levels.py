@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from polymodel.mapper.budget import Tally
+from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.join import JoinRules
-from polymodel.mapper.objectives import rules_of
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.regions import inner_regions, origins
 from polymodel.mapper.space import einsum_spaces
@@ -91,7 +91,7 @@ def test_cells_at_few_joins_keep_the_promise_of_eps(seed: int, monkeypatch: pyte
     spec = spec_of(*some_case(pick), [])
     limits, eps = Limits(max_fused_loops=1), 0.05
     exact = front(spec, THREE, limits)
-    for name in ("objectives", "iterative_deepening"):
+    for name in ("full_mappings", "iterative_deepening"):
         monkeypatch.setattr(importlib.import_module(f"polymodel.mapper.{name}"), "COARSE", 1)
     near = front(spec, THREE, limits, eps)
     assert len(near) <= len(exact)

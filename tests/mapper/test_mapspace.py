@@ -9,13 +9,12 @@ import pytest
 
 import polymodel as pm
 from polymodel.loading import Spec
+from polymodel.mapper.join import lives_of, passing_of
 from polymodel.mapper.mapspace import mapspace, mapspace_of
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.search import search
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.states import lives_of, passing_of
-from polymodel.mapper.templates import deepest, templates
-from polymodel.mapper.tilechains import TileChains, all_chains
+from polymodel.mapper.templates import TileChains, all_chains, deepest, templates
 from tests.mapper.listing import Lister, Rules
 from tests.seeds import seeds
 

@@ -12,7 +12,7 @@ import yaml
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.mapper import run
+from polymodel.mapper import search
 from polymodel.mapper.aims import SearchFigures
 from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import asked_for
@@ -33,7 +33,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(request.limits)
         return SearchResult(request.objectives, (), ())
 
-    monkeypatch.setattr(run, "search", listen)
+    monkeypatch.setattr(search, "search", listen)
     spec = pm.load("matmul_chain_2", "tpu_v4i")
     component, dim = next((c, d.name) for c, d in spec.arch.dimensions)
     unit = next(c.name for c in spec.arch.components if c.kind == "compute")

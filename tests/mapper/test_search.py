@@ -11,7 +11,7 @@ import pytest
 import polymodel as pm
 from polymodel.loading import Spec
 from polymodel.mapper import pmappings, search
-from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.aims import Bound
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapping.looptree import Loop, Split
 from tests.seeds import seeds

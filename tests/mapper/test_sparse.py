@@ -18,9 +18,9 @@ from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.cli import main
 from polymodel.errors import InternalError, Refused, SpecError
-from polymodel.mapper import run, sparse_objectives
-from polymodel.mapper.point import Point
-from polymodel.mapper.sparse_lower_bounds import Shares, least_shares
+from polymodel.mapper import search, sparse_objectives
+from polymodel.mapper.confirm import Point
+from polymodel.mapper.sparse_objectives import Shares, least_shares
 from polymodel.mapping.looptree import LoopTree
 from polymodel.report.report import Report
 from polymodel.report.sparse import with_data
@@ -328,14 +328,14 @@ def test_windows_and_sizes_that_do_not_divide() -> None:
 
 
 def test_a_bound_above_the_figures_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    true: Any = vars(run)["search"]
+    true: Any = vars(search)["search"]
 
     def wrong(*arguments: Any) -> Any:
         found = true(*arguments)
         more = tuple(replace(c, energy=2 * c.energy) for c in found.candidates)
         return replace(found, candidates=more)
 
-    monkeypatch.setattr(run, "search", wrong)
+    monkeypatch.setattr(search, "search", wrong)
     with pytest.raises(InternalError, match=r"its sparse energy is .*, below the search's bound"):
         pm.explore(CONSTANT[0].spec, objectives=BOTH)
 
