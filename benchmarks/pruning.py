@@ -1,12 +1,13 @@
-"""Pruning before combining, beside the whole grid in the same run."""
+"""Pruning before combining and by boxes, beside the whole grid in the same run or an earlier time."""
 
 from __future__ import annotations
 
 import polymodel as pm
-from benchmarks.rows import Row
+from benchmarks.rows import Row, seconds
 from polymodel.sweeps.values import Choice
 
 EXTENT = 32  # 528 chains of two tiles along each rank variable: 1.5e8 mappings
+LARGE = 512  # 131,328 chains along each rank variable: 2.3e15 mappings, of which axes alone leave 2.6e9
 EVERY = ["A", "B", "Z"]
 
 
@@ -51,19 +52,17 @@ def matmul(extent: int) -> pm.Spec:
 
 def pruning() -> dict[str, Row]:
     """All tile sizes of two levels, every mapping of the grid, with and without pruning; one front."""
-    spec = matmul(EXTENT)
     symbols: dict[str, Choice] = {f"T{v.upper()}{level}": pm.all_sizes(v) for level in (1, 0) for v in "mnk"}
     asked = ("energy", "latency", "working_set:SRAM")
+    spec = matmul(EXTENT)
     pruned, whole = (pm.sweep(spec, symbols, objectives=asked, prune=prune) for prune in (True, False))
     if not pruned.frame.equals(whole.frame):
         raise AssertionError("the pruned front is not that of the whole grid")
+    large = pm.sweep(matmul(LARGE), symbols, objectives=asked)
     name = f"all tile sizes of a matmul, three levels: {pruned.evaluated:.2g} of {whole.evaluated:.2g} points"
     return {
-        name: {
-            "value": round(pruned.seconds, 3),
-            "unit": "s",
-            "peer": round(whole.seconds, 3),
-            "ratio": round(pruned.seconds / whole.seconds, 4),
-            "peer_name": "the same sweep without pruning",
-        }
+        name: seconds(pruned.seconds, whole.seconds, "the same sweep without pruning"),
+        f"all tile sizes of a {LARGE}^3 matmul, three levels": seconds(
+            large.seconds, 48.0, "pruning axis by axis, before boxes (fixed figure)"
+        ),
     }

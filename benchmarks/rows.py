@@ -16,6 +16,11 @@ def rate(value: float, peer: float | None, peer_name: str) -> Row:
     return _row(value, "points/s", 1, peer, peer_name)
 
 
+def seconds(value: float, peer: float, peer_name: str) -> Row:
+    """Two times in seconds: a ratio below 1 is faster than the peer."""
+    return _row(value, "s", 3, peer, peer_name)
+
+
 def cpu_seconds(value: float, peer: float | None, peer_name: str) -> Row:
     """Two times in seconds of one core: a ratio below 1 is faster than the peer."""
     return _row(value, "CPU s", 3, peer, peer_name)

@@ -20,6 +20,7 @@ Figures = Any  # arrays [n] one by one, or as the rows of one array
 SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
 LANDMARKS = 6
+COMPARED = 64  # points of an archive that others are compared with at once
 
 
 def undominated(figures: Figures, groups: Array | None = None) -> Array:
@@ -74,6 +75,20 @@ class Archive:
         values, ids = values[:, order], ids[order]
         kept = undominated(values)
         self.values, self.ids, self._landmarks = values[:, kept], ids[kept], None
+
+    def beats(self, values: Array, numbers: Array) -> Array:
+        """Of points [figures, n] those that would not be taken in, whichever ids from `numbers` on they have:
+        one here is nowhere above them, and somewhere below or of no higher id."""
+        beaten = np.zeros(len(numbers), bool)
+        marks = np.searchsorted(self.values[0], self.landmarks[0])
+        for some in (marks, *np.split(np.arange(len(self.ids)), range(0, len(self.ids), COMPARED)[1:])):
+            left = np.flatnonzero(~beaten)
+            least: Array = True
+            below = self.ids[some, None] <= numbers[left]
+            for mine, points in zip(self.values[:, some, None], values[:, None, left], strict=True):
+                least, below = least & (mine <= points), below | (mine < points)
+            beaten[left] = (least & below).any(axis=0)
+        return beaten
 
     def _hopeful(self, values: Figures, ids: Array | None) -> Array:
         """Positions of points that may be new to the archive: in up to two figures those that are, in more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from polymodel.sweeps.sparse.rows import is_sparse
 from polymodel.sweeps.work_units import Units
 
 Array = Any
+Names = tuple[str, ...]
 
 
 def run_block(
@@ -31,19 +32,10 @@ def run_block(
     report: Callable[[], None],
 ) -> None:
     """Do this process's units of a block. Raises Outgrown."""
-    whole = prod(a.whole for a in block.axes)
-    legal = prod(a.legal for a in block.axes)
-    n = len(block.variants)
-    if units.mine(state):
-        state.refuse(TILES, (whole - legal) * n)
-        state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
-        state.done += (whole - block.legal) * n
-        for reason in block.unfit:
-            state.refuse(reason, whole)
-            state.done += whole
+    count_left_out(block, state, units)
     if not block.legal:
         return
-    masks = _Masks(block, grid)
+    masks, n = Masks(block, grid), len(block.variants)
     kernel = block.kernel
     tall = max(1, units.sizes[1] // kernel.width)
     lines = max(units.sizes[0], tall)
@@ -60,15 +52,27 @@ def run_block(
             rows = Block(kernel.rows, lefts, cut, columns, memory, placed)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
             counts: dict[str, int] = {}
-            broken = list(block.illegal.masks(placed)) if block.illegal is not None else []
             for v in block.variants:
-                allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
                 numbers = ids[cut], kernel.right_ids[columns]
                 memory.variant(shape)
-                _one(v, rows, shape, (allowed, broken), objectives, state, numbers, counts)
+                keep_best(v, rows, shape, masks.of(v, placed), objectives, state, numbers, counts)
             # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
             state.count(shape[0] * shape[1] * n, counts)
         report()
+
+
+def count_left_out(block: Scenario, state: Keeper, units: Units) -> None:
+    """Count the points of a block that are not looked at: illegal ones, and those that pruning left out."""
+    whole = prod(a.whole for a in block.axes)
+    legal = prod(a.legal for a in block.axes)
+    n = len(block.variants)
+    if units.mine(state):
+        state.refuse(TILES, (whole - legal) * n)
+        state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
+        state.done += (whole - block.legal) * n
+        for reason in block.unfit:
+            state.refuse(reason, whole)
+            state.done += whole
 
 
 def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
@@ -76,30 +80,35 @@ def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
         yield slice(i, min(i + tall, height)), slice(0, width)
 
 
-class _Masks:
-    """`where` constraints that several axes, or the architecture, take part in."""
+class Masks:
+    """What makes points of a block no mapping, besides tiles: `where` constraints that several axes, or the
+    architecture, take part in, and dependences that are broken."""
 
     def __init__(self, block: Scenario, grid: Grid) -> None:
         self.block = block
         self.where = block.crossing(grid)
 
-    def allowed(self, variant: Variant, digits: tuple[Array, ...], columns: slice) -> Array:
-        """True, or a mask that broadcasts to [left, right]."""
+    def of(
+        self, variant: Variant, placed: Mapping[Names, Array]
+    ) -> tuple[Array, Sequence[tuple[str, Array]]]:
+        """What `where` allows, and which points keep each dependence. `placed`: choices along each axis (by
+        its symbols); masks broadcast to these."""
+        illegal = self.block.illegal
+        return self._allowed(variant, placed), list(illegal.masks(placed)) if illegal is not None else []
+
+    def _allowed(self, variant: Variant, placed: Mapping[Names, Array]) -> Array:
         if not self.where:
             return True
-        kernel = self.block.kernel
         values: dict[str, Any] = {**self.block.fixed, **variant.given}
-        for axis, d in zip(kernel.axes, digits, strict=False):
-            values |= {n: c[d][:, None] for n, c in axis.columns.items()}
-        for axis, d in zip(kernel.axes[kernel.split :], kernel.right_digits, strict=True):
-            values |= {n: c[d[columns]][None, :] for n, c in axis.columns.items()}
+        for axis in self.block.axes:
+            values |= {n: c[placed[axis.names]] for n, c in axis.columns.items()}
         found: Array = True
         for c in self.where:
             found = np.logical_and(found, c.holds(values))
         return found
 
 
-def _one(
+def keep_best(
     variant: Variant,
     rows: Block,
     shape: tuple[int, int],

@@ -43,7 +43,7 @@ class Asked:
         """True if a block of so many points is pruned."""
         wanted = points >= PRUNE_FROM if self.prune is None else self.prune
         # Sparse objectives may fall where a dense count rises.
-        return wanted and self.keep == "front" and not is_sparse(self.objectives)
+        return wanted and self.keep != "all" and not is_sparse(self.objectives)
 
 
 def asked_for(

@@ -162,13 +162,13 @@ def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[tuple[Array, bo
         key: Key = tuple((i, tuple(others[i])) for i in sorted(others))
         group = groups.setdefault(key, {})
         group[tuple(mine)] = group.get(tuple(mine), 0) + coefficient
-    made = {key: _sum([(c, kernel.factor(place, m) if m else 1) for m, c in group.items()])
+    made = {key: added_up([(c, kernel.factor(place, m) if m else 1) for m, c in group.items()])
             for key, group in groups.items()}  # fmt: skip
     varying = {k: v for k, v in made.items() if np.ndim(v) and np.any(v != v[0])}
     yield from _cone(kernel, varying)
 
 
-def _sum(parts: Sequence[tuple[int, Array]]) -> Array:
+def added_up(parts: Sequence[tuple[int, Array]]) -> Array:
     """The sum of coefficient * array, in Python integers where int64 may not do."""
     wide = sum(abs(c) * int(np.max(np.abs(v))) for c, v in parts) >= 2**62
     total: Array = 0
@@ -200,7 +200,7 @@ def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bo
     for ratios in product(*ends):
         scale = math.lcm(*(r.denominator for r in ratios))
         parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
-        yield _sum([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
+        yield added_up([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
 
 
 def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:

@@ -44,6 +44,7 @@ class Keeper:
     done: int = 0
     evaluated: int = 0
     feasible: int = 0
+    passed: int = 0
     eps: float = 0.0
     spill: Spill | None = None
     parts: tuple[str, ...] = ()
@@ -61,6 +62,11 @@ class Keeper:
         self.done += points
         self.evaluated += points
         self.feasible += points - sum(refused.values())
+
+    def pass_over(self, points: int) -> None:
+        """Points that were not looked at, since none of them can be kept."""
+        self.done += points
+        self.passed += points
 
     def refuse(self, reason: str, count: int) -> None:
         reason = shared(reason)
@@ -143,7 +149,7 @@ class Keeper:
         return Snapshot(
             unit, self.front.values, self.front.ids, self.best, tuple(self.ids), dict(self.infeasible),
             self.done, self.evaluated, self.parts, self.thinned, self.full, self.late, self.rows,
-            self.feasible,
+            self.feasible, self.passed,
         )  # fmt: skip
 
     def take(self, other: Snapshot) -> None:
@@ -163,6 +169,7 @@ class Keeper:
         self.done += other.done
         self.evaluated += other.evaluated
         self.feasible += other.feasible
+        self.passed += other.passed
         if len(other.front_ids):
             self.offer(other.front_values, other.front_ids)
 

@@ -20,6 +20,7 @@ from polymodel.spec.output import clear_unfinished
 from polymodel.stores.lock import locked
 from polymodel.stores.tables import spare_others
 from polymodel.sweeps.blocks import run_block
+from polymodel.sweeps.boxes import bounded, run_boxes
 from polymodel.sweeps.grid import Grid, Roles, make_grid, roles
 from polymodel.sweeps.kernel import BLOCK
 from polymodel.sweeps.objectives import check_objectives
@@ -89,8 +90,8 @@ def sweep(
     front beyond it goes to the store; without a store it is thinned by `eps`; without either the sweep stops,
     keeps what it has and says so (`complete` is False). `time_limit`: seconds, whatever `workers` is, after
     which no unit of work is begun: so too does the sweep stop then. A store goes on from there.
-    `prune`: leave out, before axes are combined, tile sizes that cannot be on a front; None: from a million
-    points on. Points pruned are counted as such, not under the reasons that they may not fit for.
+    `prune`: leave out tile sizes that cannot be on a front, and boxes of a large grid where no point can be
+    kept; None: from a million points on. They are counted as such, not under reasons not to fit.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
@@ -247,7 +248,7 @@ class _Search:
         columns = self._columns(numbers, store)
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
-            seconds, tuple(self.notes), state.keep, self.pruned,
+            seconds, tuple(self.notes), state.keep, self.pruned + state.passed,
             complete and not state.full and not state.late,
             self.before, state.feasible,
         )  # fmt: skip
@@ -359,13 +360,19 @@ class _Search:
                 self.report()
             return
         check_objectives(self.objectives, [v.costing for v in found.variants])
+        used = None
         if self.asked.prunes(found.points):
-            found = pruned(found, self.objectives, grid)
-            self.pruned += found.pruned
+            if self.asked.keep == "front":
+                found = pruned(found, self.objectives, grid)
+                self.pruned += found.pruned
+            used = bounded(found, self.objectives)
         self.skipped += found.skipped
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
-        run_block(found, self.objectives, grid, self.state, self.units, self.report)
+        if used is None:
+            run_block(found, self.objectives, grid, self.state, self.units, self.report)
+        else:
+            run_boxes(found, used, self.objectives, grid, self.state, self.units, self.report)
         if found.legal:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
 

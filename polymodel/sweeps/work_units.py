@@ -48,6 +48,7 @@ class Snapshot:
     late: bool = False
     rows: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     feasible: int = 0
+    passed: int = 0
 
 
 class Kept(Protocol):
@@ -86,10 +87,7 @@ class Units:
 
         Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
         """
-        if self.share and os.getppid() != self.parent:
-            raise KeyboardInterrupt
-        if time.monotonic() > self.end:
-            raise TimeUp("the time of the sweep is over")
+        self.look()
         number = self.seen
         self.seen += 1
         if number < self.begin or number % self.of != self.share:
@@ -98,6 +96,13 @@ class Units:
         if self.file is not None and time.perf_counter() - self.saved > SAVE_EVERY:
             self.save(self.mark)
         return True
+
+    def look(self) -> None:
+        """Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more."""
+        if self.share and os.getppid() != self.parent:
+            raise KeyboardInterrupt
+        if time.monotonic() > self.end:
+            raise TimeUp("the time of the sweep is over")
 
     def finish(self, state: Kept) -> None:
         """All units are done."""
@@ -125,7 +130,7 @@ class Units:
         about = {
             "signature": self.signature, "unit": state.unit, "infeasible": dict(state.infeasible),
             "done": state.done, "evaluated": state.evaluated, "best": len(state.best), "parts": state.parts,
-            "feasible": state.feasible,
+            "feasible": state.feasible, "passed": state.passed,
         }  # fmt: skip
         write_table(self.file, columns, about)
         self.saved = time.perf_counter()
@@ -170,4 +175,5 @@ class Units:
             self.begin, values[:, front], every[front], best, (rest,) if len(rest) else (),
             infeasible, int(about["done"]), int(about["evaluated"]), tuple(map(str, about.get("parts", ()))),
             rows={i: json.loads(c) for i, c in cells if c is not None}, feasible=int(about["feasible"]),
+            passed=int(about["passed"]),
         )  # fmt: skip

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, assume, event, given, note, reject, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
+from benchmarks.pruning import matmul as large_matmul
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
 from polymodel.analysis.symbolic.forms import Form
+from polymodel.sweeps import boxes
 from polymodel.sweeps import kernel as kernels
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps.axes import Axis
@@ -21,6 +23,7 @@ from polymodel.sweeps.kernel import Kernel
 from polymodel.sweeps.plan import Rows
 from polymodel.sweeps.prune import columns, pruned
 from polymodel.sweeps.scenario import scenario
+from polymodel.sweeps.work_units import Units
 
 Tree = dict[str, Any]
 
@@ -130,7 +133,22 @@ def same_front(spec: pm.Spec, symbols: Any, **asked: Any) -> pm.Sweep:
     assert pruned.feasible <= whole.feasible
     for reason, count in pruned.infeasible.items():
         assert count <= whole.infeasible[reason]
+    assert in_boxes(spec, symbols, whole, **asked).evaluated <= pruned.evaluated
     return pruned
+
+
+def in_boxes(spec: pm.Spec, symbols: Any, whole: pm.Sweep, **asked: Any) -> pm.Sweep:
+    """The sweep by boxes of the grid, however small it is, after comparing it with the whole one."""
+    small = {"FEWEST": 1, "POINTS": 2, "BOXES": 64, "SEEDS": 3, "SHARE": 500}
+    with mock.patch.multiple(boxes, **small):
+        found = pm.sweep(spec, symbols, prune=True, **asked)
+    assert found.frame.equals(whole.frame), (found.frame, whole.frame)
+    assert found.points == whole.points
+    assert found.evaluated + found.pruned == whole.evaluated
+    assert skipped(found) == skipped(whole)
+    for reason, count in found.infeasible.items():
+        assert count <= whole.infeasible[reason]
+    return found
 
 
 def skipped(sweep: pm.Sweep) -> int:
@@ -152,11 +170,12 @@ def test_fronts_are_those_of_the_whole_grid(
     with mock.patch.object(sweeping, "evaluate_points", side_effect=no_closed_form):
         try:
             spec = pm.load(tree)
-            pm.sweep(spec, symbols, objectives=objectives, keep="top")
+            best = pm.sweep(spec, symbols, objectives=objectives, keep="top", top=7, prune=False)
         except (pm.SpecError, pm.Refused) as why:
             event(str(why)[:90])
             reject()
         same_front(spec, symbols, objectives=objectives)
+        in_boxes(spec, symbols, best, objectives=objectives, keep="top", top=7)
 
 
 def matmul(size: Any = 700, inner: Any = 60, energy: int = 1, leak: int = 0) -> pm.Spec:
@@ -306,6 +325,36 @@ def test_stores_and_workers(tmp_path: Any) -> None:
         assert other.frame.equals(whole.frame)
         assert (other.pruned, other.evaluated) == (whole.pruned, whole.evaluated)
         assert other.infeasible == whole.infeasible
+
+
+@pytest.mark.slow
+def test_boxes_of_a_large_grid_in_a_store(tmp_path: Any) -> None:
+    """Several units, two processes: the rows and counts of one."""
+    spec, asked = large_matmul(128), ("energy", "latency", "working_set:SRAM")
+    whole = pm.sweep(spec, LEVELS, objectives=asked)
+    assert whole.evaluated < 10**6 < whole.pruned
+    found = pm.sweep(spec, LEVELS, objectives=asked, store=tmp_path, workers=2)
+    again = pm.sweep(spec, LEVELS, objectives=asked, store=tmp_path, workers=2)
+    for other in (found, again):
+        assert other.frame.equals(whole.frame)
+        assert (other.pruned, other.evaluated, other.infeasible) == (
+            whole.pruned, whole.evaluated, whole.infeasible
+        )  # fmt: skip
+
+
+def test_what_was_found_before_a_sweep_is_broken_off_is_kept() -> None:
+    """Boxes are looked at until the time is over; the rows are the front of what was looked at."""
+    looks = iter([None] * 3)
+
+    def look(self: Units) -> None:
+        if next(looks, 0) == 0:
+            raise pm.TimeUp("the time is over")
+
+    with mock.patch.multiple(boxes, FEWEST=1, BOXES=16), mock.patch.object(Units, "look", look):
+        found = pm.sweep(matmul(), LEVELS, prune=True)
+    assert not found.complete
+    assert len(found.frame)
+    assert "stopped at the time limit" in str(found.notes)
 
 
 NUMBERS = st.lists(st.integers(-5, 5), min_size=2, max_size=4)

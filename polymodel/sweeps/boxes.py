@@ -1,0 +1,451 @@
+"""Branch and bound over boxes of a grid: tile sizes of several axes that are worse together only.
+
+A box takes a range of choices along each axis. With the least value of every count over the box, the rules
+that cost a point give no more than any point of the box costs: none of their operations falls where a count
+rises, neither exactly nor as float64 rounds it. A box is left out where that bound is beyond a capacity, or
+where a point that was found is no worse in any objective, and better in one or lower in number. All other
+boxes are halved along the axis whose factors differ most, until their points are few, and these are evaluated
+as the points of any sweep are.
+
+What is looked at depends on the block alone, not on what other processes or earlier blocks have found, so the
+numbers of points are the same however the work is shared.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.symbolic.forms import Factor, Form
+from polymodel.errors import TimeUp
+from polymodel.governor import tick
+from polymodel.integers import told_apart
+from polymodel.pareto import Archive
+from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.blocks import Masks, count_left_out, keep_best
+from polymodel.sweeps.grid import Grid
+from polymodel.sweeps.kernel import Kernel, Row
+from polymodel.sweeps.metrics import Block
+from polymodel.sweeps.objectives import objective
+from polymodel.sweeps.prune import added_up, in_use
+from polymodel.sweeps.result_collector import Keeper, Outgrown
+from polymodel.sweeps.scenario import Scenario, Variant
+from polymodel.sweeps.scratch import Memory
+from polymodel.sweeps.work_units import Units
+
+Array = Any
+Sum = frozenset[tuple[tuple[Factor, ...], int]]  # products of factors along one axis, with their coefficients
+Part = tuple[int, Sum]  # an axis, and what depends on it
+Term = tuple[int, tuple[Part, ...]]  # a number and one sum per axis, multiplied
+
+FEWEST = 2**22  # points of a block from which on its boxes are looked at
+POINTS = 16  # of a box that is not halved any more
+BOXES = 8192  # whose bounds are found at once
+PIECE = 65536  # points that are evaluated at once
+LEAVES = 8192  # ranges that the choices of an axis are halved into, at most
+SEEDS = 32768  # points that are looked at first, spread over the grid
+SHARE = 2**32  # points that one process looks at before it asks for the next unit
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The choices of one axis, halved again and again.
+
+    `order`: the choices so that each node has a range of them, `begin` to `end`; `child`: its first half, and
+    the second one follows it, -1 if it is not halved; `least`: the lowest share of a point number in it;
+    `spread`: how much its sums differ; `low`, `high`: the least and the largest value of each sum in it.
+    """
+
+    order: Array
+    begin: Array
+    end: Array
+    child: Array
+    least: Array
+    spread: Array
+    low: Mapping[Sum, Array]
+    high: Mapping[Sum, Array]
+
+
+def tree_of(axis: Axis, sums: Mapping[Sum, Array]) -> Tree:
+    """Halve the choices of an axis, each time by the sum that differs most."""
+    order, leaf = np.arange(axis.size), -(-axis.size // LEAVES)
+    scaled = np.array([np.log2(np.abs(c.astype(float)) + 1) for c in sums.values()]).reshape(-1, axis.size)
+    begin, end, child = [0], [axis.size], [-1]
+    spread: list[float] = []
+    while len(spread) < len(begin):
+        at = len(spread)
+        first, last = begin[at], end[at]
+        here = scaled[:, order[first:last]]
+        widths = np.ptp(here, axis=1) if len(here) else np.zeros(1)
+        spread.append(float(widths.max()))
+        if last - first > leaf:
+            if spread[at]:
+                order[first:last] = order[first:last][np.argsort(here[int(widths.argmax())], kind="stable")]
+            child[at], middle = len(begin), (first + last) // 2
+            begin += [first, middle]
+            end += [middle, last]
+            child += [-1, -1]
+    ranges = np.stack([begin, end], axis=1).reshape(-1)
+
+    def over(values: Array, of: np.ufunc) -> Array:
+        placed = values[order]
+        return of.reduceat(np.append(placed, placed[-1:]), ranges)[::2]
+
+    return Tree(
+        order, np.array(begin), np.array(end), np.array(child), over(axis.ids, np.minimum), np.array(spread),
+        {s: over(v, np.minimum) for s, v in sums.items()}, {s: over(v, np.maximum) for s, v in sums.items()},
+    )  # fmt: skip
+
+
+class Sums:
+    """The rows of a block that are looked at, as sums of products of one sum per axis; each axis halved."""
+
+    def __init__(self, block: Scenario, used: Set[int]) -> None:
+        kernel = block.kernel
+        self.rows: Sequence[Row] = kernel.rows
+        self.axes = kernel.axes
+        self.terms = {i: _terms(kernel, block.rows.forms[i]) for i in sorted(used)}
+        parts = dict.fromkeys(part for terms in self.terms.values() for _, each in terms for part in each)
+        self.values = {part: _values(kernel, part) for part in parts}
+        self.signed = {part for part, v in self.values.items() if np.min(v) < 0}
+        self.trees = [
+            tree_of(axis, {s: v for (at, s), v in self.values.items() if at == place})
+            for place, axis in enumerate(self.axes)
+        ]
+
+    def parts(self, count: int) -> list[Array]:
+        """The grid in `count` boxes or more, if it has so many."""
+        nodes = np.zeros((1, len(self.trees)), np.int64)
+        while len(nodes) < count and self.splits(nodes).any():
+            able = self.splits(nodes).any(axis=1)
+            nodes = np.concatenate([nodes[~able], self.halved(nodes[able])])
+        return list(nodes[:, None])
+
+    def sizes(self, nodes: Array) -> Array:
+        """Points of each box."""
+        found = np.ones(len(nodes), np.int64)
+        for tree, at in zip(self.trees, nodes.T, strict=True):
+            found *= tree.end[at] - tree.begin[at]
+        return found
+
+    def splits(self, nodes: Array) -> Array:
+        """Whether each box can be halved along each axis."""
+        return np.stack([t.child[at] >= 0 for t, at in zip(self.trees, nodes.T, strict=True)], axis=1)
+
+    def halved(self, nodes: Array) -> Array:
+        """Both halves of each box, along the axis whose sums differ most in it."""
+        spread = np.stack([t.spread[at] for t, at in zip(self.trees, nodes.T, strict=True)], axis=1)
+        along = np.argmax(np.where(self.splits(nodes), spread, -1), axis=1)
+        first = nodes.copy()
+        for place, tree in enumerate(self.trees):
+            mine = along == place
+            first[mine, place] = tree.child[nodes[mine, place]]
+        second = first.copy()
+        second[np.arange(len(nodes)), along] += 1
+        return np.concatenate([first, second])
+
+
+def _terms(kernel: Kernel, form: Form) -> list[Term]:
+    """The form, with terms that differ along one axis alone added up there."""
+    found: list[Term] = []
+    for product, coefficient in form.terms:
+        mine: dict[int, tuple[Factor, ...]] = {}
+        for factor in product:
+            place, value = kernel.atom(factor)
+            if place < 0:
+                coefficient *= value
+            else:
+                mine[place] = (*mine.get(place, ()), factor)
+        if coefficient:
+            found.append((coefficient, tuple((p, frozenset({(mine[p], 1)})) for p in sorted(mine))))
+    count = len(found) + 1
+    while len(found) < count:
+        count = len(found)
+        for place in range(len(kernel.axes)):
+            found = _merged(found, place)
+    return found
+
+
+def _merged(terms: Sequence[Term], place: int) -> list[Term]:
+    """Terms with the same sums along all axes but one, added up along that one."""
+    groups: dict[tuple[Part, ...], dict[tuple[Factor, ...], int]] = {}
+    for coefficient, parts in terms:
+        mine = dict(parts).get(place, frozenset({((), 1)}))
+        group = groups.setdefault(tuple(p for p in parts if p[0] != place), {})
+        for factors, c in mine:
+            group[factors] = group.get(factors, 0) + coefficient * c
+    found: list[Term] = []
+    for others, group in groups.items():
+        left = {factors: c for factors, c in group.items() if c}
+        if left.keys() <= {()}:
+            found += [(c, others) for c in left.values()]
+            continue
+        common = math.gcd(*left.values())
+        part = place, frozenset((factors, c // common) for factors, c in left.items())
+        found.append((common, tuple(sorted((*others, part), key=lambda p: p[0]))))
+    return found
+
+
+def _values(kernel: Kernel, part: Part) -> Array:
+    """A sum for every choice of its axis."""
+    place, products = part
+    return added_up([(c, kernel.factor(place, factors) if factors else 1) for factors, c in products])
+
+
+class Least(Block):
+    """The least values of counts [boxes, 1]: no point of a box has less. Of single points: their values.
+
+    `low`, `high`: the least and the largest value of a part in each box.
+    """
+
+    def __init__(
+        self,
+        sums: Sums,
+        count: int,
+        memory: Memory,
+        low: Callable[[Part], Array],
+        high: Callable[[Part], Array],
+    ) -> None:
+        super().__init__(sums.rows, (), slice(0, count), slice(0, 1), memory)
+        self.sums, self.ends = sums, (low, high)
+        self.gathered: dict[tuple[int, Part, Any], Array] = {}
+
+    def row(self, index: int) -> Array:
+        if index not in self.found:
+            kind, total = self.rows[index].dtype, np.zeros((self.cut.stop, 1), self.rows[index].dtype)
+            for coefficient, parts in self.sums.terms[index]:
+                total += coefficient * self._of_term(parts, coefficient > 0, kind)
+            self.found[index] = np.maximum(total, 0, out=total)  # counts are never below 0, but bounds may be
+        return self.found[index]
+
+    def _of_term(self, parts: Sequence[Part], least: bool, kind: Any) -> Array:
+        """The least (else the largest) value of a product."""
+        if not self.sums.signed.intersection(parts):
+            found: Array = np.ones((), kind)
+            for part in parts:
+                found = found * self._end(part, 1 - least, kind)
+            return found
+        low = high = np.ones((), kind)
+        for part in parts:
+            ends = [a * self._end(part, i, kind) for a in (low, high) for i in (0, 1)]
+            low = np.minimum(np.minimum(ends[0], ends[1]), np.minimum(ends[2], ends[3]))
+            high = np.maximum(np.maximum(ends[0], ends[1]), np.maximum(ends[2], ends[3]))
+        return low if least else high
+
+    def _end(self, part: Part, end: int, kind: Any) -> Array:
+        key = end, part, kind
+        if key not in self.gathered:
+            self.gathered[key] = self.ends[end](part).astype(kind)[:, None]
+        return self.gathered[key]
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """A node of each axis's tree for each box, what each objective is at least in it, and what was kept when
+    that was compared."""
+
+    nodes: Array
+    bounds: Array
+    kept: Array
+
+    def of(self, which: Array | slice) -> _Boxes:
+        return _Boxes(self.nodes[which], self.bounds[:, which], self.kept)
+
+
+class Search:
+    """The boxes of one variant: those that may hold a kept point are halved, and at last evaluated.
+
+    `found`: what is kept of this search alone; `state`: the sweep's, which counts.
+    """
+
+    def __init__(
+        self,
+        block: Scenario,
+        sums: Sums,
+        variant: Variant,
+        objectives: Sequence[str],
+        masks: Masks,
+        state: Keeper,
+    ) -> None:
+        self.block, self.sums, self.variant, self.masks = block, sums, variant, masks
+        self.objectives, self.state = objectives, state
+        self.memory = Memory()
+        self.found = self.seeds = self._empty()
+        if state.keep == "front":  # a point that is found twice stands in a front once
+            self._seed()
+
+    def _empty(self) -> Keeper:
+        """A keeper of what is found here, whatever its size."""
+        front = Archive(len(self.objectives))
+        return Keeper(self.state.keep, front, self.state.top, sys.maxsize, bounded=False)
+
+    def _seed(self) -> None:
+        """Look at points spread over the grid, which are not counted: good ones leave out more."""
+        trees = self.sums.trees
+        each = max(1, int(SEEDS ** (1 / max(1, len(trees)))))
+        chosen = [t.order[np.unique(np.linspace(0, len(t.order) - 1, each).astype(np.int64))] for t in trees]
+        digits = [d.reshape(-1) for d in np.meshgrid(*chosen, indexing="ij")]
+        for begin in range(0, len(digits[0]) if digits else 1, PIECE):
+            self.evaluate([d[begin : begin + PIECE] for d in digits])
+
+    def whole(self, part: Array, look: Callable[[], None]) -> None:
+        """A part of the grid, whose best points go to the sweep: also those of one that is broken off."""
+        self.found = self._empty()
+        _give(self.seeds, self.found)
+        try:
+            self._boxes(part, look)
+        except (KeyboardInterrupt, TimeUp):
+            with suppress(Outgrown):
+                _give(self.found, self.state)
+            raise
+        _give(self.found, self.state)
+
+    def _boxes(self, part: Array, look: Callable[[], None]) -> None:
+        waiting = [self._hopeful(part)]
+        while waiting:
+            look()
+            boxes = waiting.pop()
+            if len(boxes.nodes) > BOXES:
+                waiting.append(boxes.of(slice(None, -BOXES)))
+                boxes = boxes.of(slice(-BOXES, None))
+            if boxes.kept is not self._kept:  # better points may have been found since
+                boxes = self._left(boxes, ~self.beaten(boxes.bounds, self.numbers(boxes.nodes)))
+            few = (self.sums.sizes(boxes.nodes) <= POINTS) | ~self.sums.splits(boxes.nodes).any(axis=1)
+            self.points(boxes.nodes[few])
+            halves = self.sums.halved(boxes.nodes[~few])
+            if len(halves):
+                waiting.append(self._hopeful(halves))
+
+    @property
+    def _kept(self) -> Array:
+        """Another array after each change of what is kept."""
+        return self.found.front.ids if self.found.keep == "front" else self.found.best
+
+    def _hopeful(self, nodes: Array) -> _Boxes:
+        """Boxes that may hold a kept point, the most hopeful last."""
+        bounds, fit = self.bounds(nodes)
+        boxes = self._left(_Boxes(nodes, bounds, self._kept), fit & ~self.beaten(bounds, self.numbers(nodes)))
+        weight = np.log(np.maximum(boxes.bounds.astype(float), 1e-300)).sum(axis=0)
+        return boxes.of(np.argsort(-weight, kind="stable"))
+
+    def _left(self, boxes: _Boxes, hope: Array) -> _Boxes:
+        """Boxes without those that have no hope, which are counted."""
+        self.state.pass_over(int(self.sums.sizes(boxes.nodes[~hope]).sum()))
+        return boxes.of(hope)
+
+    def numbers(self, nodes: Array) -> Array:
+        """No point of a box has a lower number."""
+        found = np.full(len(nodes), self.block.first + self.variant.share, np.int64)
+        for tree, at in zip(self.sums.trees, nodes.T, strict=True):
+            found += tree.least[at]
+        return found
+
+    def bounds(self, nodes: Array) -> tuple[Array, Array]:
+        """What each objective is at least in a box, and whether its least counts fit."""
+        trees, shape = self.sums.trees, (len(nodes), 1)
+
+        def low(part: Part) -> Array:
+            return trees[part[0]].low[part[1]][nodes[:, part[0]]]
+
+        def high(part: Part) -> Array:
+            return trees[part[0]].high[part[1]][nodes[:, part[0]]]
+
+        block = Least(self.sums, len(nodes), self.memory, low, high)
+        self.memory.variant(shape)
+        found = self.variant.evaluator(block)
+        values = [np.broadcast_to(objective(o, found, block, self.variant.costing), shape)[:, 0]
+                  for o in self.objectives]  # fmt: skip
+        fit = np.ones(len(nodes), bool)
+        for mask in found.fits:
+            fit &= np.broadcast_to(mask, shape)[:, 0]
+        return told_apart(values), fit
+
+    def beaten(self, bounds: Array, numbers: Array) -> Array:
+        """Whether nothing can be kept whose objectives are no lower than these, nor its number."""
+        if self.found.keep == "front":
+            return self.found.front.beats(bounds, numbers)
+        if len(self.found.best) < self.found.top:
+            return np.zeros(len(numbers), bool)
+        worst, last = self.found.best[-1], self.found.ids[0][-1]
+        return np.asarray((bounds[0] > worst) | ((bounds[0] == worst) & (numbers >= last)), bool)
+
+    def points(self, nodes: Array) -> None:
+        """Evaluate all points of some boxes, and count them."""
+        ends = np.cumsum(self.sums.sizes(nodes))
+        for begin in range(0, int(ends[-1]) if len(ends) else 0, PIECE):
+            at = np.arange(begin, min(begin + PIECE, int(ends[-1])))
+            box = np.searchsorted(ends, at, side="right")
+            at = at - np.concatenate([[0], ends])[box]
+            digits = []
+            for tree, node in zip(reversed(self.sums.trees), nodes[box].T[::-1], strict=True):
+                at, inside = np.divmod(at, tree.end[node] - tree.begin[node])
+                digits.append(tree.order[tree.begin[node] + inside])
+            self.state.count(len(at), self.evaluate(digits[::-1]))
+            tick("evaluating boxes of a grid")
+
+    def evaluate(self, digits: Sequence[Array]) -> dict[str, int]:
+        """Keep what is worth it of points with these choices along the axes; those that do not count, by
+        reason."""
+        count = len(digits[0]) if digits else 1
+
+        def value(part: Part) -> Array:
+            return self.sums.values[part][digits[part[0]]]
+
+        rows = Least(self.sums, count, self.memory, value, value)
+        numbers = np.full(count, self.block.first, np.int64)
+        for axis, d in zip(self.sums.axes, digits, strict=True):
+            numbers += axis.ids[d]
+        placed = {axis.names: d[:, None] for axis, d in zip(self.sums.axes, digits, strict=True)}
+        counts: dict[str, int] = {}
+        self.memory.variant((count, 1))
+        no_mapping = self.masks.of(self.variant, placed)
+        ids = numbers, np.zeros(1, np.int64)
+        keep_best(self.variant, rows, (count, 1), no_mapping, self.objectives, self.found, ids, counts)
+        return counts
+
+
+def _give(found: Keeper, state: Keeper) -> None:
+    """Offer what one keeper holds to another one. Raises Outgrown."""
+    if found.keep == "front" and len(found.front.ids):
+        state.offer(found.front.values, found.front.ids)
+    elif found.keep == "top" and len(found.best):
+        state.offer(found.best[None], found.ids[0])
+
+
+def bounded(block: Scenario, objectives: Sequence[str]) -> set[int] | None:
+    """The rows to be bounded; None where the block is too small, or where a bound of its rows is none of its
+    objectives."""
+    if block.points < FEWEST or not block.axes:
+        return None
+    return in_use([v.costing for v in block.variants], objectives)
+
+
+def run_boxes(
+    block: Scenario,
+    used: Set[int],
+    objectives: Sequence[str],
+    grid: Grid,
+    state: Keeper,
+    units: Units,
+    report: Callable[[], None],
+) -> None:
+    """Do this process's units of a block: parts of the grid under one variant each. Raises Outgrown."""
+    count_left_out(block, state, units)
+    if not block.legal:
+        return
+    sums, masks = Sums(block, used), Masks(block, grid)
+    parts = sums.parts(-(-block.legal // SHARE))
+    for variant in block.variants:
+        search: Search | None = None
+        for part in parts:
+            if not units.mine(state):
+                continue
+            search = search or Search(block, sums, variant, objectives, masks, state)
+            search.whole(part, units.look)
+            report()
