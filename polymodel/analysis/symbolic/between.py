@@ -22,10 +22,11 @@ from math import prod
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
-from polymodel.analysis.symbolic.layout import Carry, Node, temporal
+from polymodel.analysis.symbolic.layout import Carry, Layout, Node, temporal
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import Split
 
 MOST_STAMPS = 1000
 Stamp = Mapping[int, Role]  # loop -> the iteration that is looked at
@@ -268,3 +269,101 @@ def unknown(node: Node) -> NotSeparable:
         f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
         "use engine exact, or reuse: refill",
     )
+
+
+def made_once_before(layout: Layout, bare: Space, stay: Stay) -> frozenset[int]:
+    """Loops above the Einsum in whose first iteration alone the buffet's users execute, unlike the Einsum.
+
+    Among them are loops that do not stand above a user: it is done before they begin.
+    """
+    here = bare.einsum.name
+    mine = frozenset(made_once(layout, here))
+    loops = []
+    for user in stay.node.users:
+        shared = shared_loops(layout, here, user)
+        once = {i for i in made_once(layout, user) if i < shared and i not in mine}
+        loops.append(frozenset({*once, *range(shared, stay.shared)}))
+    fewest = frozenset.intersection(*loops)
+    if fewest not in loops or (fewest and not stay.before):
+        raise stays_unevenly(stay)
+    return fewest
+
+
+def stays_unevenly(stay: Stay) -> NotSeparable:
+    return NotSeparable(
+        f"{stay.node.tensor} may stay in {stay.node.component} over a loop in whose first iteration alone "
+        f"{stay.node.users[0]} executes",
+        "use engine exact",
+    )
+
+
+def made_once(layout: Layout, einsum: str) -> Iterator[int]:
+    """Loops in whose first iteration an inferred Einsum makes all that is held through the others."""
+    own = layout.problem.cascade[einsum].rank_variables
+    once = {v for v, window in layout.windows[einsum] if v not in own and window.extent == 1}
+    return (i for i, axis in enumerate(layout.paths[einsum]) if axis.variable in once)
+
+
+def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:
+    """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
+
+    Where a loop's step leaves anything, so do those inside it. Loops over tied variables are left out
+    (`gap_of`).
+    """
+    node, space = stay.node, stay.node.space
+    reach = min(node.depth, stay.shared)
+    found: dict[int, Form] = {}
+    for axis, form in stay.carry.items():
+        if axis < reach and space.axes[axis].variable in space.tied:
+            continue
+        common = _in_common(space, axis)
+        if axis >= reach or common == 0:
+            continue
+        inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
+        own = set(space.of(space.axes[axis].variable))
+        alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
+        if common is None or (node.parts_stay and inner and not alone):
+            return None
+        found[axis] = form
+    if stay.on_path:
+        goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared)
+        found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
+    return {i: form for i, form in found.items() if form != Form()}
+
+
+def _in_common(space: Space, axis: int) -> int | None:
+    """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
+    v = space.axes[axis].variable
+    window = space.window(v)
+    met = dict(window.later).get(axis, 0) if window is not None else 0
+    if v not in space.access.variables:
+        return 1
+    if v in space.single:  # what windows share may be in another instance before and after
+        apart = any(space.axes[i].spatial for i in space.of(v))
+        return None if met and apart else met
+    if any(a.spatial for a in space.axes):
+        return None
+    expr = next(e for e in space.access.projection if v in e.variables)
+    terms = dict(expr.terms)
+    other = next(u for u in expr.variables if u != v)
+    if space.of(other) or space.window(other) is not None or (window is not None and axis >= window.depth):
+        return None
+    extent = space.extent(other)
+    if not isinstance(extent, int) or (terms[other] > 1 and extent > 1):
+        return None
+    return max(0, 1 + terms[other] * (extent - 1) + terms[v] * (met - 1))
+
+
+def shared_loops(layout: Layout, einsum: str, other: str) -> int:
+    """How many loops stand above both of two Einsums."""
+    split, _, _ = divergence(layout, einsum, other)
+    return sum(1 for a in layout.paths[einsum] if a.node < split)
+
+
+def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
+    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
+    tree = layout.problem.tree
+    for a, b in zip(tree.path(one), tree.path(other), strict=False):
+        if isinstance(a.node, Split) and a.branch != b.branch:
+            return a.id, a.branch, b.branch
+    raise KeyError((one, other))

@@ -102,7 +102,12 @@ class _Inference:
             if w not in renamed or renamed[w] in repeats:
                 # Each loop over such a variable by itself: an inner one may stand below the storage.
                 again = w if "." in w else f"{consumer.name}.{w}"
-                windows[again] = hold.repetition(i, kinds[axis.node])
+                if hold.once(i, kinds[axis.node]):
+                    again = f"{again}.{axis.node}"  # outer loops over it may make the tile again
+                    windows[again] = Window(1, 0, 1, 0, ((i, 0),), depth)
+                    outer.append(replace(axis, variable=again))
+                    continue
+                windows[again] = hold.repetition(i)
                 renamed[w] = again
                 repeats.add(again)
             elif kinds[axis.node] == "bound" and not (
@@ -225,6 +230,15 @@ class _Hold:
 
     def stays(self, axis: int, needed: dict[int, int]) -> bool:
         """Whether what was made before the steps of a loop that tiles this rank is still held."""
+        if axis >= self.above or not self.held_over(axis):
+            return axis >= self.above  # what is made in a visit is there until its end
+        mine = self.theirs.axes[axis].variable
+        if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
+            raise NotSeparable(f"{self.tensor} stays in part over the loop over {mine}", EXACT)
+        return True
+
+    def held_over(self, axis: int) -> bool:
+        """Whether what was there before a step of a loop stays, as far as it is needed after it."""
         if axis >= self.above:
             return True  # made once in each visit
         if not self.policy.stays_over("moving"):
@@ -250,8 +264,6 @@ class _Hold:
                 self.consumer, TensorAccess("", (), ()), self.theirs.axes, windows=self.theirs.windows
             )
             raise Undecided(self.theirs.axes[unknown].node, settled(bare, unknown))
-        if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
-            raise NotSeparable(f"{self.tensor} stays in part over the loop over {mine}", EXACT)
         return True
 
     def overlaps(self, axis: int) -> bool:
@@ -278,14 +290,19 @@ class _Hold:
             return True if tile in enclosing else None
         return False
 
-    def repetition(self, axis: int, kind: Tie) -> Window:
-        """A loop over a variable that the intermediate does not have: makes it again at every step."""
+    def once(self, axis: int, kind: Tie) -> bool:
+        """Whether a loop over a variable that the intermediate does not have makes it in its first iteration
+        only, and not again at every step."""
         w = self.theirs.axes[axis].variable
-        if kind == "bound" or axis >= self.above or self.policy.carries:
+        if kind == "bound":
             raise NotSeparable(
-                f"{self.name} executes at some steps only of the loop over {w}, which {self.tensor} does not "
-                "have",
+                f"the loop over {w} binds {self.name}, but not along {self.tensor}, which does not have {w}",
                 f"move that loop below the split, or use {EXACT[4:]}",
             )
+        return self.held_over(axis)
+
+    def repetition(self, axis: int) -> Window:
+        """A loop over a variable that the intermediate does not have, which makes it again at every step."""
+        w = self.theirs.axes[axis].variable
         whole = self.plain(w)
         return Window(whole.extent, 0, 1, 0, tuple((i, 0) for i in self.positions(w)), self.depth)

@@ -14,7 +14,19 @@ from itertools import combinations
 from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.atoms import Role
-from polymodel.analysis.symbolic.between import Stamp, Stay, chain, elements, phases_between
+from polymodel.analysis.symbolic.between import (
+    Stamp,
+    Stay,
+    chain,
+    divergence,
+    elements,
+    joined_steps,
+    made_once,
+    made_once_before,
+    phases_between,
+    shared_loops,
+    stays_unevenly,
+)
 from polymodel.analysis.symbolic.counts import count, loop_order, settled, touched
 from polymodel.analysis.symbolic.forms import (
     ZERO,
@@ -32,7 +44,7 @@ from polymodel.analysis.symbolic.pair_atoms import PEAKS, Asked, Cut
 from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import Axis, Group, Space
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Split, StorageNode
+from polymodel.mapping.looptree import StorageNode
 from polymodel.reuse import Reuse
 
 # Peaks of what is held along rank variables that bounds tie together, also of buffets that come and go.
@@ -248,6 +260,7 @@ class Item:
     Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
     ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch. `gap`: over
     which steps of loops over tied variables it stays; the loops above are then those over others.
+    `once`: loops in whose first iteration alone its users execute.
     """
 
     node: Node
@@ -257,6 +270,7 @@ class Item:
     fixed: bool = False
     shared: int | None = None
     gap: tuple[Group, Gap] | None = None
+    once: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -354,13 +368,20 @@ def _buffets(known: _Known, einsum: str, component: str) -> list[Item | Stay]:
 def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tuple[Held, ...], ...]:
     bare = layout.stamps(einsum, layout.paths[einsum])
     items: list[Item] = []
+    uneven: Stay | None = None
     for b in buffets:
         if isinstance(b, Item):
             items.append(b)
             continue
-        times = _joined(bare, b)
+        once = made_once_before(layout, bare, b)
+        times = joined_steps(bare, b)
+        if once and times:
+            times = {i: form for i, form in times.items() if i not in once}
+        uneven = b if once else uneven
         if times is None and bare.tied | b.node.space.tied:
             raise unknown_gap(bare, b)
+        if times is None and uneven is not None:
+            raise stays_unevenly(uneven)
         if times is None:
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
@@ -369,9 +390,9 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
         gap = gap_of(bare, b)
         if times or gap:
-            steps, shared = tuple(sorted(times.items())), None if b.on_path else b.shared
+            steps, shared = tuple(sorted((times or {}).items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())
-            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap))
+            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap, once=once))
     return _phases(bare, items)
 
 
@@ -379,16 +400,19 @@ def _stay(known: _Known, einsum: str, item: Item, on_path: bool) -> Item | Stay:
     """When a buffet that the Einsum does not use is there: between two uses, of one visit or of two."""
     layout, earlier, later = known.layout, -1, -1
     for user in item.node.users:
-        split, mine, theirs = divergence(layout, einsum, user)
-        loops = sum(1 for a in layout.paths[einsum] if a.node < split)
+        _, mine, theirs = divergence(layout, einsum, user)
+        loops = shared_loops(layout, einsum, user)
         if theirs < mine:
             earlier = max(earlier, loops)
         else:
             later = max(later, loops)
-    if earlier >= 0 and later >= 0:
-        return item
     before, carry = earlier >= 0, known.carry(item.node)
-    return Stay(item.node, item.held, before, max(earlier, later), on_path, carry)
+    stay = Stay(item.node, item.held, before, max(earlier, later), on_path, carry)
+    if earlier < 0 or later < 0:
+        return stay
+    if any(i < item.node.depth for e in item.node.users for i in made_once(layout, e)):
+        raise stays_unevenly(stay)
+    return item
 
 
 def _carry(layout: Layout, node: Node) -> Carry:
@@ -398,65 +422,6 @@ def _carry(layout: Layout, node: Node) -> Carry:
     user = readers[0] if layout.decided[node.producer] and readers else node.producer
     chain = layout.chain(user, node.tensor)
     return carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
-
-
-def _joined(bare: Space, stay: Stay) -> dict[int, Form] | None:
-    """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
-
-    Where a loop's step leaves anything, so do those inside it. Loops over tied variables are left out
-    (`gap_of`).
-    """
-    node, space = stay.node, stay.node.space
-    reach = min(node.depth, stay.shared)
-    found: dict[int, Form] = {}
-    for axis, form in stay.carry.items():
-        if axis < reach and space.axes[axis].variable in space.tied:
-            continue
-        common = _in_common(space, axis)
-        if axis >= reach or common == 0:
-            continue
-        inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
-        own = set(space.of(space.axes[axis].variable))
-        alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
-        if common is None or (node.parts_stay and inner and not alone):
-            return None
-        found[axis] = form
-    if stay.on_path:
-        goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared)
-        found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
-    return {i: form for i, form in found.items() if form != Form()}
-
-
-def _in_common(space: Space, axis: int) -> int | None:
-    """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
-    v = space.axes[axis].variable
-    window = space.window(v)
-    met = dict(window.later).get(axis, 0) if window is not None else 0
-    if v not in space.access.variables:
-        return 1
-    if v in space.single:  # what windows share may be in another instance before and after
-        apart = any(space.axes[i].spatial for i in space.of(v))
-        return None if met and apart else met
-    if any(a.spatial for a in space.axes):
-        return None
-    expr = next(e for e in space.access.projection if v in e.variables)
-    terms = dict(expr.terms)
-    other = next(u for u in expr.variables if u != v)
-    if space.of(other) or space.window(other) is not None or (window is not None and axis >= window.depth):
-        return None
-    extent = space.extent(other)
-    if not isinstance(extent, int) or (terms[other] > 1 and extent > 1):
-        return None
-    return max(0, 1 + terms[other] * (extent - 1) + terms[v] * (met - 1))
-
-
-def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
-    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
-    tree = layout.problem.tree
-    for a, b in zip(tree.path(one), tree.path(other), strict=False):
-        if isinstance(a.node, Split) and a.branch != b.branch:
-            return a.id, a.branch, b.branch
-    raise KeyError((one, other))
 
 
 # At which step each loop stands; loops that are not named at the one with their widest tile.
@@ -543,7 +508,9 @@ def _gone(bare: Space, item: Item, stamp: Stamp) -> Form:
     """1 where no step of a loop over a variable that is not tied leaves the item there."""
     one, gone = number(1), number(1 if item.gap else 0)
     if item.not_last:
-        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in item.not_last)
+        later = {i for i in item.once if stamp.get(i) in ADVANCED}  # then no step inside leads to a use
+        steps = [(a, form) for a, form in item.not_last if not any(i < a for i in later)]
+        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in steps)
     if item.not_first:
         gone = product(one - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
     return gone
@@ -559,6 +526,7 @@ def _at(item: Item, stamp: Stamp, gone: Form) -> Held:
 
 def _there(item: Item, stamp: Stamp) -> dict[int, Role]:
     """The tile that is held; in another branch that runs later, that of the visit before."""
+    stamp = {i: step for i, step in stamp.items() if i not in item.once}
     if item.shared is None:
         return _steps(range(item.node.depth), stamp)
     reached = {i: step for i, step in stamp.items() if i < item.shared}
