@@ -258,6 +258,121 @@ def test_a_network_links_the_fanout_behind_it(tmp_path: Path) -> None:
     assert [d.changes for d in found.changed] == ["energy and latency"]
 
 
+ARRAY = """\
+arch:
+  nodes:
+  - !Memory {name: DRAM, size: inf, tensors: {keep: All}}
+  - !Array
+    name: Grid
+    spatial: [{name: X, fanout: 4}, {name: Y, fanout: 4}]
+    nodes:
+    - !Memory
+      name: Rows
+      size: 512
+      tensors: {keep: input, may_keep: input}
+      actions: [{name: read, energy: 5, throughput: 1}, {name: write, energy: 5, throughput: inf}]
+      spatial: [{name: X, fanout: 4}]
+    - !Memory
+      name: Spread
+      size: Grid.get_fanout() * 8
+      leak_power: 0.5
+      tensors: {keep: weight, may_keep: weight}
+      actions: [{name: read, energy: 5, throughput: 1}, {name: write, energy: 5, throughput: 1}]
+      spatial: [{name: X, fanout: 2}, {name: Y, fanout: 2}]
+    - !Network {name: NoC, topology: KIND, actions: [{name: hop, energy: 1, latency: 0, throughput: inf}]}
+  - !Memory {name: Pad, size: inf, tensors: {keep: weight, may_keep: weight}}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1, throughput: inf}]}
+workload:
+  rank_sizes: {M: 8, N0: 8, N1: 8}
+  bits_per_value: {All: 8}
+  einsums: [{einsum: "T1[m, n1] = T0[m, n0] * W[n0, n1]", renames: {input: T0, weight: W, output: T1}}]
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [T0, T1, W]}
+  - !Storage {component: Spread, tensors: [W]}
+  - !Temporal {rank_variable: m, tile_shape: 4}
+  - !Storage {component: Rows, tensors: [T0]}
+  - !Spatial {rank_variable: n0, tile_shape: 2, component: Grid, name: X}
+  - !Spatial {rank_variable: n1, tile_shape: 2, component: Grid, name: Y}
+  - !Storage {component: Pad, tensors: [T0, T1, W]}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Temporal {rank_variable: n0, tile_shape: 1}
+  - !Temporal {rank_variable: n1, tile_shape: 1}
+  - !Compute {einsum: T1, component: MAC}
+"""
+
+
+def test_memories_of_an_array_are_one_each_above_its_fanout(tmp_path: Path) -> None:
+    """Reads and times are those that its authors print for such an array: a value is read once for a row of
+    instances, and the instances of a memory share its work."""
+    found = imported(tmp_path, ARRAY.replace("KIND", "mesh"))
+    assert sum("are one memory together" in d.message for d in found.notes) == 2
+    assert any("Pad may keep T0, T1 as well" in d.message for d in found.notes)
+    spec = found.spec
+    assert [c.name for c in spec.arch.components] == ["DRAM", "Rows", "Spread", "Grid", "Pad", "MAC"]
+    assert (spec.arch["Rows"].size_bits, spec.arch["Spread"].size_bits) == (4 * 512, 4 * 16 * 8)
+    assert spec.arch["Spread"].leak_power == 2
+    assert [d.link.topology for d in spec.arch["Grid"].spatial] == ["mesh", "mesh"]
+    report = pm.evaluate(spec)
+    moved = {(r.component, r.tensor): (r.read_bits, r.write_bits) for r in report.accesses.itertuples()}
+    assert (moved["Rows", "T0"], moved["Spread", "W"]) == ((512, 512), (1024, 512))
+    times = dict(zip(report.latency["component"], report.latency["latency_s"], strict=True))
+    assert (times["Rows"], times["Spread"]) == (128, 384)
+    switch = imported(tmp_path, ARRAY.replace("KIND", "all_to_all"))
+    assert switch.spec.arch["Grid"].spatial[0].link.topology == "bus"
+    odd = imported(tmp_path, ARRAY.replace("KIND", "torus"))
+    assert any("there is no topology torus here" in d.message for d in odd.changed)
+
+
+def test_a_network_with_a_fanout_of_its_own(tmp_path: Path) -> None:
+    node = tagged("Network", "{name: NoC, actions: [], spatial: [{name: X, fanout: 2}]}")
+    spec = imported(tmp_path, arch(node)).spec
+    assert [(d.name, d.fanout, d.link.topology) for d in component(spec, "NoC").spatial] == [("X", 2, "mesh")]
+
+
+def test_a_toll_for_values_of_several_widths_is_one_for_each(tmp_path: Path) -> None:
+    toll = tagged(
+        "Toll",
+        "{name: Limit, tensors: {keep: input | output}, bits_per_value: {input: 0.5, output: 2}, "
+        "direction: {input: down, output: up}, actions: [{name: read, energy: 8, throughput: 2}]}",
+    )
+    product = '["output[m, n] = input[m, k] * weight[k, n]"]'
+    workload = (
+        f"workload: {{rank_sizes: {{M: 2, N: 2, K: 2}}, bits_per_value: {{All: 8}}, einsums: {product}}}\n"
+    )
+    found = imported(tmp_path, arch(toll, rest=workload))
+    assert any("Limit has values of several widths" in d.message for d in found.notes)
+    prices = {
+        (t, a.name): (a.energy, a.throughput)
+        for c in found.spec.arch.components
+        if c.kind == "toll"
+        for t in c.keep.tensors("output")
+        for a in c.actions
+    }
+    assert prices == {("input", "read"): (0.5, 32), ("output", "write"): (2, 8)}
+
+
+def test_a_machine_of_converters_in_their_words(tmp_path: Path) -> None:
+    variables = """\
+variables:
+  kind: "moderate"
+  scale: 1.5 if kind == 'aggressive' else (2 if kind == 'moderate' else 4)
+"""
+    nodes = (
+        tagged("Container", "{name: Bank, spatial: [{name: X, fanout: 3}, {name: Y, fanout: 5}]}"),
+        tagged("Memory", "{name: B, size: Bank.get_fanout() * 64 // 2, skip_initial_output_write: False, "
+               "throughput_scale: inf, tensors: {keep: weight}, actions: [{name: read, throughput: 1}]}"),
+        tagged("Toll", "{name: ADC, tensors: {keep: output}, direction: up, energy_scale: scale, "
+               "bits_per_action: 4, actions: [{name: read, energy: 8, throughput: 1}]}"),
+    )  # fmt: skip
+    spec = imported(tmp_path, arch(*nodes, rest=variables)).spec
+    memory, toll = component(spec, "B"), component(spec, "ADC")
+    assert (memory.size_bits, memory.read_first) == (15 * 64 // 2, True)
+    assert memory.action("read").throughput == float("inf")
+    assert (toll.action("write").energy, toll.action("write").bits_per_action) == (16, 4)
+    assert toll.action("read").energy == 0
+
+
 def test_units_are_chosen_by_their_condition(tmp_path: Path) -> None:
     workload = files(
         tmp_path,
@@ -289,7 +404,7 @@ mapping:
 @pytest.mark.parametrize(
     ("node", "why"),
     [
-        (tagged("Array", "{name: A, spatial: [{name: X, fanout: 2}], nodes: []}"), "`!Array` is not"),
+        (tagged("Memory", "{name: B, spatial: [{name: X, fanout: n}]}"), "`fanout` is not converted"),
         (tagged("Memory", "{name: B, size: len(spec.arch)}"), "`size` is not converted"),
         (tagged("Memory", "{name: B, size: __import__('os').getpid()}"), "`size` is not converted"),
         (tagged("Memory", "{name: B, size: \"open('x').read()\"}"), "`size` is not converted"),

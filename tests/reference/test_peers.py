@@ -62,7 +62,7 @@ def test_a_line_for_each_kind(tmp_path: Path) -> None:
     (run / "timeloop-mapper.map.yaml").write_text(MAPPING)
     (run / "timeloop-mapper.stats.txt").write_text(STATS)
     (tmp_path / "small.yaml").write_text(WORKLOAD)
-    (tmp_path / "odd.yaml").write_text("arch: {nodes: [!Array {name: A, nodes: []}]}\n")
+    (tmp_path / "odd.yaml").write_text("arch: {nodes: [!Memory {name: A, odd: 1}]}\n")
     (tmp_path / "notes.yaml").write_text("x: 1\n")
     figures = {"simple|small|M=4|fused": {"actions": {"('Z', 'MAC', 'None', 'compute')": 12.0}}}
     (tmp_path / peers.FOUND).write_text(json.dumps(figures))
@@ -77,4 +77,4 @@ def test_a_line_for_each_kind(tmp_path: Path) -> None:
     assert runs.checked == 5
     assert runs.mismatches == ["one DRAM Z updates: ours 12, reference 5"]
     assert found["AccelForge workloads: 1 of 1 loaded"].checked == 1
-    assert any("!Array" in why for why in found["AccelForge architectures: 0 of 1 loaded"].uncomputed)
+    assert any("`odd`" in why for why in found["AccelForge architectures: 0 of 1 loaded"].uncomputed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
 from polymodel.importers.accelforge.einsums import Einsums
@@ -19,12 +19,8 @@ _FANOUT = ("Fanout", "Container")
 _WRAPPERS = ("attributes", "constraints")
 _LIFTED = ("size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale")
 _GROUPS = ("Hierarchical", "Fork")
-_REFUSED = {
-    "Array": (
-        "components that share one array stand beside each other, and a hierarchy here is one line",
-        "write a !Container with the fanout, and the memories above or below it",
-    ),
-}
+# Networks of AccelForge's: how hops of each are counted here.
+_TOPOLOGIES = {"": "mesh", "mesh": "mesh", "all_to_all": "bus"}
 
 
 @dataclass
@@ -41,16 +37,20 @@ def arch_of(reading: Reading, node: Node, scope: Scope, einsums: Einsums) -> Mac
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
     found = Machine()
-    nodes = list(_flat(reading, table.items("nodes"), "arch.nodes"))
-    inner = Scope(inner.variables, inner.view, _array_fanouts(nodes, inner))
+    instances: list[str] = []
+    nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", instances))
+    inner = Scope(inner.variables, inner.view, _fanouts(nodes, inner))
     kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _kept(t))] if n}
     above: list[str] = []
     pending: list[Table] = []
     for given in nodes:
         if given.node.tag == "Network":
             pending.append(given)
-            continue
-        part = Component(given, inner, einsums, kept, tuple(above))
+            if given.node.entry("spatial") is None:
+                continue
+            given = _own_fanout(given)
+        together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in instances else 1
+        part = Component(given, inner, einsums, kept, tuple(above), together)
         for tag, fields in component_of(reading, part, found.explore):
             if pending and "spatial" in fields:
                 fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
@@ -69,14 +69,15 @@ def raw(node: Node) -> object:
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
-def _flat(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[Table]:
-    """The components in order; groups give what they hold."""
+def _flat(reading: Reading, nodes: Iterable[Node], path: str, instances: list[str]) -> Iterable[Table]:
+    """The components in order; groups give what they hold. `instances` gets the names of memories whose
+    fanouts are places in an array."""
     for i, node in enumerate(nodes):
         table = Table(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
         table.owner = _text(table, "name")
         if node.tag in _GROUPS:
             table.take("name")
-            inner = list(_flat(reading, table.items("nodes"), table.below("nodes")))
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), instances))
             if node.tag == "Fork" and any("spatial" in t for t in inner):
                 what = "a !Fork with fanouts of its own has no counterpart"
                 reading.fault(node, what, "write its components in line, or two machines", table.path)
@@ -84,24 +85,48 @@ def _flat(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[Table]
                 what = "the branch is read in line: what it does not keep passes it by"
                 reading.note(node, what, "", table.path)
             yield from inner
-        elif node.tag in _REFUSED:
-            why, remedy = _REFUSED[node.tag]
-            reading.leave(
-                node,
-                f"!{node.tag}",
-                why,
-                remedy,
-                table.path,
-                owner=table.owner,
-                changes="counts",
-                refused=True,
-            )
-            yield from _flat(reading, table.items("nodes"), table.below("nodes"))
+        elif node.tag == "Array":
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), instances))
+            yield from _array(reading, table, inner, instances)
         elif node.tag in (*TAGS, *_FANOUT, "Network"):
             yield table
         else:
             what = f"!{node.tag} is no component" if node.tag else "a component has a tag"
             reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
+
+
+def _array(reading: Reading, array: Table, inner: Iterable[Table], instances: list[str]) -> Iterable[Table]:
+    """The memories of an array above its fanout, and the network between: several instances of one at
+    different places of the array hold parts of the same tiles, and count as one."""
+    networks = []
+    for table in inner:
+        if table.node.tag == "Network":
+            networks.append(table)
+            continue
+        if table.node.tag in ("Memory", "Toll") and table.node.entry("spatial") is not None:
+            instances.append(table.owner)
+            what = f"the instances of {table.owner} in array {array.owner} are one memory together"
+            why = (
+                "sizes, throughputs, leakage and areas are added up; hops do not ask which one data come from"
+            )
+            reading.note(table.node, what, why, table.path)
+        yield table
+    yield from networks
+    entries = tuple(e for e in array.node.entries or () if e.key != "nodes")
+    yield _renamed(array, replace(array.node, tag="Container", entries=entries))
+
+
+def _renamed(table: Table, node: Node) -> Table:
+    found = Table(table.reading, node, table.path, table.owner)
+    found.owner = table.owner
+    return found
+
+
+def _own_fanout(network: Table) -> Table:
+    """The fanout that a network has itself, as older files write it: a container behind it."""
+    network.seen.add("spatial")
+    entries = tuple(e for e in network.node.entries or () if e.key in ("name", "spatial"))
+    return _renamed(network, replace(network.node, tag="Container", entries=entries))
 
 
 def _text(table: Table, key: str) -> str:
@@ -115,20 +140,23 @@ def _kept(table: Table) -> str:
     return str(keep.value.scalar) if keep is not None and keep.value.scalar is not None else ""
 
 
-def _array_fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
-    """The fanouts of a compute-in-memory array: of the dimensions that have ARRAY in their names."""
+def _fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
+    """The fanouts of components by name, and those of a compute-in-memory array: of the dimensions that have
+    ARRAY in their names."""
     found = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
     for table in nodes:
         spatial = table.node.entry("spatial")
         for item in (spatial.value.elements if spatial is not None else None) or ():
             keys: dict[str, Entry] = {e.key: e for e in item.entries or ()}
-            if "ARRAY" not in str(keys["name"].value.scalar if "name" in keys else ""):
-                continue
             try:
                 fanout = scope.number(keys["fanout"].value.scalar) if "fanout" in keys else 1
             except NoValue:
                 continue
             if not 1 <= fanout <= LARGEST:
+                continue
+            own = f"{table.owner}.get_fanout"
+            found[own] = found.get(own, 1) * int(fanout)
+            if "ARRAY" not in str(keys["name"].value.scalar if "name" in keys else ""):
                 continue
             reused = " ".join(str(keys[k].value.scalar) for k in ("reuse", "may_reuse") if k in keys)
             found["total"] *= int(fanout)
@@ -141,7 +169,14 @@ def _array_fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
 def _linked(reading: Reading, network: Table, spatial: object, scope: Scope) -> object:
     """The fanout behind a network, linked by a mesh of its hops."""
     network.take("name")
-    link: dict[str, object] = {"topology": "mesh"}
+    kind = network.text("topology")
+    if kind not in _TOPOLOGIES:
+        why, remedy = f"there is no topology {kind} here", "it is read as a mesh; write `link:` yourself"
+        reading.leave(
+            network.node, "topology", why, remedy, network.path, owner=network.owner,
+            changes="energy and latency",
+        )  # fmt: skip
+    link: dict[str, object] = {"topology": _TOPOLOGIES.get(kind, "mesh")}
     for node in network.items("actions"):
         action = Table(reading, node, f"{network.path}.actions")
         if action.text("name") != "hop":
@@ -151,7 +186,8 @@ def _linked(reading: Reading, network: Table, spatial: object, scope: Scope) -> 
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):
             link["throughput"] = prices.throughput * (prices.bits or 1)
-    why = "its hops become those of a mesh over the fanout behind it, which are counted as hops are here"
+    shown = f"{link['topology']} over the fanout behind it"
+    why = f"its hops become those of a {shown}, where data enter by a hop of their own"
     remedy = "compare `links` of a report, or write `link:` yourself"
     reading.leave(
         network.node, "Network", why, remedy, network.path, owner=network.owner, changes="energy and latency"

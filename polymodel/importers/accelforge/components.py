@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.fanouts import rule_at, spatial_of
+from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowed, tolls_of
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import Reading, Table, lifted
@@ -34,13 +35,15 @@ _ACTION = ("energy", "latency", "throughput", "bits_per_action")
 
 @dataclass(frozen=True)
 class Component:
-    """A component as it is written. `kept`: name -> what that component keeps; `above`: memories."""
+    """A component as it is written. `kept`: name -> what that component keeps; `above`: memories;
+    `instances`: how many of it are one memory together."""
 
     table: Table
     scope: Scope
     einsums: Einsums
     kept: Mapping[str, str] = field(default_factory=dict)
     above: tuple[str, ...] = ()
+    instances: int = 1
 
     @property
     def name(self) -> str:
@@ -59,7 +62,8 @@ class Component:
                 found.add(replace(self.scope, view=self.einsums.view(einsum), known={}).number(node.scalar))
             except (NoValue, TextFault) as fault:
                 lacking = fault.word if isinstance(fault, NoValue) else fault.message
-        if any(not is_amount(v, math.inf if what == "size" else LARGEST) for v in found):
+        most = math.inf if what in ("size", "throughput_scale") else LARGEST
+        if any(not is_amount(v, most) for v in found):
             why, remedy = f"{max(found, key=abs)} is no amount", "write a number, 0 or more"
             self.leave(reading, node, what, why, remedy, changes=_changed(what), refused=what not in _FREE)
             return default
@@ -211,14 +215,24 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
     if not part.name:
         reading.fault(table.node, "a component has a name", "add `name:`", table.path)
         return
+    if part.kind == "Toll" and len(groups := _widths(reading, part)) > 1:
+        what = f"{part.name} has values of several widths: it is one toll for each"
+        reading.note(table.node, what, "latencies of these are not added", table.path)
+        for number, tensors_of_one in enumerate(groups):
+            yield from component_of(reading, narrowed(part, tensors_of_one, number), explore)
+        return
     fields: dict[str, object] = {"name": part.name}
     keep, tensors = _tensors(reading, part, explore)
     factor = _factor(reading, part, keep)
     if part.kind == "Memory":
         _size(reading, part, fields, factor)
-    spatial = spatial_of(reading, part, explore)
-    if spatial:
-        fields["spatial"] = spatial
+    if part.instances == 1:
+        spatial = spatial_of(reading, part, explore)
+        if spatial:
+            fields["spatial"] = spatial
+    else:
+        table.take("spatial")
+    _read_first(reading, part, fields)
     if tensors and part.kind in ("Memory", "Toll"):
         fields["tensors"] = tensors
     scales = _scales(reading, part)
@@ -232,22 +246,20 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
     latency = table.take("total_latency")
     if latency is not None:
         _total_latency(reading, part, latency, fields, actions)
-    directions = _directions(reading, part) if part.kind == "Toll" else []
+    directions = directions_of(reading, part) if part.kind == "Toll" else []
     _enabled(reading, part, explore)
     for key in ("component_class", "extra_attributes_for_component_model", "n_parallel_instances"):
         table.take(key)
     leave_rest(table)
     if part.kind == "Toll":
-        yield from _tolls(reading, part, fields, actions, directions)
+        yield from tolls_of(reading, part, fields, actions, directions)
         return
     if actions and part.kind != "Container":
         fields["actions"] = list(actions.values())
     yield part.kind, fields
 
 
-def _tensors(
-    reading: Reading, part: Component, explore: dict[str, object]
-) -> tuple[str, dict[str, object]]:
+def _tensors(reading: Reading, part: Component, explore: dict[str, object]) -> tuple[str, dict[str, object]]:
     """(the set that the component is about, what `tensors:` becomes); what binds a search goes there."""
     table = part.table.table("tensors")
     if table is None:
@@ -286,9 +298,9 @@ def _factor(reading: Reading, part: Component, keep: str) -> Factor:
     scale = part.number(reading, scale_node, "actions_scale", 1) if scale_node is not None else 1
     values = _values(reading, part, widths)
     bits = set(widths.values())
-    if len(ratios) > 1 or (values is not None and len(bits) > 1):
+    if len(set(ratios.values())) > 1 or (values is not None and len(bits) > 1):
         why = "its tensors have values of several widths here, and one price per bit serves all of them"
-        key = "values_per_action" if len(ratios) <= 1 else "bits_per_value"
+        key = "values_per_action" if len(set(ratios.values())) <= 1 else "bits_per_value"
         part.leave(
             reading,
             alike or table.node,
@@ -298,14 +310,14 @@ def _factor(reading: Reading, part: Component, keep: str) -> Factor:
             "counts of actions",
             True,
         )
-    ratio = min(ratios) if ratios else Fraction(1)
+    ratio = min(ratios.values(), default=Fraction(1))
     width = bits.pop() if len(bits) == 1 else None
     return Factor(ratio or Fraction(1), Fraction(str(scale or 1)), values, width)
 
 
 def _ratios(
     reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]
-) -> tuple[set[Fraction], Node | None]:
+) -> tuple[dict[tuple[str, str], Fraction], Node | None]:
     """Bits of a value here over those in the workload, of every tensor of the component."""
     given = part.table.take("bits_per_value")
     scaled = part.table.take("bits_per_value_scale")
@@ -320,7 +332,19 @@ def _ratios(
             for tensor in concerned if value else ():
                 bits = Fraction(str(value))
                 found[tensor] = bits / widths[tensor] if absolute else bits
-    return {found.get(t, Fraction(1)) for t in widths}, given or scaled
+    return {t: found.get(t, Fraction(1)) for t in widths}, given or scaled
+
+
+def _widths(reading: Reading, part: Component) -> list[list[str]]:
+    """The tensors of a component in groups that one price per bit serves."""
+    widths = part.tensors(keep_of(part.table.node))
+    ratios, _ = _ratios(reading, part, widths)
+    counted = part.table.node.entry("values_per_action") is not None
+    found: dict[tuple[Fraction, int], set[str]] = {}
+    for (einsum, tensor), ratio in ratios.items():
+        bits = widths[einsum, tensor] if counted else 0
+        found.setdefault((ratio, bits), set()).add(tensor)
+    return [sorted(names) for names in found.values()]
 
 
 def _values(reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]) -> Fraction | None:
@@ -347,9 +371,22 @@ def _size(reading: Reading, part: Component, fields: dict[str, object], factor: 
     value = part.number(reading, node, "size")
     if value is None or value == math.inf:
         return
-    fields["size"] = (
-        int(Fraction(str(value)) / factor.bits) if value < 10**15 or factor.bits != 1 else int(value)
-    )
+    bits = Fraction(str(value)) / factor.bits if value < 10**15 or factor.bits != 1 else Fraction(int(value))
+    fields["size"] = int(bits * part.instances)
+
+
+def _read_first(reading: Reading, part: Component, fields: dict[str, object]) -> None:
+    """Whether outputs are read before the first partial sum is there."""
+    node = part.table.take("skip_initial_output_write")
+    if node is None or node.scalar not in (False, "False", "false", 0):
+        return
+    if part.kind == "Memory":
+        fields["read_first"] = True
+        what = f"first partial sums in {part.name} count as read there and written below, wherever they go"
+        reading.note(node, what, "there each memory says it of its own reads and writes", part.table.path)
+    elif part.kind == "Compute":
+        why, remedy = "tolls here pass what memories read and write", "write `read_first: true` of a memory"
+        part.leave(reading, node, "skip_initial_output_write", why, remedy, "what tolls pass at first")
 
 
 def _scales(reading: Reading, part: Component) -> dict[str, float]:
@@ -359,7 +396,8 @@ def _scales(reading: Reading, part: Component) -> dict[str, float]:
         node = part.table.take(key)
         value = part.number(reading, node, key) if node is not None else None
         found[key] = 1.0 if value is None else float(value)
-    found["leak_scale"] = found["leak_power_scale"]
+    for key in ("leak_power_scale", "area_scale", "throughput_scale"):
+        found[key] *= part.instances
     parallel = part.table.take("n_parallel_instances")
     if parallel is not None:
         value = part.number(reading, parallel, "n_parallel_instances", 1) or 1
@@ -374,11 +412,15 @@ def _actions(
     """Actions by name, priced per bit, per whole action where the file counts them, or per operation."""
     found: dict[str, dict[str, object]] = {}
     free = model == "Dummy"
+    given = part.table.take("bits_per_action")
+    moved = part.number(reading, given, "bits_per_action") if given is not None else None
     for node in part.table.items("actions"):
         node = lifted(node, ("arguments", "attributes"), _ACTION)
         table = Table(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
         prices = Prices.of(reading, table, part.scope)
+        if prices.bits is None and moved:
+            prices = replace(prices, bits=float(moved))
         table.take("extra_attributes_for_component_model")
         leave_rest(table)
         one: dict[str, object] = {"name": name}
@@ -470,48 +512,6 @@ def _total_latency(
         one = actions.setdefault(name, {"name": name})
         bits = one.get("bits_per_action", 1)
         one["throughput"] = plain_number(rate * (bits if isinstance(bits, int) else 1))
-
-
-def _directions(reading: Reading, part: Component) -> list[tuple[str, str]]:
-    """(direction, set of tensors that pass so; empty: all). Down is `read` here, up is `write`."""
-    node = part.table.take("direction")
-    if node is None:
-        return [("up_and_down", "")]
-    given = [(e.key, e.value) for e in node.entries] if node.entries is not None else [("", node)]
-    found = []
-    for text, value in given:
-        word = str(value.scalar)
-        if word not in ("up", "down", "up_and_down"):
-            reading.fault(value, f"{word[:40]} is no direction", "up, down or up_and_down", part.table.path)
-        found.append((word, text))
-    return found
-
-
-def _tolls(
-    reading: Reading,
-    part: Component,
-    fields: dict[str, object],
-    actions: dict[str, dict[str, object]],
-    directions: list[tuple[str, str]],
-) -> Iterator[Written]:
-    price = actions.get("read") or next(iter(actions.values()), None)
-    tensors = fields.get("tensors")
-    keep = str(tensors.get("keep", "All")) if isinstance(tensors, dict) else "All"
-    several = len(directions) > 1
-    if several:
-        what = f"{part.name} has several directions: it is one toll for each"
-        reading.note(part.table.node, what, "latencies of the two are not added", part.table.path)
-    for direction, text in directions:
-        one = dict(fields)
-        if several:
-            one["name"] = part.name if direction == directions[0][0] else f"{part.name}_{direction}"
-            one["tensors"] = {"keep": f"({keep}) & ({text})"}
-            if one["name"] != part.name:
-                one.pop("spatial", None)
-        names = {"up": ("write",), "down": ("read",)}.get(direction, ("read", "write"))
-        if price is not None:
-            one["actions"] = [{**price, "name": name} for name in names]
-        yield "Toll", one
 
 
 def _enabled(reading: Reading, part: Component, explore: dict[str, object]) -> None:

@@ -83,7 +83,11 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         ("multicast", any(d.multicast != "overlapping" for d in dims), "a fanout shares equal tiles only"),
         ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
         ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
-        ("read_first", any(c.read_first for c in parts), "a memory reads outputs before the first sum"),
+        (
+            "read_first",
+            len({c.read_first for c in parts if c.kind == "memory"}) > 1,
+            "some memories read outputs before the first sum, and others do not",
+        ),
         ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
         ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
         (
@@ -146,6 +150,8 @@ def _component(part: Component) -> tuple[str, dict[str, object]]:
     found: dict[str, object] = {"name": part.name}
     if part.kind == "memory":
         found["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
+    if part.read_first:
+        found["skip_initial_output_write"] = False
     if part.spatial:
         found["spatial"] = [_fanout(d) for d in part.spatial]
     if part.kind != "container":
@@ -248,4 +254,5 @@ def _prices(part: Component) -> tuple[object, ...]:
     spatial = tuple((d.name, d.fanout, d.may_reuse and d.may_reuse.by_einsum) for d in part.spatial)
     kept = tuple(rule and rule.by_einsum for rule in (part.keep, part.may_keep))
     static = (part.leak_power, part.area) if part.kind != "container" else ()
+    static = (*static, part.read_first)
     return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept

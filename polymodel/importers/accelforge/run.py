@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.accelforge.arch import arch_of, raw
+from polymodel.importers.accelforge.arch import Machine, arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
 from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
-from polymodel.importers.tables import NO_MERGE, Reading
+from polymodel.importers.tables import NO_MERGE, Reading, flat
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.includes import Includes, base_of
@@ -158,12 +158,53 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
     if "arch" in nodes:
         einsums = _einsums(workload.sections, reading, nodes["arch"])
         machine = arch_of(reading, nodes["arch"], scope, einsums)
+        if "mapping" in nodes and einsums.given:
+            _permit(reading, nodes["mapping"], machine, einsums)
         found["arch"] = {"nodes": machine.nodes}
         if machine.explore and len(reading.faults) == 0:
             found["explore"] = machine.explore
     if "mapping" in nodes:
         found["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"])}
     return found
+
+
+def _permit(reading: Reading, mapping: Node, machine: Machine, einsums: Einsums) -> None:
+    """Let memories keep what the mapping stores there: AccelForge asks that of its search alone."""
+    stored: dict[str, list[str]] = {}
+    for node in _nodes_below(mapping):
+        component, tensors = node.entry("component"), node.entry("tensors")
+        if node.tag == "Storage" and component is not None and tensors is not None:
+            names = [str(t.scalar) for t in flat(tensors.value)]
+            stored.setdefault(str(component.value.scalar), []).extend(names)
+    kept = {str(f["name"]): str(_rule(f).get("keep", "")) for _, f in machine.nodes}
+    for _, fields in machine.nodes:
+        texts = _rule(fields)
+        names = stored.get(str(fields["name"]), [])
+        if not texts or not names:
+            continue
+        text = " | ".join(f"({texts[k]})" for k in ("keep", "may_keep") if k in texts)
+        may = {t for e in einsums.each() for t in einsums.members(e, text, lambda n: kept.get(n, ""))}
+        known = {t for e in einsums.each() for t in e.tensors}
+        more = [n for n in dict.fromkeys(names) if n in known - may]
+        if more:
+            what = f"{fields['name']} may keep {', '.join(more)} as well: the mapping stores it there"
+            reading.note(mapping, what, "", "mapping")
+            texts["may_keep"] = " | ".join([f"({texts.get('may_keep', 'Nothing')})", *more])
+
+
+def _rule(fields: Mapping[str, object]) -> dict[str, object]:
+    """What `tensors:` of a component says."""
+    found = fields.get("tensors")
+    return found if isinstance(found, dict) else {}
+
+
+def _nodes_below(node: Node) -> Iterator[Node]:
+    """All nodes of a tree."""
+    yield node
+    for entry in node.entries or ():
+        yield from _nodes_below(entry.value)
+    for element in node.elements or ():
+        yield from _nodes_below(element)
 
 
 def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, Node]) -> None:

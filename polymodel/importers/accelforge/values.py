@@ -19,6 +19,8 @@ _WIDTH = re.compile(r"([A-Za-z_]\w*)\.bits_per_value\b")
 _COUNT = re.compile(r"\blen\(([^()]*)\)")
 _CALL = re.compile(r"\bget_array_fanout_(total|reuse_input|reuse_output|reuse_weight)\(\s*spec\s*\)")
 _SIGNED = re.compile(r"\bis_hist_signed\(\s*(\w+)\s*\)")
+_FANOUT = re.compile(r"\b([A-Za-z_]\w*)\.get_fanout\(\s*\)")
+_SAME = re.compile(r"""\b([A-Za-z_]\w*)\s*([=!]=)\s*(?:'([^']*)'|"([^"]*)")""")
 _LIST = re.compile(r"\[([\d\s.,eE+-]*)\]\s*(?:\*\s*(\d{1,4}))?")
 _CHOICE = re.compile(r"(?P<then>.+?)\s+if\s+(?P<test>.+?)\s+else\s+(?P<other>.+)\Z", re.DOTALL)
 MOST_TEXT = 4000
@@ -43,7 +45,8 @@ class View:
 
 @dataclass(frozen=True)
 class Scope:
-    """Variables by name as they are written, the inner ones first; `fanouts`: of compute-in-memory arrays."""
+    """Variables by name as they are written, the inner ones first; `fanouts`: of compute-in-memory arrays,
+    and of components as `NAME.get_fanout`."""
 
     variables: Mapping[str, object] = field(default_factory=dict)
     view: View | None = None
@@ -69,6 +72,8 @@ class Scope:
             return name
 
         text = _CALL.sub(lambda m: put("fanout", self._fanout(m[1])), given)
+        text = _FANOUT.sub(lambda m: put("fanout", self._fanout(f"{m[1]}.get_fanout")), text)
+        text = _SAME.sub(lambda m: put("same", self._same(m[1], m[2], m[3] or m[4] or "")), text)
         text = _WIDTH.sub(lambda m: put("width", self._view().width(m[1])), text)
         text = _COUNT.sub(lambda m: put("count", self._view().count(m[1])), text)
         text = _SIGNED.sub(lambda m: put("signed", self._signed(m[1])), text)
@@ -105,8 +110,15 @@ class Scope:
 
     def _fanout(self, which: str) -> int:
         if which not in self.fanouts:
-            raise NoValue(f"get_array_fanout_{which}")
+            raise NoValue(which if "." in which else f"get_array_fanout_{which}")
         return self.fanouts[which]
+
+    def _same(self, name: str, operator: str, text: str) -> int:
+        """Whether a variable that is a text is, or is not, this one."""
+        given = self.variables.get(name)
+        if not isinstance(given, str):
+            raise NoValue(name)
+        return int((given.strip("'\"") == text) == (operator == "=="))
 
     def _signed(self, name: str) -> int:
         """Whether a histogram over values from -n to n, zero in the middle, has any below zero."""

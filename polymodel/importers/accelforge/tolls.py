@@ -1,0 +1,76 @@
+"""Tolls of AccelForge's: one for each direction and each width of values, since here a toll has one price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from polymodel.importers.tables import Reading, Table
+from polymodel.spec.source import Entry, Node
+
+if TYPE_CHECKING:
+    from polymodel.importers.accelforge.components import Component, Written
+
+
+def keep_of(node: Node) -> str:
+    """The set of tensors that a component keeps, as it is written."""
+    tensors = node.entry("tensors")
+    keep = tensors.value.entry("keep") if tensors is not None else None
+    return "All" if keep is None or keep.value.scalar is None else str(keep.value.scalar)
+
+
+def narrowed(part: Component, tensors: Sequence[str], number: int) -> Component:
+    """The toll for some of its tensors alone. The first keeps name and fanout, others are numbered."""
+    node = part.table.node
+    text = f"({keep_of(node)}) & ({' | '.join(tensors)})"
+    place = Node(node.source, node.line, node.column)
+    keep = Entry("keep", node.line, node.column, node.source, replace(place, scalar=text))
+    kept = Entry("tensors", node.line, node.column, node.source, replace(place, entries=(keep,)))
+    gone = ("tensors", "spatial") if number else ("tensors",)
+    entries = (*(e for e in node.entries or () if e.key not in gone), kept)
+    table = Table(part.table.reading, replace(node, entries=entries), part.table.path)
+    table.owner = f"{part.name}_{number}" if number else part.name
+    return replace(part, table=table)
+
+
+def directions_of(reading: Reading, part: Component) -> list[tuple[str, str]]:
+    """(direction, set of tensors that pass so; empty: all). Down is `read` here, up is `write`."""
+    node = part.table.take("direction")
+    if node is None:
+        return [("up_and_down", "")]
+    given = [(e.key, e.value) for e in node.entries] if node.entries is not None else [("", node)]
+    found = []
+    for text, value in given:
+        word = str(value.scalar)
+        if word not in ("up", "down", "up_and_down"):
+            reading.fault(value, f"{word[:40]} is no direction", "up, down or up_and_down", part.table.path)
+        found.append((word, text))
+    return found
+
+
+def tolls_of(
+    reading: Reading,
+    part: Component,
+    fields: dict[str, object],
+    actions: dict[str, dict[str, object]],
+    directions: list[tuple[str, str]],
+) -> Iterator[Written]:
+    price = actions.get("read") or next(iter(actions.values()), None)
+    tensors = fields.get("tensors")
+    keep = str(tensors.get("keep", "All")) if isinstance(tensors, dict) else "All"
+    several = len(directions) > 1
+    if several:
+        what = f"{part.name} has several directions: it is one toll for each"
+        reading.note(part.table.node, what, "latencies of the two are not added", part.table.path)
+    for direction, text in directions:
+        one = dict(fields)
+        if several:
+            one["name"] = part.name if direction == directions[0][0] else f"{part.name}_{direction}"
+            one["tensors"] = {"keep": f"({keep}) & ({text})"}
+            if one["name"] != part.name:
+                one.pop("spatial", None)
+        names = {"up": ("write",), "down": ("read",)}.get(direction, ("read", "write"))
+        if price is not None:
+            one["actions"] = [{**price, "name": name} for name in names]
+        yield "Toll", one
