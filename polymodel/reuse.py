@@ -22,14 +22,18 @@ _KINDS: tuple[StepKind, ...] = ("inner", "moving", "outer")
 
 @dataclass(frozen=True)
 class _Rule:
-    """Elements stay over steps up to the kind `reach`; None: over none."""
+    """Elements stay over steps up to the kind `reach`; None: over none.
+
+    `words`: the rule in a sentence; `moved`: what its column in the table `reuse` says.
+    """
 
     reach: StepKind | None
     words: str
+    moved: str
 
 
 class Reuse(StrEnum):
-    """One policy; its value is the name that mappings write."""
+    """One policy; its value is the name that mappings write. The later ones never move more."""
 
     REFILL = "refill"
     SLIDE = "slide"
@@ -61,18 +65,32 @@ class Reuse(StrEnum):
         return _RULES[self].words
 
     @property
+    def moved(self) -> str:
+        """What would move under it, in words that follow those of what moves under the mapping's own."""
+        return _RULES[self].moved
+
+    @property
     def label(self) -> str:
         """What pictures and texts say of a node with this policy; empty for the default."""
         return "" if self is Reuse.REFILL else self.value
 
 
 _RULES = {
-    Reuse.REFILL: _Rule(None, "each stamp fills its tile anew"),
+    Reuse.REFILL: _Rule(
+        None,
+        "each stamp fills its tile anew",
+        "the same if every iteration of the loops above filled its tile anew",
+    ),
     Reuse.SLIDE: _Rule(
         "moving",
         "a step of the innermost loop that moves the tile fills only what the last tile did not hold",
+        "the same if only what is new in a window were filled",
     ),
-    Reuse.KEEP_PREVIOUS: _Rule("outer", "only what the tile of the preceding visit did not hold is filled"),
+    Reuse.KEEP_PREVIOUS: _Rule(
+        "outer",
+        "only what the tile of the preceding visit did not hold is filled",
+        "the same if all that the next step needs stayed: the least for this placement",
+    ),
 }
 
 

@@ -13,7 +13,6 @@ from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
 
 KEY = (Column("einsum"), Column("component"), Column("tensor"))
-POLICIES = tuple(Reuse)
 
 
 def rows_of(counts: Counts) -> list[tuple[str, Buffet]]:
@@ -116,7 +115,7 @@ def reuse(counts: Counts, by_policy: Mapping[str, Sequence[Traffic]], notes: tup
     columns = (
         *KEY, Column("node"), Column("reuse"), Column("distinct_elements", "element"),
         Column("accesses_per_element", "element/element"), Column("reuse_factor", "element/element"),
-        Column("moved_bits", "bit"), *(Column(f"{p}_bits", "bit") for p in POLICIES),
+        Column("moved_bits", "bit"), *(Column(f"{p}_bits", "bit", words=p.moved) for p in Reuse),
         Column("gap_bits", "bit"), Column("left_out"),
     )  # fmt: skip
     missing = "; ".join(notes)
@@ -132,7 +131,7 @@ def reuse(counts: Counts, by_policy: Mapping[str, Sequence[Traffic]], notes: tup
         scale = counts.bits(b.tensor) * counts.executions(einsum)
         given = _moved(mine) * scale
         policies: list[Cell] = [
-            _moved(others[p].get(key, ())) * scale if p in others else None for p in POLICIES
+            _moved(others[p].get(key, ())) * scale if p in others else None for p in Reuse
         ]
         least = policies[-1]
         rows.append((

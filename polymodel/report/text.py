@@ -10,6 +10,7 @@ from polymodel.quantities import data_unit, engineering
 from polymodel.report import costed
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.sparse_pointers import beside, pointers, verdict
+from polymodel.reuse import Reuse
 from polymodel.view.blocks import Facts, Line, Section, notes, printed
 from polymodel.view.table import Table
 
@@ -86,7 +87,7 @@ def _reuse(report: Report) -> Table:
     """Of all but backing nodes: they have no link to a parent."""
     backing = {(b.node, b.tensor) for b in report.analysis.buffets if b.parent is None}
     inner = report.table("reuse").where(lambda r: (r["node"], r["tensor"]) not in backing)
-    moved = ("moved_bits", "refill_bits", "slide_bits", "keep_previous_bits", "gap_bits")
+    moved = ("moved_bits", *(f"{policy}_bits" for policy in Reuse), "gap_bits")
     return inner.only("einsum", "component", "tensor", "reuse", "reuse_factor", *moved)
 
 

@@ -45,7 +45,7 @@ def stationary() -> Iterator[Reuse]:
     policy = str.__new__(Reuse, "stationary")
     policy._name_, policy._value_ = "STATIONARY", "stationary"
     Reuse._value2member_map_["stationary"] = policy
-    reuse._RULES[policy] = reuse._Rule("inner", "a tile stays while no loop moves it")
+    reuse._RULES[policy] = reuse._Rule("inner", "a tile stays while no loop moves it", "the same if so")
     yield policy
     del Reuse._value2member_map_["stationary"], reuse._RULES[policy]
 

@@ -20,6 +20,7 @@ from polymodel.report.report import Report
 from polymodel.report.show import show_text
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
+from polymodel.reuse import Reuse
 
 Golden = Callable[[str, str], None]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -187,8 +188,8 @@ def test_headings_explain_themselves(fused: Report) -> None:
     from polymodel.view.glossary import TERMS
 
     page = fused.to_html(live=False)
-    for term in ("visits", "drain_bits", "slack_s", "keep_previous_bits"):
-        assert f'title="{TERMS[term]}"' in page
+    for meaning in (TERMS["visits"], TERMS["drain_bits"], TERMS["slack_s"], Reuse.KEEP_PREVIOUS.moved):
+        assert f'title="{meaning}"' in page
 
 
 def test_ratios_are_plain_numbers(fused: Report, spread: Report) -> None:
