@@ -345,10 +345,10 @@ class Problem:
         held = [n for _, n, _ in self.tree.walk() if isinstance(n, StorageNode)]
         for c in self.hierarchy.components:
             actions = [a for a in c.actions if a.name in ("read", "write") and a.bits_per_action is not None]
-            for tensor in self.cascade.tensors if actions and c.kind in ("memory", "toll") else ():
+            for tensor in self.cascade.tensors if actions and c.moves else ():
                 users = [e for e in self.cascade.einsums if tensor in e.tensors]
                 stored = any(n.component == c.name and tensor in n.tensors for n in held)
-                kept = c.kind == "toll" and c.keep is not None
+                kept = c.passes and c.keep is not None
                 if stored or (kept and any(tensor in c.keep.tensors(e.name) for e in users if c.keep)):
                     bits = users[0].access_of(tensor).bits_per_value
                     yield from ((c, tensor, a) for a in actions if a.rounds(bits))

@@ -144,6 +144,32 @@ Kind = Literal["memory", "toll", "container", "compute"]
 
 
 @dataclass(frozen=True)
+class KindRules:
+    """What components of a kind do: all that others know of a kind.
+
+    `actions`: what they take energy and time for, the one for data that go down (or for operations) first;
+    `sparse`: further ones of sparse data. `stores`: tensors stand in them, so that mappings name them.
+    `passes`: tensors go through them on their way, without being named. `computes`: Einsums execute in them.
+    """
+
+    actions: tuple[str, ...] = ()
+    sparse: tuple[str, ...] = ()
+    stores: bool = False
+    passes: bool = False
+    computes: bool = False
+
+
+KINDS: dict[Kind, KindRules] = {
+    "memory": KindRules(
+        ("read", "write"), ("gated_read", "gated_write", "metadata_read", "metadata_write"), stores=True
+    ),
+    "toll": KindRules(("read", "write"), passes=True),
+    "container": KindRules(),
+    "compute": KindRules(("compute",), ("gated_compute",), computes=True),
+}
+
+
+@dataclass(frozen=True)
 class TensorRule:
     """A set expression and what it means for each Einsum."""
 
@@ -250,6 +276,31 @@ class Component:
     sparse: SparseRules | None = None
     data_tiles: TileRules | None = None
 
+    @property
+    def stores(self) -> bool:
+        """True if mappings store tensors in it."""
+        return KINDS[self.kind].stores
+
+    @property
+    def passes(self) -> bool:
+        """True if it charges for tensors that go through it, and stores none."""
+        return KINDS[self.kind].passes
+
+    @property
+    def moves(self) -> bool:
+        """True if tensors move into it and out of it."""
+        return self.stores or self.passes
+
+    @property
+    def computes(self) -> bool:
+        """True if Einsums execute in it."""
+        return KINDS[self.kind].computes
+
+    @property
+    def acts(self) -> bool:
+        """True if it has actions that take energy or time; else it only holds what is below."""
+        return bool(KINDS[self.kind].actions)
+
     def action(self, name: str) -> Action:
         """The action `name`; a free, infinitely fast one if the component does not name it."""
         for a in self.actions:
@@ -265,7 +316,7 @@ class Component:
     @property
     def by_operator(self) -> tuple[str, ...]:
         """Actions of a compute unit that cost operators apart."""
-        return tuple(a.name for a in self.actions if self.kind == "compute" and a.name in OPERATORS)
+        return tuple(a.name for a in self.actions if self.computes and a.name in OPERATORS)
 
     def dim(self, name: str) -> FanoutDim:
         for d in self.spatial:
@@ -307,6 +358,16 @@ class Hierarchy:
         raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
 
     @property
+    def memories(self) -> tuple[str, ...]:
+        """The names of its memories, outermost first."""
+        return tuple(c.name for c in self.components if c.stores)
+
+    @property
+    def tolls(self) -> tuple[str, ...]:
+        """The names of what tensors move through without being stored, outermost first."""
+        return tuple(c.name for c in self.components if c.passes)
+
+    @property
     def dimensions(self) -> tuple[tuple[str, FanoutDim], ...]:
         """Every (component, fanout dimension), outermost first: the order in which data cross them."""
         return tuple((c.name, d) for c in self.components for d in c.spatial)
@@ -319,19 +380,18 @@ class Hierarchy:
     @property
     def free_actions(self) -> tuple[tuple[str, str], ...]:
         """Every (component, action) that costs nothing because no energy is given, outermost first."""
-        names = {"memory": ("read", "write"), "toll": ("read", "write"), "compute": ("compute",)}
-        pairs = [(c, a) for c in self.components for a in names.get(c.kind, ())]
+        pairs = [(c, a) for c in self.components for a in KINDS[c.kind].actions]
         return tuple((c.name, a) for c, a in pairs if c.action(a).provenance == "default")
 
     def doubles(self, name: str) -> bool:
         """True if the memory keeps two of each tile that is refilled, to hide the refill."""
         c = self[name]
-        return not self.assume_overlap and c.kind == "memory" and c.buffering == "double"
+        return not self.assume_overlap and c.stores and c.buffering == "double"
 
     def waits(self, name: str) -> bool:
         """True if nothing runs while the memory is refilled."""
         c = self[name]
-        return not self.assume_overlap and c.kind == "memory" and c.buffering == "single"
+        return not self.assume_overlap and c.stores and c.buffering == "single"
 
     def instances(self, name: str) -> int:
         """How many of the component exist: the product of all fanouts at and above it."""
@@ -348,11 +408,11 @@ _FREE = "not given, so 0"
 def facts(c: Component) -> tuple[str, ...]:
     """Capacity, actions, leakage and area of one component, one line each."""
     found = []
-    if c.kind == "memory":
+    if c.stores:
         size = "unbounded" if math.isinf(c.size_bits) else engineering(c.size_bits, "bit")
         found.append(size + (" (live)" if c.allocation == "live" else ""))
     for a in c.actions:
-        unit = "operation" if c.kind == "compute" else "bit"
+        unit = "operation" if c.computes else "bit"
         short, factor = in_units(unit)
         per = "action" if a.bits_per_action else short
         joules = a.energy if a.bits_per_action else a.energy / factor
@@ -374,7 +434,7 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             lines.append("  " * depth + f"per {c.name} ({dims}; {hierarchy.instances(c.name)} in all):")
             depth += 1
             lines += ["  " * depth + f"{d.name}: {told}" for d in c.spatial if (told := _dim_text(d))]
-        if c.kind != "container":
+        if c.acts:
             told = "; ".join((*facts(c), *_rules(c)))
             lines.append("  " * depth + f"{c.name} ({c.kind}): {told}".rstrip(": "))
             if c.sparse is not None:

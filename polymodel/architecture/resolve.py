@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from polymodel.architecture.hierarchy import (
+    KINDS,
     MOST_CAPACITY,
     MOST_CYCLES,
     Action,
@@ -26,8 +27,8 @@ from polymodel.architecture.hierarchy import (
 )
 from polymodel.operators import OPERATORS
 from polymodel.spec import Action as ActionSpec
-from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
-from polymodel.spec.arch_schema import DataTiles, ProductTiles, SparseSection
+from polymodel.spec import Arch, ComputeUnit, EnergyModel, Fanout, Memory
+from polymodel.spec.arch_schema import Acting, ArchNode, DataTiles, Moving, ProductTiles, SparseSection
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
 from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, TableFaults, ask
@@ -42,7 +43,7 @@ class Rules:
     def __init__(self, arch: Arch, scopes: Sequence[SetScope], faults: Faults) -> None:
         self.scopes = scopes
         self.faults = faults
-        self.keeps = {n.name: n.tensors.keep for n in arch.nodes if isinstance(n, (Memory, Toll))}
+        self.keeps = {n.name: n.tensors.keep for n in arch.nodes if isinstance(n, Moving)}
         self.known: dict[tuple[str, str], frozenset[str]] = {}
         self.open: list[str] = []
 
@@ -89,13 +90,8 @@ class Rules:
         return self.known[key]
 
 
-ACTIONS = {"Memory": ("read", "write"), "Toll": ("read", "write"), "Compute": ("compute",), "Container": ()}
-# What else sparse data may do; an action that is not named is free, metadata then moves as data.
-SPARSE_ACTIONS = {
-    "Memory": ("gated_read", "gated_write", "metadata_read", "metadata_write"),
-    "Compute": ("gated_compute",),
-}
-Node = Memory | Toll | Container | ComputeUnit
+# Keys that only some kinds have, as they are where a kind does not have them.
+_MOVES, _STORES, _ACTS = Moving(name="_"), Memory(name="_"), Acting(name="_")
 _NOTHING = EnergyAnswer({}, {})
 
 
@@ -132,9 +128,9 @@ def _check_names(arch: Arch, faults: Faults) -> None:
             faults.add((*path, "name"), f"component {node.name} is given twice", "give it another name")
         seen.add(node.name)
         _distinct([d.name for d in node.spatial], (*path, "spatial"), "fanout dimension", faults)
-        actions = () if isinstance(node, Container) else node.actions
+        actions = node.actions if isinstance(node, Acting) else ()
         _distinct([a.name for a in actions], (*path, "actions"), "action", faults)
-        known = (*ACTIONS[node.type], *SPARSE_ACTIONS.get(node.type, ()))
+        known = (*KINDS[kind_of(node)].actions, *KINDS[kind_of(node)].sparse)
         for j, action in enumerate(actions):
             operator = isinstance(node, ComputeUnit) and action.name in OPERATORS
             if action.name not in known and not operator:
@@ -151,22 +147,19 @@ def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
             faults.add((*path, j, "name"), f"{what} {name} is given twice", "give it another name")
 
 
-def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
+def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
     answer = _asked(node, path, numbers, folder)
     area, area_origin = _quantity(node, "area", node.area, answer, path, numbers)
     leak, _ = _quantity(node, "leak_power", node.leak_power, answer, path, numbers)
-    tensors = node.tensors if isinstance(node, (Memory, Toll)) else None
-    keep = rules.rule(node.name, tensors.keep, (*path, "tensors", "keep")) if tensors else None
-    may_keep = rules.rule(node.name, tensors.may_keep, (*path, "tensors", "may_keep")) if tensors else None
-    clock = None if isinstance(node, Container) else node.clock
-    memory = node if isinstance(node, Memory) else Memory(name=node.name)
+    moving = node if isinstance(node, Moving) else _MOVES
+    memory = node if isinstance(node, Memory) else _STORES
+    acting = node if isinstance(node, Acting) else _ACTS
     size = numbers.positive(memory.size, (*path, "size"), "size")
-    delay = 0 if isinstance(node, Container) else node.fill_drain_latency
-    ports = node.ports if isinstance(node, (Memory, Toll)) else "shared"
+    clock = acting.clock
     section = node.sparse if isinstance(node, (Memory, ComputeUnit)) else None
     return Component(
         name=node.name,
-        kind=_KINDS[node.type],
+        kind=kind_of(node),
         size_bits=size,
         allocation=memory.allocation,
         actions=_actions(node, answer, path, numbers),
@@ -174,12 +167,14 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
         area=area,
         area_provenance=area_origin,
         spatial=tuple(_dim(d, (*path, "spatial", j), rules, numbers) for j, d in enumerate(node.spatial)),
-        keep=keep,
-        may_keep=may_keep,
+        keep=rules.rule(node.name, moving.tensors.keep, (*path, "tensors", "keep")),
+        may_keep=rules.rule(node.name, moving.tensors.may_keep, (*path, "tensors", "may_keep")),
         read_first=memory.read_first,
-        ports=ports,
+        ports=moving.ports,
         buffering=memory.buffering,
-        fill_drain_latency=numbers.at_least_zero(delay, (*path, "fill_drain_latency"), "latency"),
+        fill_drain_latency=numbers.at_least_zero(
+            acting.fill_drain_latency, (*path, "fill_drain_latency"), "latency"
+        ),
         clock=None if clock is None else numbers.positive(clock, (*path, "clock"), "clock", finite=True),
         sparse=resolve_sparse(
             section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers.faults
@@ -189,7 +184,7 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
 
 
 def _quantity(
-    node: Node, name: str, given: Value | str | None, answer: EnergyAnswer, path: Path, numbers: Numbers
+    node: ArchNode, name: str, given: Value | str | None, answer: EnergyAnswer, path: Path, numbers: Numbers
 ) -> tuple[float, str]:
     if given is not None:
         return numbers.at_least_zero(given, (*path, name), name.replace("_", " ")), node.source or "given"
@@ -198,18 +193,18 @@ def _quantity(
     return 0.0, "default"
 
 
-def _actions(node: Node, answer: EnergyAnswer, path: Path, numbers: Numbers) -> tuple[Action, ...]:
-    if isinstance(node, Container):
+def _actions(node: ArchNode, answer: EnergyAnswer, path: Path, numbers: Numbers) -> tuple[Action, ...]:
+    if not isinstance(node, Acting):
         return ()
     found = [_action(a, node, answer, (*path, "actions", j), numbers) for j, a in enumerate(node.actions)]
     named = {a.name for a in node.actions}
-    for name in ACTIONS[node.type]:
+    for name in KINDS[kind_of(node)].actions:
         if name not in named and name in answer.values:
             found.append(Action(name, answer.values[name], provenance=answer.provenance[name]))
     return tuple(found)
 
 
-def _action(spec: ActionSpec, node: Node, answer: EnergyAnswer, path: Path, numbers: Numbers) -> Action:
+def _action(spec: ActionSpec, node: ArchNode, answer: EnergyAnswer, path: Path, numbers: Numbers) -> Action:
     energy, origin = 0.0, "default"
     if spec.energy is not None:
         energy = numbers.at_least_zero(spec.energy, (*path, "energy"), "energy")
@@ -229,20 +224,20 @@ def _action(spec: ActionSpec, node: Node, answer: EnergyAnswer, path: Path, numb
     )
 
 
-def _asked(node: Node, path: Path, numbers: Numbers, folder: str) -> EnergyAnswer:
+def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str) -> EnergyAnswer:
     model = node.energy_model
     if model is None:
         return _NOTHING
     where: Path = (*path, "energy_model")
     values = {k: numbers.at_least_zero(v, (*where, "values", k), k) for k, v in model.values.items()}
-    quantities = (*ACTIONS[node.type], "area", "leak_power")
+    quantities = (*KINDS[kind_of(node)].actions, "area", "leak_power")
     for name in model.values:
         if name not in quantities:
             near = suggestion(name, quantities, "quantities")
             numbers.faults.add((*where, "values", name), f"unknown quantity {name}", near, key=True)
     bits = {
         a.name: numbers.whole(a.bits_per_action, (*path, "actions", j, "bits_per_action"), "bits_per_action")
-        for j, a in enumerate(() if isinstance(node, Container) else node.actions)
+        for j, a in enumerate(node.actions if isinstance(node, Acting) else ())
         if a.bits_per_action is not None
     }
     request = EnergyRequest(
@@ -282,7 +277,9 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
     return FanoutDim(spec.name, fanout, reuse, spec.broadcast_partials, link, spec.multicast)
 
 
-_KINDS: dict[str, Kind] = {"Memory": "memory", "Toll": "toll", "Container": "container", "Compute": "compute"}
+def kind_of(node: ArchNode) -> Kind:
+    """The kind of a component, which its tag names."""
+    return next(kind for kind in KINDS if kind == node.type.lower())
 
 
 OPERATION = "compute"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polymodel.architecture.hierarchy import Action, Component
+from polymodel.architecture.hierarchy import KINDS, Action, Component
 from polymodel.cost.algebra import Number
 
 
 def movement_actions(component: Component) -> tuple[Action, Action]:
-    """The actions `read` and `write` of a memory or toll."""
-    return component.action("read"), component.action("write")
+    """The actions of a memory or toll for data that go down, and for those that go up."""
+    down, up = KINDS[component.kind].actions
+    return component.action(down), component.action(up)
 
 
 def whole_actions(action: Action, elements: Number, bits_per_value: int) -> Number:

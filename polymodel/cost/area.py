@@ -12,7 +12,7 @@ def area_items(hierarchy: Hierarchy) -> tuple[AreaItem, ...]:
     """One item per component that can have an area; outermost first."""
     found = []
     for c in hierarchy.components:
-        if c.kind == "container" and not c.area:
+        if not c.acts and not c.area:
             continue
         n = hierarchy.instances(c.name)
         found.append(AreaItem(c.name, n, c.area, n * c.area, c.area_provenance))

@@ -75,7 +75,7 @@ def _charges(counts: Counts) -> Iterator[EnergyItem]:
     for c in counts.analysis.charges:
         component = counts.problem.hierarchy[c.component]
         action, n = component.action(c.action), c.count * counts.executions(c.einsum)
-        if component.kind == "compute":
+        if component.computes:
             yield EnergyItem(
                 c.einsum, c.component, c.tensor, action.name, n, "operation",
                 action.energy, n * action.energy, action.provenance,

@@ -53,8 +53,7 @@ def slots(counts: Counts) -> tuple[Number, Number]:
 
 def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
     """The value of one objective on dense data, whose name may be wrong: SpecError."""
-    memories, tolls = ([c.name for c in hierarchy.components if c.kind == k] for k in ("memory", "toll"))
-    known = known_names(memories, tolls)
+    known = known_names(hierarchy.memories, hierarchy.tolls)
     name = canonical(written(objective))
     terms = terms_of(name)
     wrong = next((n for _, n in terms if n not in known), None)

@@ -116,13 +116,13 @@ def _knobs(counts: Counts) -> Iterator[tuple[Knob, float, str]]:
                 if not math.isinf(dim.link.throughput):
                     yield Knob(name, "hop", "throughput"), dim.link.throughput, "bit/s"
         for a in c.actions:
-            what = "operation" if c.kind == "compute" else "bit"
+            what = "operation" if c.computes else "bit"
             per = what if a.bits_per_action is None else "action"
             yield Knob(c.name, a.name, "energy"), a.energy, f"J/{per}"
             if not math.isinf(a.throughput):
                 yield Knob(c.name, a.name, "throughput"), a.throughput, f"{what}/s"
         yield Knob(c.name, "", "leak_power"), c.leak_power, "W"
-        if c.kind != "container":
+        if c.acts:
             yield Knob(c.name, "", "fill_drain_latency"), c.fill_drain_latency, "s"
         if not math.isinf(c.size_bits):
             yield Knob(c.name, "", "size"), c.size_bits, "bit"

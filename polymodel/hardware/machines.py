@@ -191,7 +191,7 @@ def _prices(machine: Machine) -> tuple[tuple[float, ...], ...]:
 
 def _linear(c: Component) -> bool:
     """True if the energy of accesses is so many joules per bit."""
-    return c.kind == "memory" and all(c.action(way).bits_per_action is None for way in WAYS)
+    return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
 
 
 def _above(machine: Machine, prices: tuple[tuple[float, ...], ...]) -> dict[str, float]:
@@ -228,13 +228,13 @@ def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[tuple[float, 
 
 def _sizes(machine: Machine) -> dict[str, float]:
     """What may differ within a family: of all memories but the backing storage, which holds every tensor."""
-    memories = [c for c in machine.arch.components if c.kind == "memory"]
+    memories = [c for c in machine.arch.components if c.stores]
     return {c.name: c.size_bits for c in memories[1:]}
 
 
 def _plain(arch: Hierarchy) -> Hierarchy:
     """The architecture without what may differ within a family."""
-    backing = next((c.name for c in arch.components if c.kind == "memory"), "")
+    backing = next((c.name for c in arch.components if c.stores), "")
     plain = (
         replace(_priceless(c), size_bits=c.size_bits if c.name == backing else 0.0) for c in arch.components
     )

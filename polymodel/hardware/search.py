@@ -24,7 +24,6 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import elsewhere, terminable
-from polymodel.spec import Memory, Toll
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.request_schema import CodesignSection, ExploreSection
 from polymodel.stores.folders import check_store, folder_of, marked, parts_of
@@ -99,8 +98,8 @@ def codesign(
 def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tuple[CodesignRequest, Grid]:
     """What is asked, checked: objectives, limits and machines. SpecError with all faults."""
     faults = Faults()
-    nodes = specs[0].raw_arch.nodes if specs[0].raw_arch else ()
-    memories, tolls = ([n.name for n in nodes if isinstance(n, kind)] for kind in (Memory, Toll))
+    arch = specs[0].raw_arch
+    memories, tolls = (arch.memories, arch.tolls) if arch is not None else ((), ())
     asked = read_request(wanted, memories, tolls, faults)
     if wanted.eps and asked.limits:
         what = "with eps a mapping that keeps the limits may be left out for one that does not"

@@ -9,7 +9,7 @@ from math import inf
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.quantities import engineering
-from polymodel.spec.arch_schema import Arch, Container
+from polymodel.spec.arch_schema import Acting, Arch
 from polymodel.spec.faults import close_to
 from polymodel.spec.source import Entry, Node
 from polymodel.workload.einsum import Cascade
@@ -48,7 +48,7 @@ _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 
 def unlikely_numbers(sections: dict[str, Entry], raw: Arch | None, arch: Hierarchy | None) -> tuple[str, ...]:
     """Notes on how numbers are written in the sections, and on figures of the architecture."""
-    given = [n for n in (raw.nodes if raw is not None else ()) if not isinstance(n, Container)]
+    given = [n for n in (raw.nodes if raw is not None else ()) if isinstance(n, Acting)]
     timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}
     found = [note for entry in sections.values() for note in _written(entry.value)]
     for component in arch.components if arch is not None else ():
@@ -80,7 +80,7 @@ def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]
         name = f"{component.name} {action.name}"
         # A cost of 1 counts actions, and then the others are relative to it.
         if energy >= JOULES and 1 not in energies:
-            per = "bit" if component.kind == "memory" else "action"
+            per = "bit" if component.stores else "action"
             yield (
                 f"{name}: {engineering(energy, 'J')} per {per}; energies are in joules, "
                 f"so that {energy:g} pJ is written {energy:g}e-12"
@@ -88,7 +88,7 @@ def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]
         if 0 < action.energy < sys.float_info.min:
             yield f"{name}: {action.energy:g} J is so small that its figures are not precise"
         if (
-            component.kind == "compute"
+            component.computes
             and action.throughput == inf
             and (component.name, action.name) in timed
         ):

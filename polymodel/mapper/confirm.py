@@ -120,7 +120,7 @@ def below(candidate: Candidate, found: MappingFigures) -> bool:
 
 def figures_of(report: Report) -> MappingFigures:
     """Energy, latency and peaks of one report."""
-    peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.kind == "memory"}
+    peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.stores}
     for n in report.costs.needs:
         if n.counts:
             peaks[n.component] = max(peaks[n.component], n.bits)
@@ -405,7 +405,7 @@ def meant(objective: str, spec: Spec) -> str:
 
 def backing(spec: Spec) -> str:
     """The outermost memory."""
-    return next(c.name for c in spec.arch.components if c.kind == "memory")
+    return spec.arch.memories[0]
 
 
 def fused_tensors(tree: LoopTree, cascade: Cascade, backing: str) -> tuple[str, ...]:

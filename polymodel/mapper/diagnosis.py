@@ -129,7 +129,7 @@ def _of_limits(p: RelaxedProblem) -> Iterator[SearchConstraint]:
         yield SearchConstraint("loop_order", "", e)
     for rule in (r for r in limits.rules if r.kind in LOOP_RULES):
         yield SearchConstraint(rule.kind, rule.place, written=rule.written)
-    memories = [c.name for c in p.hierarchy.components if c.kind == "memory"]
+    memories = list(p.hierarchy.memories)
     handed = frozenset(memories) if limits.exchange is None else limits.exchange
     for name in memories[2:]:
         if name not in handed:
@@ -150,7 +150,7 @@ def _of_limits(p: RelaxedProblem) -> Iterator[SearchConstraint]:
 
 
 def _of_memories(cascade: Cascade, p: RelaxedProblem) -> Iterator[SearchConstraint]:
-    memories = [c for c in p.hierarchy.components if c.kind == "memory"]
+    memories = [c for c in p.hierarchy.components if c.stores]
     outermost = memories[0].name
     for c in memories:
         for t in cascade.tensors:

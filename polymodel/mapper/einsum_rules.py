@@ -193,7 +193,7 @@ def side_by_side(cascade: Cascade, hierarchy: Hierarchy) -> tuple[tuple[str, str
     """(Einsum, memory) where the memory stands side by side with the one before it, by the rules of the
     architecture. Memories are joined from the outside in, all but the backing storage."""
     result = []
-    memories = [c for c in hierarchy.components if c.kind == "memory"]
+    memories = [c for c in hierarchy.components if c.stores]
     for one in cascade.einsums:
         held: frozenset[str] = frozenset()
         for outer, inner in pairwise(memories[1:]):

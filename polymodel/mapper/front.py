@@ -154,7 +154,7 @@ class Front(Answer):
         """One row per point: number, objectives, limited figures, energy, latency, edp, peak bits of every
         memory below the backing storage, fused tensors and fused loops. Where objectives are of sparse data,
         these costs of sparse and dense data and the speedup, dense latency over sparse latency."""
-        inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
+        inner = list(self.spec.arch.memories[1:])
         limited = (limit.name for limit in self.request.at_most)
         plain = [o for o in (*self.objectives, *limited) if not o.startswith(f"{WORKING_SET}:")]
         sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
@@ -351,7 +351,7 @@ def _within(front: Front) -> str:
 
 def _unbounded(front: Front) -> Iterator[str]:
     """Where no size says which memory a working set without a name is of."""
-    inner = [c for c in front.spec.arch.components if c.kind == "memory"][1:]
+    inner = [c for c in front.spec.arch.components if c.stores][1:]
     meant = f"{WORKING_SET}:{inner[-1].name}" if inner else ""
     if meant in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
         yield (
@@ -446,7 +446,7 @@ def _notes(front: Front) -> Iterator[str]:
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
-    live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
+    live = [c.name for c in front.spec.arch.components if c.stores and c.allocation == "live"]
     if live:
         yield (
             f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, "

@@ -314,7 +314,7 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
 
 def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
     """The search takes it that the backing storage has room for all tensors at once."""
-    backing = next(c for c in hierarchy.components if c.kind == "memory")
+    backing = next(c for c in hierarchy.components if c.stores)
     bits: dict[str, int] = {}
     for space, one in zip(spaces, cascade.einsums, strict=True):
         for o, a in zip(space.operands, one.accesses, strict=True):
@@ -337,7 +337,7 @@ def _covered(hierarchy: Hierarchy) -> None:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
             what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
             raise Refused(what, remedy)
-    if not any(c.kind == "memory" for c in hierarchy.components):
+    if not any(c.stores for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")
 
 
@@ -356,7 +356,7 @@ def _prices(hierarchy: Hierarchy) -> Hierarchy:
 def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> frozenset[str]:
     """Tensors whose transfers some component fills up to whole actions. Refused where they are not all
     equal."""
-    acting = [(c, a) for c in components if c.kind in ("memory", "toll") for a in c.actions]
+    acting = [(c, a) for c in components if c.moves for a in c.actions]
     result = {x.tensor: c.name for c, a in acting for x in one.accesses if a.rounds(x.bits_per_value)}
     for name in result.values():
         told = f"`bits_per_action` of {name} that divides no value"
@@ -373,7 +373,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
     rounding = _rounding(one, hierarchy.components, limits)
     variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
-    memories = [c for c in hierarchy.components if c.kind == "memory"]
+    memories = [c for c in hierarchy.components if c.stores]
     position = {v: i for i, v in enumerate(variables)}
     extents = tuple(one.bound(v)[1] + 1 for v in variables)
     ties = ties_of(one, variables, REMEDY)
@@ -450,7 +450,7 @@ def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
 
 def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[Toll]:
     for i, c in enumerate(hierarchy.components):
-        if c.kind == "toll" and c.keep is not None and c.actions:
+        if c.passes and c.keep is not None and c.actions:
             yield Toll(c.name, i, c.keep.tensors(one.name))
 
 
@@ -520,10 +520,10 @@ def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
     chosen = dict(limits.compute).get(one.name)
     result = []
     for i, c in enumerate(hierarchy.components):
-        if c.kind != "compute" or (chosen and c.name != chosen):
+        if not c.computes or (chosen and c.name != chosen):
             continue
         above = hierarchy.components[: i + 1]
-        memories = sum(a.kind == "memory" for a in above)
+        memories = sum(a.stores for a in above)
         fanouts = sum(len(a.spatial) for a in above)
         result.append(Unit(c.name, i, memories, fanouts))
     return result

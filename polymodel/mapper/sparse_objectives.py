@@ -48,12 +48,12 @@ def least_shares(
 ) -> tuple[Shares, ...]:
     """One record per Einsum. Refused for data whose tiles differ, where tile sizes need not divide, and where
     more than memories and compute takes energy or time."""
-    paid = any(c.kind == "toll" and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
+    paid = any(c.passes and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
     several = any(c.by_operator for c in hierarchy.components)
     if paid or several or not hierarchy.assume_overlap:
         what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
-    moving = [(c, a) for c in hierarchy.components if c.kind == "memory" for a in c.actions]
+    moving = [(c, a) for c in hierarchy.components if c.stores for a in c.actions]
     for c in (c for c, a in moving for e in cascade for x in e.accesses if a.rounds(x.bits_per_value)):
         what = f"`bits_per_action` of {c.name} that divides no value"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
@@ -68,7 +68,7 @@ class _Least:
         self, einsum: Einsum, hierarchy: Hierarchy, data: Mapping[str, TensorData], sizes: Sizes
     ) -> None:
         self.einsum, self.hierarchy, self.data, self.sizes = einsum, hierarchy, data, sizes
-        self.memories = [c for c in hierarchy.components if c.kind == "memory"]
+        self.memories = [c for c in hierarchy.components if c.stores]
         self._joint: dict[frozenset[str], float] = {}
 
     def shares(self) -> Shares:
@@ -79,7 +79,7 @@ class _Least:
             )
             for a in self.einsum.accesses
         )
-        units = tuple(self._unit(c) for c in self.hierarchy.components if c.kind == "compute")
+        units = tuple(self._unit(c) for c in self.hierarchy.components if c.computes)
         return Shares(moved, units)
 
     def _leaders(self, component: Component, tensor: str, kinds: Sequence[str]) -> set[str]:
@@ -248,7 +248,7 @@ class _Least:
         outer = [self.memories[memory]] if kind in OUTER else outer
         if all(m.sparse is not None and tensor in m.sparse.dense_outputs for m in outer):
             return result
-        units = (c for c in self.hierarchy.components if c.kind == "compute")
+        units = (c for c in self.hierarchy.components if c.computes)
         return result.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
     def _held(self, tensor: str) -> float:
@@ -438,7 +438,7 @@ def _trials(
             yield replace(alike, objectives=request.objectives[k : k + 1])
             if len(request.objectives) > 1 and turn:
                 yield alike
-    inner = [c.name for c in spec.arch.components if c.kind == "memory" and c.size_bits != inf][:2]
+    inner = [c.name for c in spec.arch.components if c.stores and c.size_bits != inf][:2]
     names = tuple(dict.fromkeys((*request.objectives, *(f"working_set:{n}" for n in inner))))
     yield replace(request, objectives=names, progress=None)
 
@@ -492,7 +492,7 @@ def quality(found: SearchResult, points: Sequence[Point], besides: int, front: S
 def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares, ...]:
     """One record per Einsum; where the mapping moves nothing, the least shares."""
     problem = sparse.dense.problem
-    memories = [c.name for c in problem.hierarchy.components if c.kind == "memory"]
+    memories = list(problem.hierarchy.memories)
     moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}
     for a in sparse.counts.accesses:
         moved.setdefault((a.einsum, a.tensor, a.component, a.kind), []).append(a)

@@ -282,7 +282,7 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
     if einsum.is_copy:
         return
     for memory in s.hierarchy.components:
-        if memory.kind != "memory" or memory.keep is None:
+        if not memory.stores or memory.keep is None:
             continue
         anywhere = set().union(*held.values())
         for tensor in sorted((memory.keep.tensors(einsum.name) & anywhere) - held.get(memory.name, set())):
@@ -336,7 +336,7 @@ def _check_pipelines(s: Subject) -> None:
     """Stages overlap, so that each needs compute units of its own."""
     idle = [e.name for e in s.cascade.einsums if e.is_copy]
     for p, unit, one, other in shared_units(s.tree, idle):
-        others = [c.name for c in s.hierarchy.components if c.kind == "compute" and c.name != unit]
+        others = [c.name for c in s.hierarchy.components if c.computes and c.name != unit]
         free = f" ({', '.join(others)})" if others else ": the architecture has one only, so add one"
         s.add(
             s.tree.path(other)[-1].id,

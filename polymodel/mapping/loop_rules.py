@@ -63,7 +63,7 @@ class LoopRuleReader:
 
     def memories(self, given: Mapping[str, MemoryRule], path: Path) -> Iterator[LoopRule]:
         """Of memories; unknown ones are told elsewhere."""
-        known = [c.name for c in self.hierarchy.components if c.kind == "memory"]
+        known = list(self.hierarchy.memories)
         for name, rule in given.items():
             if name in known:
                 yield from self._factors(name, rule.factors, (*path, name, "factors"))

@@ -271,7 +271,7 @@ class MapspaceConstraints(NumericConstraints):
 
     def compute(self, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
         path, faults = self.where("compute")
-        known = [c.name for c in hierarchy.components if c.kind == "compute"]
+        known = [c.name for c in hierarchy.components if c.computes]
         result = []
         for einsum, unit in self.table("compute").items():
             assert isinstance(unit, str)
@@ -287,7 +287,7 @@ class MapspaceConstraints(NumericConstraints):
         if not isinstance(names, tuple):
             return None
         path, faults = self.where("exchange")
-        known = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
+        known = list(hierarchy.memories[1:])
         for i, name in enumerate(names):
             if name not in known:
                 near = suggestion(name, known, "memories below the backing storage")
@@ -359,29 +359,28 @@ class MapspaceConstraints(NumericConstraints):
 def measured_memory(hierarchy: Hierarchy) -> str:
     """The memory that `working_set` alone is of: the outermost bounded one below the backing storage, or the
     innermost where none is bounded."""
-    inner = [c for c in hierarchy.components if c.kind == "memory"][1:]
+    inner = [c for c in hierarchy.components if c.stores][1:]
     return next((c.name for c in inner if c.size_bits != math.inf), inner[-1].name)
 
 
 def _measured(hierarchy: Hierarchy) -> str:
     """What `working_set` alone means, where there is a memory that it could be of."""
-    several = sum(c.kind == "memory" for c in hierarchy.components) > 1
+    several = sum(c.stores for c in hierarchy.components) > 1
     return f"{WORKING_SET}:{measured_memory(hierarchy)}" if several else WORKING_SET
 
 
 def searched_figures(hierarchy: Hierarchy) -> tuple[str, ...]:
     """What a search may minimise: whatever a report has of dense data, but for the working set of the backing
     storage, which holds every tensor; on sparse data energy, latency and their product."""
-    memories, tolls = ([c.name for c in hierarchy.components if c.kind == k] for k in ("memory", "toll"))
-    backing = [f"{WORKING_SET}:{name}" for name in memories[:1]]
-    every = (n for n in known_names(memories, tolls) if n not in backing)
+    backing = [f"{WORKING_SET}:{name}" for name in hierarchy.memories[:1]]
+    every = (n for n in known_names(hierarchy.memories, hierarchy.tolls) if n not in backing)
     return (*every, *SPARSE_COSTS)
 
 
 def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hierarchy) -> tuple[str, str]:
     """What the fault of an objective says that the search does not minimise, and the remedy."""
-    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
-    moving = [c.name for c in hierarchy.components if c.kind in ("memory", "toll")]
+    memories = list(hierarchy.memories)
+    moving = [c.name for c in hierarchy.components if c.moves]
     word, colon, memory = meant.partition(":")
     what = f"explore does not minimise {shown}"
     if word == WORKING_SET and colon and memory in memories[:1]:
@@ -418,7 +417,7 @@ def narrow_keep_rules(
 
     `X.tensors` in an expression is what the architecture says X must keep. Faults go to `reader.faults`.
     """
-    known = [c.name for c in hierarchy.components if c.kind == "memory"]
+    known = list(hierarchy.memories)
     found = {}
     for name, rule in rules.items():
         if name not in known:

@@ -153,7 +153,7 @@ class _Builder:
         self.cascade = cascade
         self.hierarchy = hierarchy
         self.remarks: list[str] = []
-        self.memories = [c for c in hierarchy.components if c.kind == "memory"]
+        self.memories = [c for c in hierarchy.components if c.stores]
 
     def tree(self) -> LoopTree:
         if not self.memories:
@@ -176,7 +176,7 @@ class _Builder:
 
     def compute_of(self, einsum: str) -> Component:
         """The unit that multiplies, where bindings say so, else the first one."""
-        units = [c for c in self.hierarchy.components if c.kind == "compute"]
+        units = [c for c in self.hierarchy.components if c.computes]
         if not units:
             raise Refused("the architecture computes nothing", "add a !Compute")
         bindings = self.spec.bindings_of(einsum).bindings

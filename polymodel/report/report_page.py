@@ -143,7 +143,7 @@ def plots_of(report: Report) -> list[Shown]:
 
 def _over_time(report: Report, number: int) -> Iterator[Shown]:
     for c in report.problem.hierarchy.components:
-        if c.kind != "memory":
+        if not c.stores:
             continue
         title = f"Plot: {c.name} over time"
         try:

@@ -36,8 +36,8 @@ HEAD = LINE + 12
 
 def _size(component: Component) -> tuple[Label, float, float]:
     label = Label((short(component.name), *facts(component)))
-    height = label.height + (3 * CAP + PAD if component.kind == "memory" else 2 * PAD)
-    factor = 1.3 if component.kind == "compute" else 1
+    height = label.height + (3 * CAP + PAD if component.stores else 2 * PAD)
+    factor = 1.3 if component.computes else 1
     return label, max(label.width * factor + 2 * PAD, 110), height
 
 
@@ -73,7 +73,7 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
     )
     width = inner + 2 * (MARGIN + frames * INSET) + 2 * PAD
     x, y = width / 2, float(MARGIN)
-    shades = colours([c.name for c in hierarchy.components if c.kind == "memory"])
+    shades = colours(list(hierarchy.memories))
     lines: list[str] = []
     shapes: list[str] = []
     open_frames: list[tuple[Component, float]] = []
@@ -83,7 +83,7 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
             open_frames.append((c, y))
             y += HEAD
         label, w, h = sizes[c.name]
-        if c.kind == "container":
+        if not c.acts:
             continue
         if bottom is not None:
             lines.append(line(x, bottom, x, y))

@@ -31,7 +31,7 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
     """The timeline of one memory. SpecError for another component or measure; Refused as the engine says."""
     from polymodel.analysis.exact.timeline import timeline as counted
 
-    memories = [c.name for c in report.problem.hierarchy.components if c.kind == "memory"]
+    memories = list(report.problem.hierarchy.memories)
     if component not in memories:
         message = f"component: there is no memory {component!r} to follow over time"
         raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories))])

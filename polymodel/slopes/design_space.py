@@ -131,7 +131,7 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     if not isinstance(spec, Loaded):
         raise not_a_spec("design_space", spec)
     if levels is None:
-        memories = sum(c.kind == "memory" for c in spec.arch.components) if spec.raw_arch is not None else 2
+        memories = sum(c.stores for c in spec.arch.components) if spec.raw_arch is not None else 2
         levels = max(2, memories)
     given, levels = levels, as_whole(levels) or 0
     if levels < 2:

@@ -23,8 +23,8 @@ def plain_hierarchy() -> Hierarchy:
 
 def two_levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
     """The two outermost memories and the first compute unit; SpecError where there are none."""
-    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
-    units = [c.name for c in hierarchy.components if c.kind == "compute"]
+    memories = list(hierarchy.memories)
+    units = [c.name for c in hierarchy.components if c.computes]
     if len(memories) < 2 or not units:
         raise SpecError(
             [Diagnostic("a ski slope needs two memories and a compute unit", "add them to `arch:`")]

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, in_units, node_tag
 from polymodel.spec.unit_text import AREA, DATA, ENERGY, FREQUENCY, POWER, RATE, TIME, WORK, Dimension
+from polymodel.spec.yaml_text import COMPONENT_TAGS
 
 
 def _of_action(name: str) -> Dimension:
@@ -218,33 +219,38 @@ class _Component(SchemaObject):
     source: str | None = None
 
 
-class Memory(_Component):
+class Acting(_Component):
+    """A component whose actions take energy and time."""
+
+    actions: tuple[Action, ...] = ()
+    fill_drain_latency: Seconds = 0
+    clock: Hertz | None = None
+
+
+class Moving(Acting):
+    """A component that tensors move into and out of."""
+
+    tensors: Tensors = Field(default_factory=Tensors)
+    ports: Literal["shared", "separate"] = "shared"
+
+
+class Memory(Moving):
     """A storage level: `size` in bits, actions `read` and `write`; sparse data also `gated_read`,
     `gated_write`, `metadata_read` and `metadata_write`."""
 
     type: Literal["Memory"] = "Memory"
     size: Bits = math.inf
     allocation: Literal["tile", "live"] = "tile"
-    tensors: Tensors = Field(default_factory=Tensors)
-    actions: tuple[Action, ...] = ()
     read_first: bool = False
-    ports: Literal["shared", "separate"] = "shared"
     buffering: Literal["single", "double"] = "double"
-    fill_drain_latency: Seconds = 0
-    clock: Hertz | None = None
     sparse: SparseSection | None = None
     data_tiles: CheckedDataTiles | None = None
 
 
-class Toll(_Component):
+class Toll(Moving):
     """Passes data on and charges actions (`read` downwards, `write` upwards); stores nothing."""
 
     type: Literal["Toll"] = "Toll"
-    tensors: Tensors = Field(default_factory=Tensors)
-    actions: tuple[Action, ...] = ()
-    ports: Literal["shared", "separate"] = "shared"
-    fill_drain_latency: Seconds = 0
-    clock: Hertz | None = None
 
 
 class Container(_Component):
@@ -253,28 +259,36 @@ class Container(_Component):
     type: Literal["Container"] = "Container"
 
 
-class ComputeUnit(_Component):
+class ComputeUnit(Acting):
     """Executes operations: actions `compute` and `gated_compute`. Tagged `!Compute`."""
 
     type: Literal["Compute"] = "Compute"
-    actions: tuple[Action, ...] = ()
-    fill_drain_latency: Seconds = 0
-    clock: Hertz | None = None
     sparse: SparseSection | None = None
 
 
-ArchNode = Annotated[
+ArchNode = Memory | Toll | Container | ComputeUnit
+_Tagged = Annotated[
     Annotated[Memory, Tag("<Memory>")]
     | Annotated[Toll, Tag("<Toll>")]
     | Annotated[Container, Tag("<Container>")]
     | Annotated[ComputeUnit, Tag("<Compute>")],
-    node_tag(("Memory", "Toll", "Container", "Compute"), "an architecture node"),
+    node_tag(COMPONENT_TAGS, "an architecture node"),
 ]
 
 
 class Arch(SchemaObject):
     """Components, outermost first."""
 
-    nodes: tuple[ArchNode, ...]
+    nodes: tuple[_Tagged, ...]
     assume_overlap: bool = True
     name: str = ""
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """The names of its memories."""
+        return tuple(n.name for n in self.nodes if isinstance(n, Memory))
+
+    @property
+    def tolls(self) -> tuple[str, ...]:
+        """The names of what tensors move through without being stored."""
+        return tuple(n.name for n in self.nodes if isinstance(n, Moving) and not isinstance(n, Memory))

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, fault, node_tag, one_of
 from polymodel.spec.setexpr import KEYWORDS
+from polymodel.spec.yaml_text import MAPPING_TAGS
 
 RankVariable = Annotated[
     Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
@@ -22,7 +23,6 @@ FirstTile = Annotated[
     _TILE | _TILES | Annotated[None, Tag("<none>")],
     one_of("a first tile size", {**_SHAPES, "<none>": type(None)}, _EXAMPLE),
 ]
-_TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
 
 
 def _listed(value: object) -> object:
@@ -107,7 +107,7 @@ MappingNode = Annotated[
         Annotated["Sequential", Tag("<Sequential>")],
         Annotated["Pipeline", Tag("<Pipeline>")],
     ],
-    node_tag(_TAGS, "a mapping node"),
+    node_tag(MAPPING_TAGS, "a mapping node"),
 ]
 
 

@@ -18,10 +18,9 @@ from polymodel.spec.faults import MAX_FAULTS, suggestion, too_many
 from polymodel.spec.other_tools import tag_of_another_tool
 from polymodel.spec.source import UNKNOWN_TAG, Entry, Node, Source
 
-TAGS = (
-    "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline",
-    "Memory", "Toll", "Container",
-)  # fmt: skip
+MAPPING_TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
+COMPONENT_TAGS = ("Memory", "Toll", "Container", "Compute")
+TAGS = (*MAPPING_TAGS, *COMPONENT_TAGS)
 MAX_NODES = 200_000
 MAX_DEPTH = 60
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -11,7 +11,6 @@ import numpy as np
 from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
-from polymodel.spec import Memory, Toll
 from polymodel.spec.coerce import listed
 from polymodel.spec.faults import suggestion
 from polymodel.sweeps.metrics import Block, Count, Found, largest_phase
@@ -25,11 +24,9 @@ Array = Any
 def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     """The objectives that the names mean. SpecError if there are none, or for a name that means none."""
     given = listed("objectives", names, "['energy', 'latency']")
-    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
-    memories = [n.name for n in nodes if isinstance(n, Memory)]
-    found, unknown = vocabulary.read_objectives(
-        given, memories, [n.name for n in nodes if isinstance(n, Toll)]
-    )
+    arch = spec.raw_arch
+    memories, tolls = (arch.memories, arch.tolls) if arch is not None else ((), ())
+    found, unknown = vocabulary.read_objectives(given, memories, tolls)
     if unknown:
         raise SpecError([_unknown(u) for u in unknown])
     if not found:

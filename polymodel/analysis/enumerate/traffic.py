@@ -164,7 +164,7 @@ def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child:
     passages = []
     for position in range(top + 1, bottom):
         toll = hierarchy.components[position]
-        if toll.kind != "toll" or toll.keep is None or tensor not in toll.keep.tensors(einsum):
+        if not toll.passes or toll.keep is None or tensor not in toll.keep.tensors(einsum):
             continue
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)

@@ -261,7 +261,7 @@ def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, 
     gaps = Gaps(layout)
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
-            if component.kind != "memory":
+            if not component.stores:
                 continue
             try:
                 row = _tile_peak(layout, einsum, component.name, gaps)

@@ -315,7 +315,7 @@ def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[W
     counts = dict.fromkeys(layout.nodes, 0)
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
-        if component.kind == "memory":
+        if component.stores:
             part = Part(layout, grids, component.name)
             for einsum in layout.problem.tree.einsums:
                 row = part.working_set(einsum, counts)

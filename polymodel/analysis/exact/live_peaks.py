@@ -203,6 +203,6 @@ def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[Worki
             if node.component == component.name:
                 counts[key], mine = _curves(layout, sweep, node)
                 curves += mine
-        if component.kind == "memory":
+        if component.stores:
             rows += _peaks(sweep, component.name, curves)
     return counts, tuple(rows)

@@ -117,7 +117,7 @@ def transfer_rows(
     nodes = [(i, n) for i, n, _ in problem.tree.walk() if isinstance(n, StorageNode)]
     for einsum in problem.tree.einsums:
         rows += [(einsum, i, n.component, t, kind) for i, n in nodes for t in n.tensors for kind in KINDS]
-        tolls = [c.name for c in problem.hierarchy.components if c.kind == "toll"]
+        tolls = [c.name for c in problem.hierarchy.components if c.passes]
         tensors = problem.cascade[einsum].tensors
         rows += [(einsum, None, c, t, kind) for c in tolls for t in tensors for kind in ("down", "up")]
     counted = ((row, histogram(found[row])) for row in rows if row in found)

@@ -41,7 +41,7 @@ def tolls_between(
     low, high = hierarchy.index(parent.component), hierarchy.index(child)
     loops = layout.problem.tree.loops(einsum)
     for component in hierarchy.components[low + 1 : high]:
-        if component.kind != "toll" or component.keep is None:
+        if not component.passes or component.keep is None:
             continue
         if parent.tensor not in component.keep.tensors(einsum):
             continue
@@ -80,7 +80,7 @@ def pass_tolls(
     `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums; of the last two
     `chain` names the chain and the child's level. `per`: by iteration of so many outer loops.
     """
-    single = layout.problem.hierarchy[child].kind == "compute"
+    single = layout.problem.hierarchy[child].computes
     now, held, carries = moving
     found = []
     for toll, charge in tolls_between(layout, einsum, parent, child, now):

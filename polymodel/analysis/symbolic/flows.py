@@ -486,7 +486,7 @@ def _tolls(link: Link) -> Iterator[tuple[str, int]]:
     child = link.child
     inner = len(hierarchy.components) if child is None else hierarchy.index(child.component)
     for c in hierarchy.components[outer + 1 : inner]:
-        if c.kind == "toll" and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
+        if c.passes and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
             yield c.name, hierarchy.index(c.name)
 
 

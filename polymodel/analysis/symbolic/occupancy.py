@@ -308,7 +308,7 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
     known = _Known(layout)
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
-            if component.kind != "memory":
+            if not component.stores:
                 continue
             phases = _peak(layout, einsum, _buffets(known, einsum, component.name))
             rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(phases)))

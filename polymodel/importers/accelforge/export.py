@@ -9,8 +9,8 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from polymodel.architecture.hierarchy import Action, Component, FanoutDim
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.architecture.hierarchy import KINDS, Action, Component, FanoutDim
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
 from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
 from polymodel.loading import Spec
@@ -25,7 +25,6 @@ from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 WIDTH = 110
 _TAGS = {"memory": "Memory", "toll": "Toll", "container": "Container", "compute": "Compute"}
-_ACTIONS = {"memory": ("read", "write"), "toll": ("read", "write"), "container": (), "compute": ("compute",)}
 
 
 def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
@@ -85,14 +84,14 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
         (
             "read_first",
-            len({c.read_first for c in parts if c.kind == "memory"}) > 1,
+            len({c.read_first for c in parts if c.stores}) > 1,
             "some memories read outputs before the first sum, and others do not",
         ),
         ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
         ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
         (
             "leak_power",
-            any(c.leak_power or c.area for c in parts if c.kind == "container"),
+            any(c.leak_power or c.area for c in parts if not c.acts),
             "a container leaks",
         ),
         (
@@ -147,14 +146,16 @@ def _renames(einsum: Einsum) -> dict[str, object]:
 
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
+    if part.kind not in _TAGS:
+        raise Refused(f"AccelForge has no {part.kind}, as {part.name} is", "leave it out of the export")
     found: dict[str, object] = {"name": part.name}
-    if part.kind == "memory":
+    if part.stores:
         found["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
     if part.read_first:
         found["skip_initial_output_write"] = False
     if part.spatial:
         found["spatial"] = [_fanout(d) for d in part.spatial]
-    if part.kind != "container":
+    if part.acts:
         found |= {"leak_power": part.leak_power, "area": part.area}
     tensors = {
         k: rule.text for k, rule in (("keep", part.keep), ("may_keep", part.may_keep)) if rule is not None
@@ -163,8 +164,8 @@ def _component(part: Component) -> tuple[str, dict[str, object]]:
         found["tensors"] = tensors
     if part.ports == "separate":
         found["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
-    actions = [_action(part.action(name)) for name in _ACTIONS[part.kind]]
-    if part.kind == "toll":
+    actions = [_action(part.action(name)) for name in KINDS[part.kind].actions]
+    if part.passes:
         actions, found["direction"] = _direction(actions)
     if actions:
         found["actions"] = actions
@@ -250,9 +251,9 @@ def _facts(einsum: Einsum) -> tuple[object, ...]:
 
 
 def _prices(part: Component) -> tuple[object, ...]:
-    actions = tuple(replace(part.action(n), provenance="") for n in _ACTIONS[part.kind])
+    actions = tuple(replace(part.action(n), provenance="") for n in KINDS[part.kind].actions)
     spatial = tuple((d.name, d.fanout, d.may_reuse and d.may_reuse.by_einsum) for d in part.spatial)
     kept = tuple(rule and rule.by_einsum for rule in (part.keep, part.may_keep))
-    static = (part.leak_power, part.area) if part.kind != "container" else ()
+    static = (part.leak_power, part.area) if part.acts else ()
     static = (*static, part.read_first)
     return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept

@@ -105,8 +105,8 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
             windows and any(d.multicast != "identical" for d in dims),
             "a fanout without `multicast: identical` shares what tiles have in common",
         ),
-        ("compute", sum(c.kind == "compute" for c in parts) > 1, "there are several compute units"),
-        ("toll", any(c.kind == "toll" for c in parts), "a toll takes a price for what passes"),
+        ("compute", sum(c.computes for c in parts) > 1, "there are several compute units"),
+        ("toll", any(c.passes for c in parts), "a toll takes a price for what passes"),
         ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
         ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
         ("read_first", any(c.read_first for c in parts), "a memory reads outputs before the first sum"),
@@ -116,7 +116,7 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
         ("operators", any(c.by_operator for c in parts), "operators have prices of their own"),
         (
             "leak_power",
-            any((c.leak_power or c.area) and c.kind == "container" for c in parts),
+            any((c.leak_power or c.area) and not c.acts for c in parts),
             "a container leaks, or has an area",
         ),
         *unknown_fields(parts),
@@ -178,12 +178,12 @@ def _rank(tensor: str, expr: Affine, names: dict[str, str]) -> list[list[str]]:
 
 def _written(parts: Sequence[Component]) -> tuple[Component, ...]:
     """The components that are written: no tolls, and of compute units the innermost one."""
-    units = [c for c in parts if c.kind == "compute"]
-    return tuple(c for c in parts if c.kind != "toll" and c not in units[:-1])
+    units = [c for c in parts if c.computes]
+    return tuple(c for c in parts if not c.passes and c not in units[:-1])
 
 
 def _cycle(parts: Sequence[Component]) -> float:
-    rates = [c.action("compute").throughput for c in parts if c.kind == "compute"]
+    rates = [c.action("compute").throughput for c in parts if c.computes]
     finite = [r for r in rates if not math.isinf(r)]
     return 1 / finite[-1] if finite else CYCLE
 
@@ -292,20 +292,20 @@ def _nodes(
         axes = _axes(part, nest.levels[part.name] if nest is not None else None)
         if axes:
             fields["spatial"] = {f"mesh{x}": d.fanout for x, d in zip("XY", axes, strict=False)}
-        if part.kind != "container":
-            backing = part.kind == "memory" and math.isinf(part.size_bits) and part is parts[0]
-            fields["class"] = "intmac" if part.kind == "compute" else "DRAM" if backing else "SRAM"
+        if part.acts:
+            backing = part.stores and math.isinf(part.size_bits) and part is parts[0]
+            fields["class"] = "intmac" if part.computes else "DRAM" if backing else "SRAM"
             fields["attributes"] = _attributes(part, bits, cycle)
         constraints = _constraints(part, einsum)
         if constraints:
             fields["constraints"] = constraints
-        found.append(("Container" if part.kind == "container" else "Component", fields))
+        found.append(("Container" if not part.acts else "Component", fields))
     return found
 
 
 def _attributes(part: Component, bits: int, cycle: float) -> dict[str, object]:
     found: dict[str, object] = {"datawidth": bits}
-    if part.kind == "compute":
+    if part.computes:
         return found
     found["width"] = bits
     if not math.isinf(part.size_bits):
@@ -320,7 +320,7 @@ def _attributes(part: Component, bits: int, cycle: float) -> dict[str, object]:
 def _constraints(part: Component, einsum: Einsum) -> dict[str, object]:
     """What a memory keeps, and what a fanout does not share."""
     found: dict[str, object] = {}
-    if part.kind == "memory" and (part.keep is not None or part.may_keep is not None):
+    if part.stores and (part.keep is not None or part.may_keep is not None):
         keep, may = _held(part, einsum)
         found["dataspace"] = {
             "keep": [t for t in einsum.tensors if t in keep],
@@ -343,9 +343,9 @@ def _held(part: Component, einsum: Einsum) -> tuple[frozenset[str], frozenset[st
 def _energies(parts: Sequence[Component], einsum: Einsum, cycle: float) -> Iterator[dict[str, object]]:
     bits = max(a.bits_per_value for a in einsum.accesses)
     for part in parts:
-        if part.kind == "container":
+        if not part.acts:
             continue
-        if part.kind == "compute":
+        if part.computes:
             prices = {"compute": part.action("compute").energy * PICO}
         else:
             read, write = (
@@ -360,7 +360,7 @@ def _energies(parts: Sequence[Component], einsum: Einsum, cycle: float) -> Itera
 
 def _areas(parts: Sequence[Component]) -> Iterator[dict[str, object]]:
     for part in parts:
-        if part.kind in ("memory", "compute") and part.area:
+        if (part.stores or part.computes) and part.area:
             yield {"name": f"system.{part.name}", "area": part.area * SQUARE_MICRO}
 
 
@@ -374,7 +374,7 @@ def _directives(
             split = sum(x.dim == axes[0].name for x in level.spatial)
             loops = _loops(level.spatial, nest, names)
             yield {"target": part.name, "type": "spatial", **loops, "split": split}
-        if part.kind != "memory":
+        if not part.stores:
             continue
         gone = [t for t in einsum.tensors if t not in level.kept]
         yield {"target": part.name, "type": "dataspace", "keep": level.kept, "bypass": gone}
@@ -419,7 +419,7 @@ def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
     theirs = {c.name: c for c in again.arch.components}
     parts = _written(spec.arch.components)
     for part in parts:
-        if part.kind == "container" and all(d.fanout == 1 for d in part.spatial):
+        if not part.acts and all(d.fanout == 1 for d in part.spatial):
             continue
         changed = _changed(part, theirs[part.name], einsum, like) if part.name in theirs else ["all of it"]
         yield from (f"component {part.name}, {what}" for what in changed)
@@ -478,17 +478,17 @@ def _changed(part: Component, like: Component, einsum: Einsum, again: Einsum) ->
         sorted(d.fanout for d in c.spatial) for c in (like, like)
     ]:
         yield "its fanouts"
-    if part.kind == "memory" and _held(part, einsum) != _held(like, again):
+    if part.stores and _held(part, einsum) != _held(like, again):
         yield "what it keeps"
-    if part.kind == "container":
+    if not part.acts:
         return
     rates = [part.action(way).throughput for way in ("read", "write")]
-    if part.kind == "memory" and part.ports != like.ports and not all(map(math.isinf, rates)):
+    if part.stores and part.ports != like.ports and not all(map(math.isinf, rates)):
         yield "its ports"
     pairs = [("leakage", part.leak_power, like.leak_power), ("area", part.area, like.area)]
-    for name in ("read", "write") if part.kind == "memory" else ("compute",):
+    for name in ("read", "write") if part.stores else ("compute",):
         one, other = part.action(name), like.action(name)
         pairs.append((f"energy of {name}", one.energy / (one.bits_per_action or 1), other.energy))
-        if part.kind == "memory" or not math.isinf(one.throughput):
+        if part.stores or not math.isinf(one.throughput):
             pairs.append((f"throughput of {name}", one.throughput, other.throughput))
     yield from (name for name, one, other in pairs if not math.isclose(one, other, rel_tol=1e-9))

@@ -66,7 +66,7 @@ def _places(
     tree = structure.problem.tree
     chains = [storage_chain(tree, structure.name, t) for t in rule.tensors]
     inner: float = float("inf")
-    if structure.problem.hierarchy[component].kind == "compute":
+    if structure.problem.hierarchy[component].computes:
         outer = max((chain[-1].id for chain in chains if chain), default=-1)
     else:
         own = [[s.id for s in c if getattr(s.node, "component", "") == component] for c in chains]

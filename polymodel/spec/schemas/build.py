@@ -7,14 +7,16 @@ which node is meant then follows from its keys.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, cast, get_args
 
+from polymodel.spec.arch_schema import ArchNode
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.schemas.texts import TEXTS, TYPE, Said
+from polymodel.spec.yaml_text import MAPPING_TAGS
 
 Json = dict[str, Any]
-ARCH_NODES = ("Memory", "Toll", "Container", "ComputeUnit")
-MAPPING_NODES = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
+ARCH_NODES = tuple(node.__name__ for node in get_args(ArchNode))
+MAPPING_NODES = MAPPING_TAGS
 NAME = "[A-Za-z_][A-Za-z0-9_]*"
 # Keys of which one alone stands for a list of it.
 _LISTED = {
