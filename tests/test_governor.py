@@ -229,6 +229,7 @@ COMMANDS = {
     "sweep": "sweep simple_two_level {slow}",
     "explore": "explore tpu_v4i gpt3_6.7B",
     "codesign": "codesign simple_two_level {slow} --hardware S=1,2",
+    "distribute": "distribute simple_two_level {slow} --split m",
     "gallery": "gallery",
     "tensaurus": "tensaurus SpMM {matrix}",
     "sparse": "sparse {matrix}",

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 from polymodel.cli import (
     codesign,
     compare,
+    distribute,
     evaluate,
     execute,
     explore,
@@ -64,8 +65,8 @@ class Command(Protocol):
 
 
 COMMANDS: tuple[Command, ...] = (
-    validate, show, evaluate, compare, timeline, sweep, explore, codesign, sparse, execute, traffic,
-    tensaurus, tile, gallery, import_, export, schema, new,
+    validate, show, evaluate, compare, timeline, sweep, explore, codesign, distribute, sparse, execute,
+    traffic, tensaurus, tile, gallery, import_, export, schema, new,
 )  # fmt: skip
 DATA = ("json", "csv", "html")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

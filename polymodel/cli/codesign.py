@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_search, add_sources, named_values
 from polymodel.cli.output import check_targets, tell, write_page
-from polymodel.cli.progress import Line
+from polymodel.cli.progress import Searches
 from polymodel.cli.specs import load_spec
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
     spec = load_spec(options)
     check_targets(options)
-    bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
+    bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
     found = codesign(
         spec,
         named_values(options.hardware, "--hardware") or None,
@@ -102,11 +102,3 @@ def _text(found: Codesign, style: str) -> str:
         return f"{found!r}\n"
     tell("".join(f"{n}\n" for n in found.notes))
     return table_json(found.table("front")) if style == "json" else found.table("front").to_csv()
-
-
-class Bar(Line):
-    """The progress line of a co-design: searches that are done."""
-
-    def __call__(self, done: int, total: int, seconds: float) -> None:
-        if self.due(seconds):
-            self.show(done / max(total, 1), f"{done} of {total} searches  {seconds:.0f} s")

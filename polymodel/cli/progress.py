@@ -75,3 +75,11 @@ def waiting(what: str) -> Iterator[None]:
         done.set()
         teller.join()
         line.finish()
+
+
+class Searches(Line):
+    """How many of several searches are done."""
+
+    def __call__(self, done: int, total: int, seconds: float) -> None:
+        if self.due(seconds):
+            self.show(done / max(total, 1), f"{done} of {total} searches  {seconds:.0f} s")

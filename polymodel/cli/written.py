@@ -65,6 +65,12 @@ def _codesign(_: argparse.Namespace) -> Iterable[str]:
     return (*tables, "codesign.txt", "point-[0-9]*-layer-[0-9]*.yaml")
 
 
+def _distribute(_: argparse.Namespace) -> Iterable[str]:
+    from polymodel.hardware.distribution import Distribution
+
+    return (f"{name}.csv" for name in Distribution.declared)
+
+
 def _tile(options: argparse.Namespace) -> Iterable[str]:
     from polymodel.report.tiling import files, matmul, swift
 
@@ -124,6 +130,7 @@ _NAMES: dict[str, dict[str, Callable[[argparse.Namespace], Iterable[str]]]] = {
     },
     "explore": {"out": _explore, "store": _always("found-*.parquet", "lock.json")},
     "codesign": {"out": _codesign, "store": _always("[0-9a-f]" * 16)},
+    "distribute": {"out": _distribute, "store": _always("[0-9a-f]" * 16)},
     "tile": {"out": _tile, "export": _always("index.json", "tile_[0-9]*_[AB].*")},
     "sparse": {"out": _sparse},
     "execute": {"out": _execute},

@@ -90,7 +90,7 @@ def codesign(
     with terminable():
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
-        answers = _answers(orders, end, workers, progress, begun)
+        answers = answered(orders, end, workers, progress, begun)
     front = _joint(groups, answers, asked, times)
     return Codesign(specs, times, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
 
@@ -152,7 +152,7 @@ def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """One search: a layer on the machine that is searched for a family."""
 
     spec: Spec
@@ -165,7 +165,7 @@ class _Order:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answered:
     """The front of one search: figures, mappings, whether all was searched, and why there is none."""
 
     figures: Mapping[str, Array]
@@ -181,31 +181,31 @@ def _orders(
     eps: float,
     store: str | Path | None,
     resume: bool,
-) -> dict[str, _Order]:
+) -> dict[str, Order]:
     """Searches by a mark of all that they depend on: equal layers are searched once."""
     place = None if store is None else folder_of(store)
-    found: dict[str, _Order] = {}
+    found: dict[str, Order] = {}
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
         for spec in group.layers:
-            mark = _mark(spec, names)
+            mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            found.setdefault(mark, _Order(spec, names, names, constraints, eps, folder, resume))
+            found.setdefault(mark, Order(spec, names, names, constraints, eps, folder, resume))
     return found
 
 
-def _mark(spec: Spec, names: tuple[str, ...]) -> str:
+def mark_of(spec: Spec, names: tuple[str, ...]) -> str:
     return marked([*parts_of(spec), spec.raw_explore, names])
 
 
-def _answers(
-    orders: Mapping[str, _Order], end: float, workers: int, progress: Progress | None, begun: float
-) -> dict[str, _Answer]:
+def answered(
+    orders: Mapping[str, Order], end: float, workers: int, progress: Progress | None, begun: float
+) -> dict[str, Answered]:
     """The fronts of all searches, here or in joblib's processes, in order."""
-    found: dict[str, _Answer] = {}
+    found: dict[str, Answered] = {}
     total = len(orders)
 
-    def told(mark: str, answer: _Answer) -> None:
+    def told(mark: str, answer: Answered) -> None:
         found[mark] = answer
         if progress is not None:
             progress(len(found), total, perf_counter() - begun)
@@ -225,7 +225,7 @@ def _answers(
     return found
 
 
-def _searched(order: _Order, seconds: float) -> _Answer:
+def _searched(order: Order, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
     front = explore(
         order.spec,
@@ -240,7 +240,7 @@ def _searched(order: _Order, seconds: float) -> _Answer:
         raise KeyboardInterrupt
     names = dict.fromkeys([*order.figures, "energy", "latency"])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
-    return _Answer(figures, tuple(p.candidate.tree for p in front), front.complete, front.reason)
+    return Answered(figures, tuple(p.candidate.tree for p in front), front.complete, front.reason)
 
 
 class _Figures:
@@ -273,14 +273,14 @@ class _Figures:
 
 
 def _joint(
-    groups: Sequence[Family], answers: Mapping[str, _Answer], asked: CodesignRequest, times: Sequence[int]
+    groups: Sequence[Family], answers: Mapping[str, Answered], asked: CodesignRequest, times: Sequence[int]
 ) -> tuple[tuple[CodesignPoint, ...], tuple[MachineRow, ...]]:
     """The joint front, and a row for every machine."""
     points: list[CodesignPoint] = []
     rows: list[MachineRow] = []
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
-        found = [answers[_mark(spec, names)] for spec in group.layers]
+        found = [answers[mark_of(spec, names)] for spec in group.layers]
         for machine in group.members:
             here, reason = _on(machine, group, found, asked, times)
             complete = all(a.complete for a in found)
@@ -294,7 +294,7 @@ def _joint(
 
 
 def _on(
-    machine: Machine, group: Family, found: Sequence[_Answer], asked: CodesignRequest, times: Sequence[int]
+    machine: Machine, group: Family, found: Sequence[Answered], asked: CodesignRequest, times: Sequence[int]
 ) -> tuple[list[CodesignPoint], str]:
     """The combinations of mappings on one machine that satisfy the limits and that none beats there; or why
     there is none."""

@@ -73,6 +73,7 @@ MADE: dict[str, Callable[[], object]] = {
     "Sweep": lambda: pm.sweep(pruning.matmul(4), {n: [1, 2] for n in SIZES[:3]} | ONES, keep="all"),
     "Front": lambda: pm.explore(_matmul(), objectives=("energy", "buffer")),
     "Codesign": _designed,
+    "Distribution": lambda: pm.distribute(small(), [1, 2], split="k"),
     "Gallery": lambda: pm.gallery("timeloop_page"),
     "SkiSlope": lambda: pm.ski_slope(_matmul()),
     "ChainSlope": lambda: pm.chain_slope(_chain()),

@@ -169,6 +169,7 @@ def draws() -> dict[str, Callable[..., object]]:
         "Sweep.plot": partial(swept.plot, "energy"),
         "Front.plot": pm.explore(one, objectives=("energy", "buffer")).plot,
         "Codesign.plot": pm.codesign(small(), {"S": [128, 256]}, objectives=("energy", "area")).plot,
+        "Distribution.plot": pm.distribute(small(), 2, split="k").plot,
         "Gallery.plot": pm.gallery("timeloop_page").plot,
         "SkiSlope.plot": pm.ski_slope(one).plot,
         "ChainSlope.plot": pm.chain_slope(spec).plot,

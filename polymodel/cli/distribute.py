@@ -1,0 +1,103 @@
+"""The command `polymodel distribute`: a cascade over several chips."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.options import add_search, add_sources
+from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.progress import Searches
+from polymodel.cli.specs import load_spec
+from polymodel.errors import Diagnostic, SpecError
+
+NAME = "distribute"
+ABOUT = "Split a cascade over several chips: what they exchange, and what that costs."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Sources, chips, the split, the interconnect, and outputs."""
+    add_sources(parser)
+    parser.add_argument(
+        "--chips", default="1,2,4,8", metavar="N,N,...", help="numbers of chips (default: 1,2,4,8)"
+    )
+    parser.add_argument(
+        "--split",
+        required=True,
+        metavar="NAME,NAME,...",
+        help="rank variables; each Einsum is split along the first that it has, and computed by every chip "
+        "if it has none",
+    )
+    parser.add_argument(
+        "--topology", default="ring", metavar="NAME", help="ring, mesh, switch or all-to-all (default: ring)"
+    )
+    parser.add_argument("--shape", metavar="ROWSxCOLUMNS", help="of a mesh, e.g. 2x4")
+    parser.add_argument(
+        "--throughput", default="inf", metavar="RATE", help="of a link in one direction, e.g. '50 GB/s'"
+    )
+    parser.add_argument(
+        "--energy-per-bit-hop", default="0", metavar="ENERGY", help="of one bit over one link, e.g. '5 pJ'"
+    )
+    parser.add_argument(
+        "--sharded",
+        action="store_true",
+        help="results stay where they are made (default: every chip gets them)",
+    )
+    parser.add_argument(
+        "--objective", default="latency", metavar="NAME", help="energy, latency or edp (default: latency)"
+    )
+    add_search(parser, "processes, one search each", "save the tables", ", with the picture of the chips")
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Search and print; exit code 1 if the cascade fits no number of chips."""
+    from polymodel.hardware.collectives import Interconnect
+    from polymodel.hardware.distribution import distribute
+    from polymodel.view.files import table_json
+
+    spec = load_spec(options)
+    check_targets(options)
+    link = Interconnect(
+        options.topology, options.throughput, options.energy_per_bit_hop, _shape(options.shape)
+    )
+    bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
+    found = distribute(
+        spec,
+        _counts(options.chips),
+        split=[name.strip() for name in options.split.split(",")],
+        link=link,
+        whole=not options.sharded,
+        objective=options.objective,
+        time_limit=options.seconds,
+        workers=options.workers,
+        progress=bar,
+        store=options.store,
+        resume=not options.no_resume,
+    )
+    bar.finish()
+    if options.out:
+        tell(f"saved {len(found.to_csv(options.out))} tables in {options.out}\n")
+    write_page(found, options)
+    code = FINE if any(not piece.reason for count in found.counts for piece in count.pieces) else INFEASIBLE
+    if options.format == "table":
+        return f"{found}\n", code
+    table = found.table("chips")
+    return table_json(table) if options.format == "json" else table.to_csv(), code
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        return [int(n) for n in text.split(",")]
+    except ValueError:
+        raise SpecError([Diagnostic(f"--chips {text}: not numbers of chips", "write e.g. 1,2,4")]) from None
+
+
+def _shape(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    rows, _, columns = text.partition("x")
+    try:
+        return int(rows), int(columns)
+    except ValueError:
+        raise SpecError([Diagnostic(f"--shape {text}: not rows and columns", "write e.g. 2x4")]) from None

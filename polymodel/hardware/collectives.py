@@ -1,0 +1,330 @@
+"""What chips that share a cascade exchange: sets of elements from the relations, and the links they cross.
+
+Each Einsum is split over the chips along one rank variable, in blocks of equal size, or computed by all of
+them. A chip makes what its iterations write and needs what they read. An element is reduced where several
+chips make parts of it, and sent to the chips that need it and do not hold it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import look
+from polymodel.polyhedra.members import points_by_members, united, within
+from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.numbers import plain_number
+from polymodel.spec.unit_text import ENERGY, RATE, Dimension, in_base_units
+from polymodel.workload.einsum import Cascade, Einsum
+
+if TYPE_CHECKING:
+    import islpy
+
+Topology = Literal["ring", "mesh", "switch", "all-to-all"]
+TOPOLOGIES = ("ring", "mesh", "switch", "all-to-all")
+Chips = frozenset[int]
+NONE = (0, -1)  # the block of a chip without iterations
+Link = tuple[object, object]  # from where, to where
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """Links between chips. `throughput`: bits per second of one link in one direction; `energy_per_bit_hop`:
+    joules per bit and link crossed; both may have a unit, `50 GB/s` and `5 pJ`.
+
+    `ring`: chip i is linked to i - 1 and i + 1; `mesh`: a grid of `shape` (rows, columns), numbered row by
+    row; `switch`: each chip has one link to a switch and one from it; `all-to-all`: each pair has a link
+    each way. Raises SpecError for a topology or a figure that is none.
+    """
+
+    topology: Topology = "ring"
+    throughput: float | str = inf
+    energy_per_bit_hop: float | str = 0.0
+    shape: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        faults = Faults()
+        if self.topology not in TOPOLOGIES:
+            remedy = f"use one of {', '.join(TOPOLOGIES)}"
+            faults.note(Diagnostic(f"{self.topology!r} is not a topology", remedy, "link.topology"))
+        for name, dimension in (("throughput", RATE), ("energy_per_bit_hop", ENERGY)):
+            value = _number(getattr(self, name), dimension)
+            if value is None or value < 0 or (name == "throughput" and value == 0):
+                what = f"{getattr(self, name)!r} is not a {dimension.name}"
+                faults.note(Diagnostic(what, f"write e.g. {dimension.examples}", f"link.{name}"))
+            else:
+                object.__setattr__(self, name, value)
+        if (self.topology == "mesh") != (self.shape is not None):
+            what = "a mesh needs its rows and columns" if self.shape is None else "only a mesh has a shape"
+            faults.note(Diagnostic(what, "give the topology mesh and a shape such as (2, 4)", "link.shape"))
+        elif self.shape is not None and not _is_shape(self.shape):
+            faults.note(Diagnostic(f"{self.shape!r} is not a shape", "write e.g. (2, 4)", "link.shape"))
+        faults.raise_if_any()
+
+    def route(self, owner: int, others: Iterable[int], chips: int) -> tuple[tuple[Link, ...], ...]:
+        """The links that an element crosses from its owner to other chips, each once where it is copied on
+        the way; several equally short ways are used in turn."""
+        targets = sorted(set(others) - {owner})
+        if self.topology == "ring":
+            return _ring(owner, targets, chips)
+        if self.topology == "mesh":
+            assert self.shape is not None
+            return (_mesh(owner, targets, self.shape[1]),)
+        if self.topology == "switch":
+            return (tuple(link for t in targets for link in ((owner, "switch"), ("switch", t))),)
+        return (tuple((owner, t) for t in targets),)
+
+
+def _number(value: object, dimension: Dimension) -> float | None:
+    """A figure in the units of an architecture; None for what is none."""
+    try:
+        found = plainly(in_base_units(value, dimension))
+    except TextFault:
+        return None
+    found = plain_number(found) if isinstance(found, str) else found
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def _is_shape(shape: object) -> bool:
+    sides = shape if isinstance(shape, tuple) else ()
+    return len(sides) == 2 and all(type(n) is int and n >= 1 for n in sides)
+
+
+def _ring(owner: int, targets: Sequence[int], chips: int) -> tuple[tuple[Link, ...], ...]:
+    """The shortest arcs to both sides that reach all targets; of equally short ones those whose longer arc is
+    shorter."""
+    ahead = sorted((t - owner) % chips for t in targets)
+    ways = []
+    for k in range(len(ahead) + 1):  # the first k are reached forwards, the others backwards
+        right, left = (ahead[k - 1] if k else 0), (chips - ahead[k] if k < len(ahead) else 0)
+        ways.append((right + left, max(right, left), right, left))
+    best = min(way[:2] for way in ways)
+    return tuple(
+        (
+            *(((owner + i) % chips, (owner + i + 1) % chips) for i in range(right)),
+            *(((owner - i) % chips, (owner - i - 1) % chips) for i in range(left)),
+        )
+        for total, longest, right, left in ways
+        if (total, longest) == best
+    )
+
+
+def _mesh(owner: int, targets: Sequence[int], columns: int) -> tuple[Link, ...]:
+    """Along the row of the owner first, then along the columns."""
+    row, column = divmod(owner, columns)
+    places = [divmod(t, columns) for t in targets]
+    links: list[Link] = []
+    for step, far in _spans(column, [c for _, c in places]):
+        links += (
+            ((row * columns + c), row * columns + c + step) for c in range(column, column + step * far, step)
+        )
+    for here in sorted({c for _, c in places}):
+        for step, far in _spans(row, [r for r, c in places if c == here]):
+            steps = range(row, row + step * far, step)
+            links += ((r * columns + here, (r + step) * columns + here) for r in steps)
+    return tuple(links)
+
+
+def _spans(start: int, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """To either side: the step, and how far the farthest end is."""
+    for step in (1, -1):
+        yield step, max([(e - start) * step for e in ends] + [0])
+
+
+@dataclass(frozen=True)
+class ElementClass:
+    """`elements` of a tensor that the same chips make and the same chips need."""
+
+    made: Chips
+    needed: Chips
+    elements: int
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What one tensor has to be exchanged for: its classes, and how the pattern is called."""
+
+    tensor: str
+    kind: str
+    classes: tuple[ElementClass, ...]
+    bits_per_value: int
+    times: int = 1
+
+    def moved(self, chips: int, link: Interconnect) -> Moved:
+        """Words received and sent by chip, and bits on each link, of all executions."""
+        received, sent, bits = Counter[int](), Counter[int](), Counter[Link]()
+        for c in self.classes:
+            for owner, elements in _owners(c):
+                takers, givers = c.needed - {owner}, c.made - {owner}
+                reduced = givers if len(c.made) > 1 else frozenset()
+                n = elements * self.times
+                received[owner] += n * len(reduced)
+                sent.update(dict.fromkeys(reduced, n))
+                received.update(dict.fromkeys(takers, n))
+                sent[owner] += n * len(takers)
+                _cross(bits, link.route(owner, takers, chips), n * self.bits_per_value, back=False)
+                _cross(bits, link.route(owner, reduced, chips), n * self.bits_per_value, back=True)
+        each = range(chips)
+        return Moved(tuple(received[i] for i in each), tuple(sent[i] for i in each), dict(bits))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Words that each chip receives and sends (a word that is copied on the way is sent once for each chip
+    that takes it), and bits by directed link."""
+
+    received: tuple[int, ...]
+    sent: tuple[int, ...]
+    bits: Mapping[Link, int]
+
+    @property
+    def bit_hops(self) -> int:
+        return sum(self.bits.values())
+
+    @property
+    def busiest(self) -> int:
+        """Bits on the busiest link."""
+        return max(self.bits.values(), default=0)
+
+
+def _owners(c: ElementClass) -> Iterator[tuple[int, int]]:
+    """Where elements are reduced, or are: as evenly as they can be over chips that make and need them."""
+    able = sorted(c.made & c.needed) or sorted(c.made)
+    if len(c.made) == 1:
+        yield able[0], c.elements
+        return
+    share, rest = divmod(c.elements, len(able))
+    for i, owner in enumerate(able):
+        if share + (i < rest):
+            yield owner, share + (i < rest)
+
+
+def _cross(bits: Counter[Link], ways: tuple[tuple[Link, ...], ...], amount: int, *, back: bool) -> None:
+    share, rest = divmod(amount, len(ways))
+    for i, way in enumerate(ways):
+        for here, there in way:
+            bits[(there, here) if back else (here, there)] += share + (i < rest)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A cascade over chips: along which rank variable each Einsum is split (none: all chips compute it), and
+    whether its results are wanted `whole` on every chip."""
+
+    cascade: Cascade
+    chips: int
+    along: Mapping[str, str]
+    whole: bool = True
+
+    def block(self, einsum: Einsum, chip: int) -> tuple[int, int] | None:
+        """Inclusive ends of the split variable on a chip; NONE if it has no iterations. None if the
+        Einsum is not split."""
+        name = self.along.get(einsum.name)
+        if name is None:
+            return None
+        low, high = einsum.bound(name)
+        width = -(-(high - low + 1) // self.chips)
+        begin = low + chip * width
+        return (begin, min(high, begin + width - 1)) if begin <= high else NONE
+
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """What has to be exchanged of each tensor that the cascade makes, in order of Einsums. Refused
+        where sets of elements are too many."""
+        found = []
+        for einsum in self.cascade:
+            for tensor in dict.fromkeys(a.tensor for a in einsum.outputs):
+                look(f"what chips exchange of {tensor}")
+                found.append(self._exchange(einsum, tensor))
+        return tuple(e for e in found if e is not None)
+
+    def _exchange(self, einsum: Einsum, tensor: str) -> Exchange | None:
+        readers = self.cascade.consumers(tensor)
+        made = [self._touched([einsum], tensor, c, output=True) for c in range(self.chips)]
+        if readers:
+            needed = [self._touched(readers, tensor, c, output=False) for c in range(self.chips)]
+        else:
+            every = united([s for some in made for s in some])
+            needed = [[every]] * self.chips if self.whole else [[] for _ in range(self.chips)]
+        if einsum.name not in self.along:  # each chip has made all of it
+            return None
+        moving = tuple(
+            c
+            for c in _classes(made, needed)
+            if c.needed - c.made or (len(c.made) > 1 and (c.needed or not readers))
+        )
+        if not moving:
+            return None
+        bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
+        return Exchange(tensor, _kind(moving, self.chips), moving, bits, einsum.n_instances)
+
+    def _touched(
+        self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool
+    ) -> list[islpy.Set]:
+        found = []
+        for einsum in einsums:
+            for access in einsum.accesses_of(tensor):
+                if access.output != output:
+                    continue
+                block = self.block(einsum, chip)
+                relation = einsum.relation(access)
+                if block is not None:
+                    place = einsum.rank_variables.index(self.along[einsum.name])
+                    relation = within(relation, place, *block)
+                points = relation.range()
+                if not points.is_empty():
+                    found.append(points)
+        return found
+
+
+def _classes(
+    made: Sequence[Sequence[islpy.Set]], needed: Sequence[Sequence[islpy.Set]]
+) -> tuple[ElementClass, ...]:
+    """Elements that are made, by which chips make and which need them."""
+    chips = len(made)
+    classes = []
+    for members, elements in points_by_members([*made, *needed]).items():
+        makers = frozenset(i for i in members if i < chips)
+        takers = frozenset(i - chips for i in members if i >= chips)
+        if makers:
+            classes.append(ElementClass(makers, takers, elements))
+    return tuple(sorted(classes, key=lambda c: (sorted(c.made), sorted(c.needed))))
+
+
+def _kind(classes: Sequence[ElementClass], chips: int) -> str:
+    """What the literature calls the pattern, `exchange` where it has no name."""
+    every = frozenset(range(chips))
+    reduced = [len(c.made) > 1 for c in classes]
+    if all(reduced):
+        if all(c.needed == every for c in classes):
+            return "all-reduce"
+        return "reduce-scatter" if all(len(c.needed) <= 1 for c in classes) else "reduce"
+    if any(reduced):
+        return "exchange"
+    if all(c.needed >= every - c.made for c in classes):
+        return "all-gather"
+    pairs = {(o, t) for c in classes for o in c.made for t in c.needed - c.made}
+    if all(len(c.needed - c.made) == 1 for c in classes) and len(pairs) == chips * (chips - 1):
+        return "all-to-all"
+    return "halo" if all(abs(o - t) == 1 for o, t in pairs) else "exchange"
+
+
+def split_of(cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool) -> Split:
+    """Each Einsum split along the first of the variables that it has. Raises SpecError for a variable that no
+    Einsum has; Refused for cascades that iterate, and for results that are added to."""
+    known = dict.fromkeys(v for e in cascade for v in e.rank_variables)
+    unknown = [v for v in variables if v not in known]
+    if unknown:
+        remedy = f"rank variables: {', '.join(known)}"
+        what = "no Einsum has the rank variable"
+        raise SpecError([Diagnostic(f"{what} {v}", remedy, "split") for v in unknown])
+    if cascade.generational:
+        raise Refused("a cascade that iterates is not split over chips", "split its body, one iteration")
+    if any(a.accumulates for e in cascade for a in e.outputs):
+        raise Refused("results that are added to what was there are not split over chips", "write them anew")
+    along = {e.name: next((v for v in variables if v in e.rank_variables), "") for e in cascade}
+    return Split(cascade, chips, {n: v for n, v in along.items() if v}, whole)

@@ -1,0 +1,387 @@
+"""`distribute`: a cascade split over chips, with what they exchange, in time and energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, prod
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
+
+from polymodel.cost.area import total_area
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import spare
+from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
+from polymodel.hardware.search import Answered, Order, answered, mark_of
+from polymodel.loading import Spec
+from polymodel.mapper.request import Constraints
+from polymodel.mapping.looptree import LoopTree
+from polymodel.objectives import read_objectives
+from polymodel.processes import terminable
+from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import Faults, not_a_spec, suggestion
+from polymodel.stores.folders import check_store, folder_of
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.table import Cell, Column, Table
+from polymodel.workload.einsum import Einsum
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Progress = Callable[[int, int, float], None]
+FIGURES = ("energy", "latency")
+
+
+@dataclass(frozen=True, eq=False)
+class ChipPiece:
+    """Einsums between two exchanges on all chips. `latency`: of the slowest chip, `energy`: of all;
+    infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work."""
+
+    einsums: tuple[str, ...]
+    latency: float
+    energy: float
+    trees: Mapping[int, LoopTree]
+    complete: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ChipExchange:
+    """What one tensor is exchanged for, with its time on the busiest link and its energy on all."""
+
+    exchange: Exchange
+    moved: Moved
+    latency: float
+    energy: float
+
+
+@dataclass(frozen=True, eq=False)
+class ChipCount:
+    """One number of chips: pieces and exchanges in turn."""
+
+    chips: int
+    split: Split
+    pieces: tuple[ChipPiece, ...]
+    exchanges: tuple[ChipExchange, ...]
+    area: float
+
+    @property
+    def computing(self) -> float:
+        """Seconds of all pieces, one after the other."""
+        return sum(p.latency for p in self.pieces)
+
+    @property
+    def exchanging(self) -> float:
+        """Seconds of all exchanges, one after the other."""
+        return sum(e.latency for e in self.exchanges)
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Its figures: chips, latency (s), energy (J) and area (m^2) of all chips."""
+        energy = sum(p.energy for p in self.pieces) + sum(e.energy for e in self.exchanges)
+        latency = self.computing + self.exchanging
+        return {"chips": self.chips, "latency": latency, "energy": energy, "area": self.area}
+
+    @property
+    def received(self) -> int:
+        """Words that the chip receives that receives most."""
+        each = zip(*(e.moved.received for e in self.exchanges), strict=True)
+        return max(map(sum, each), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution(Answer):
+    """A cascade over several numbers of chips; `found[i]` is a `ChipCount`. Pieces and exchanges run one
+    after the other: nothing overlaps."""
+
+    spec: Spec
+    link: Interconnect
+    counts: tuple[ChipCount, ...]
+    objective: str
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, number: int) -> ChipCount:
+        return self.counts[number]
+
+    @declared(title="Chips")
+    def chips(self) -> Table:
+        """One row per number of chips. Efficiency: the time on one chip over n times that on n; received:
+        words of the chip that receives most."""
+        columns = (
+            Column("chips", given=True), Column("latency", "s"), Column("computing", "s"),
+            Column("exchanging", "s"), Column("energy", "J"), Column("energy of links", "J"),
+            Column("received", "words"), Column("area", "m^2"), Column("efficiency", "1"),
+        )  # fmt: skip
+        alone = next((c.figures["latency"] for c in self.counts if c.chips == 1), None)
+        rows: list[tuple[Cell, ...]] = []
+        for c in self.counts:
+            took = c.figures["latency"]
+            share = alone / took / c.chips if alone is not None and 0 < took < inf else None
+            links = sum(e.energy for e in c.exchanges)
+            energy = c.figures["energy"]
+            times = took, c.computing, c.exchanging
+            rows.append((c.chips, *times, energy, links, c.received, c.area, share))
+        return Table("chips", columns, tuple(rows), self.notes)
+
+    @declared(title="What chips exchange")
+    def exchanges(self) -> Table:
+        """One row per number of chips and tensor: the pattern, elements that are reduced or sent, words of
+        the chip that receives most, bits on the busiest link."""
+        columns = (
+            Column("chips", given=True), Column("tensor"), Column("collective"), Column("elements", "words"),
+            Column("received", "words"), Column("busiest link", "bit"), Column("latency", "s"),
+            Column("energy", "J"),
+        )  # fmt: skip
+        rows: list[tuple[Cell, ...]] = [
+            (
+                c.chips, e.exchange.tensor, e.exchange.kind,
+                sum(k.elements for k in e.exchange.classes) * e.exchange.times, max(e.moved.received),
+                e.moved.busiest, e.latency, e.energy,
+            )
+            for c in self.counts
+            for e in c.exchanges
+        ]  # fmt: skip
+        return Table("exchanges", columns, tuple(rows))
+
+    @declared(title="Between exchanges")
+    def pieces(self) -> Table:
+        """One row per number of chips and piece: its Einsums, along which rank variables they are split,
+        the time of the slowest chip, the energy of all."""
+        columns = (
+            Column("chips", given=True), Column("Einsums"), Column("split"), Column("latency", "s"),
+            Column("energy", "J"), Column("complete"), Column("reason"),
+        )  # fmt: skip
+        rows: list[tuple[Cell, ...]] = [
+            (
+                c.chips, ", ".join(p.einsums), _splits(c.split, p.einsums), p.latency, p.energy, p.complete,
+                p.reason,
+            )
+            for c in self.counts
+            for p in c.pieces
+        ]  # fmt: skip
+        return Table("pieces", columns, tuple(rows))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What does not fit, and what was not searched to the end."""
+        found = []
+        for c in self.counts:
+            bad = [p for p in c.pieces if p.reason]
+            found += [f"{c.chips} chips: {', '.join(p.einsums)}: {p.reason}" for p in bad[:1]]
+        cut = sorted({c.chips for c in self.counts for p in c.pieces if not p.complete and not p.reason})
+        if cut:
+            which = ", ".join(map(str, cut))
+            found.append(f"not searched to the end: {which} chips; a better mapping may be left")
+        return tuple(found)
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Distribution over {', '.join(str(c.chips) for c in self.counts)} chips"
+
+    def plot(self, x: str = "latency", y: str = "", ax: Axes | None = None) -> Axes:
+        """Numbers of chips over two figures of `chips`, `latency`, `energy` and `area`: the cost (area
+        where the architecture has one, else chips) against the time. SpecError for an unknown figure."""
+        from polymodel.report.plots_machines import machine_axes
+
+        fitting = [c for c in self.counts if c.figures["latency"] < inf]
+        across, up = x, y or ("area" if any(c.area for c in fitting) else "chips")
+        known = ("chips", "latency", "energy", "area")
+        faults = [
+            Diagnostic(f"there is no figure {n}", suggestion(n, known, "figures"))
+            for n in (across, up)
+            if n not in known
+        ]
+        if faults or not fitting:
+            raise SpecError(faults or [Diagnostic("no number of chips fits", "; ".join(self.notes))])
+        points = [(f"{c.chips} chip{'s' * (c.chips > 1)}", c.figures) for c in fitting]
+        return machine_axes(points, across, up, "Cost against time", ax)
+
+    def content(self, live: bool = True) -> list[Block]:
+        """Chips and exchanges."""
+        exchanged = [Section("", self.table("exchanges"))] if any(c.exchanges for c in self.counts) else []
+        head: list[Block] = [Line(self._headline()), Section("", self.table("chips"))]
+        return [*head, *exchanged, *(Line(n) for n in self.notes)]
+
+    def _headline(self) -> str:
+        link = self.link
+        shape = f" of {link.shape[0]} x {link.shape[1]}" if link.shape else ""
+        return f"{self.title}, {link.topology}{shape}; best {self.objective}; {self.seconds:.3g} s"
+
+    def __repr__(self) -> str:
+        tables = [self.table("chips").text()]
+        tables += [self.table("exchanges").text()] if any(c.exchanges for c in self.counts) else []
+        return "\n".join([self._headline(), *tables, *(f"  {n}" for n in self.notes)])
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def _splits(split: Split, einsums: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(split.along.get(name, "-") for name in einsums))
+
+
+def distribute(
+    spec: Spec,
+    chips: Sequence[int] | int = (1, 2, 4, 8),
+    *,
+    split: Sequence[str] | str,
+    link: Interconnect | None = None,
+    whole: bool = True,
+    objective: str = "latency",
+    constraints: Constraints | None = None,
+    time_limit: float | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+    store: str | Path | None = None,
+    resume: bool = True,
+) -> Distribution:
+    """What a cascade costs on several chips of the spec's architecture.
+
+    `chips`: one number or several. `split`: rank variables; each Einsum is split in blocks of equal size
+    along the first of them that it has, and computed by every chip if it has none. `link`: what connects
+    the chips (a ring without cost, if None). `whole`: the results of the cascade are wanted on every chip,
+    as the next layer reads them; if False they stay where they are made, and parts of sums are reduced
+    there. Inputs lie where they are needed.
+
+    Einsums between two exchanges are searched together with `explore` for the least `objective` (energy,
+    latency or edp) within `constraints`; an exchange begins when all chips have made the tensor, and
+    nothing overlaps. `time_limit`: seconds, shared out over the searches. `workers`, `progress(done,
+    searches, seconds)`, `store`, `resume`: as for `codesign`. Raises SpecError for wrong input; Refused for
+    cascades that iterate and for what `explore` does not cover.
+    """
+    begun = perf_counter()
+    if not isinstance(spec, Spec):
+        raise not_a_spec("distribute", spec)
+    cascade, link = spec.workload, link if link is not None else Interconnect()
+    counts, name = _checked(chips, link, objective, store, spec)
+    names = (split,) if isinstance(split, str) else tuple(split)
+    splits = [split_of(cascade, n, names, whole=whole) for n in counts]
+    exchanges = [s.exchanges() for s in splits]
+    work = [_pieces(spec, s, {e.tensor for e in found}) for s, found in zip(splits, exchanges, strict=True)]
+    place = None if store is None else folder_of(store)
+    orders: dict[str, Order] = {}
+    for one in (one for parts in work for _, here in parts for one in here.values()):
+        mark = mark_of(one, (name,))
+        folder = None if place is None else place / mark[:16]
+        orders.setdefault(mark, Order(one, (name,), FIGURES, constraints, 0.0, folder, resume))
+    with terminable():
+        answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
+    area = total_area(spec.arch)
+    rows = tuple(
+        ChipCount(
+            s.chips,
+            s,
+            tuple(_piece(einsums, here, answers, name) for einsums, here in parts),
+            tuple(_timed(e, s.chips, link) for e in found),
+            area * s.chips,
+        )
+        for s, found, parts in zip(splits, exchanges, work, strict=True)
+    )
+    return Distribution(spec, link, rows, name, perf_counter() - begun)
+
+
+def _checked(
+    chips: object, link: object, objective: str, store: object, spec: Spec
+) -> tuple[tuple[int, ...], str]:
+    """Numbers of chips and the objective. SpecError with every fault."""
+    faults = Faults()
+    given = plainly(chips)
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    counts = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
+    if not counts or len({*counts}) < len(several):
+        faults.note(Diagnostic(f"{chips!r} are not numbers of chips", "give e.g. [1, 2, 4]", "chips"))
+        counts = ()
+    if not isinstance(link, Interconnect):
+        remedy = "give pm.Interconnect(topology='ring', throughput=4e11)"
+        faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link"))
+    elif link.shape is not None and any(n != prod(link.shape) for n in counts):
+        what = f"a mesh of {link.shape[0]} x {link.shape[1]} has {prod(link.shape)} chips"
+        faults.note(Diagnostic(what, "give that number, or another shape", "link.shape"))
+    found, unknown = read_objectives((objective,), (), ())
+    if unknown or found[0] not in (*FIGURES, "edp"):
+        faults.note(Diagnostic(f"unknown objective {objective!r}", "use energy, latency or edp", "objective"))
+    with faults.noting():
+        check_store(store)
+    faults.raise_if_any()
+    return counts, found[0]
+
+
+def _pieces(
+    spec: Spec, split: Split, exchanged: set[str]
+) -> list[tuple[tuple[str, ...], dict[int, Spec]]]:
+    """Einsums between exchanges, with what each chip that has work computes of them."""
+    groups: list[list[Einsum]] = []
+    made: set[str] = set()
+    for einsum in split.cascade:
+        if not groups or made & exchanged & {a.tensor for a in einsum.inputs}:
+            groups.append([])
+            made = set()
+        groups[-1].append(einsum)
+        made |= {a.tensor for a in einsum.outputs}
+    found = []
+    for group in groups:
+        alike: dict[object, Spec] = {}
+        here: dict[int, Spec] = {}
+        for chip in range(split.chips):
+            blocks = {e.name: _block(e, split, chip) for e in group}
+            working = tuple(name for name, block in blocks.items() if block != NONE)
+            key = tuple((name, blocks[name]) for name in working)
+            if working and key not in alike:
+                alike[key] = _on_chip(spec, split, working, blocks)
+            if working:
+                here[chip] = alike[key]
+        found.append((tuple(e.name for e in group), here))
+    return found
+
+
+def _block(einsum: Einsum, split: Split, chip: int) -> tuple[int, int] | None:
+    """The block of a chip, (0, -1) if it has none. Where nothing depends on its place, in a box of
+    iterations, it is shifted to the first: blocks of one size cost the same."""
+    block = split.block(einsum, chip)
+    bounds = (len(c.expr.variables) == 1 and not c.modulus for c in einsum.constraints)
+    if block in (None, NONE) or not all(bounds) or any(a.guard for a in einsum.accesses):
+        return block
+    assert block is not None
+    first, _ = einsum.bound(split.along[einsum.name])
+    return first, first + block[1] - block[0]
+
+
+def _on_chip(
+    spec: Spec, split: Split, working: Sequence[str], blocks: Mapping[str, tuple[int, int] | None]
+) -> Spec:
+    """Some Einsums of the spec, each on its block."""
+    part = spec.only(*working)
+    assert part.raw_workload is not None
+    einsums = []
+    for raw in part.raw_workload.einsums:
+        block = blocks[raw.name]
+        text = () if block is None else (f"{block[0]} <= {split.along[raw.name]} <= {block[1]}",)
+        shape = (*raw.iteration_space_shape, *text)
+        einsums.append(raw.model_copy(update={"iteration_space_shape": shape}))
+    return replace(part, raw_workload=part.raw_workload.model_copy(update={"einsums": tuple(einsums)}))
+
+
+def _piece(
+    einsums: tuple[str, ...], here: Mapping[int, Spec], answers: Mapping[str, Answered], objective: str
+) -> ChipPiece:
+    found = {chip: answers[mark_of(spec, (objective,))] for chip, spec in here.items()}
+    lacking = next((a for a in found.values() if not a.trees), None)
+    if lacking is not None:
+        return ChipPiece(einsums, inf, inf, {}, lacking.complete, lacking.reason or "no mapping fits")
+    latency = max((float(a.figures["latency"][0]) for a in found.values()), default=0.0)
+    energy = sum(float(a.figures["energy"][0]) for a in found.values())
+    trees = {chip: a.trees[0] for chip, a in found.items()}
+    return ChipPiece(einsums, latency, energy, trees, all(a.complete for a in found.values()))
+
+
+def _timed(exchange: Exchange, chips: int, link: Interconnect) -> ChipExchange:
+    moved = exchange.moved(chips, link)
+    rate, energy = float(link.throughput), float(link.energy_per_bit_hop)
+    return ChipExchange(exchange, moved, moved.busiest / rate, moved.bit_hops * energy)

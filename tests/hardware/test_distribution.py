@@ -1,0 +1,85 @@
+"""A cascade over chips: pieces cost what `explore` says of their blocks, exchanges what their links say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused
+from tests.hardware.small import small
+
+MLP = ("A[m, c] = X[m, g] * WA[g, c]", "B[m, j] = A[m, c] * WB[c, j]")
+
+
+def mlp(c: int = 4, m: int = 2) -> pm.Spec:
+    return small(MLP, {"M": m, "G": 3, "C": c, "J": 3}, S=512)
+
+
+LINK = pm.Interconnect("ring", throughput="8 Gb/s", energy_per_bit_hop="2 pJ")
+
+
+def least(spec: pm.Spec) -> pm.Report:
+    return pm.evaluate(pm.explore(spec, objectives="latency").best().spec)
+
+
+def test_pieces_cost_what_their_blocks_cost() -> None:
+    """Two columns of a feed-forward part on two chips: half of its hidden width on each, and one
+    all-reduce."""
+    found = pm.distribute(mlp(), [1, 2], split="c", link=LINK)
+    alone, both = found
+    whole, half = least(mlp()), least(mlp(c=2))
+    assert alone.figures["latency"] == pytest.approx(whole.total_latency, rel=1e-12)
+    assert alone.figures["energy"] == pytest.approx(whole.total_energy, rel=1e-12)
+    assert not alone.exchanges
+    words = 2 * 3
+    assert both.computing == pytest.approx(half.total_latency, rel=1e-12)
+    assert both.exchanging == 8 * words / 8e9  # on each link a half to be reduced, and a half sent
+    of_links = 2 * words * 8 * 2e-12
+    assert both.figures["energy"] == pytest.approx(2 * half.total_energy + of_links, rel=1e-12)
+    assert both.received == words
+
+
+def test_the_slowest_chip_counts_where_blocks_differ() -> None:
+    """5 columns over 4 chips: 2, 2, 1 and none."""
+    found = pm.distribute(mlp(c=5), 4, split="c")
+    for count, blocks in zip(found, ([2, 2, 1],), strict=True):
+        each = [least(mlp(c=c)) for c in blocks]
+        assert count.computing == pytest.approx(max(r.total_latency for r in each), rel=1e-12)
+        assert count.figures["energy"] == pytest.approx(sum(r.total_energy for r in each), rel=1e-12)
+        assert count.exchanging == 0  # links without a throughput take no time
+
+
+def test_einsums_are_cut_where_tensors_are_exchanged() -> None:
+    """Split over tokens nothing is exchanged; where the second product is split over its outputs, all is
+    gathered."""
+    tokens = pm.distribute(mlp(), 2, split="m", whole=False)
+    assert [p.einsums for p in tokens[0].pieces] == [("A", "B")]
+    assert not tokens[0].exchanges
+    columns = pm.distribute(mlp(), 2, split=["j", "c"], whole=False)
+    assert [p.einsums for p in columns[0].pieces] == [("A",), ("B",)]
+    assert [e.exchange.kind for e in columns[0].exchanges] == ["all-gather"]
+    rows = columns.table("pieces").rows
+    assert [row[2] for row in rows] == ["c", "j"]
+
+
+def test_what_fits_nowhere_is_told() -> None:
+    tight = mlp().bind(S=8)
+    found = pm.distribute(tight, 2, split="c", constraints={"memories": {"GLB": {"keep": "All"}}})
+    assert all(math.isinf(c.figures["latency"]) for c in found)
+    assert found.notes
+    with pytest.raises(pm.SpecError):
+        found.plot()
+
+
+def test_faults_are_told_all_at_once() -> None:
+    with pytest.raises(pm.SpecError) as raised:
+        pm.distribute(mlp(), [2, 2], split="c", objective="enrgy", link=pm.Interconnect("mesh", shape=(2, 2)))
+    assert {d.path for d in raised.value.diagnostics} == {"chips", "objective"}
+    with pytest.raises(pm.SpecError) as raised:
+        pm.distribute(mlp(), 2, split=["q", "z"])
+    told = [d.message for d in raised.value.diagnostics]
+    assert told == [f"no Einsum has the rank variable {v}" for v in "qz"]
+    with pytest.raises(Refused):
+        pm.distribute(pm.load("attention_one_pass", "simple_two_level"), 2, split="m")
