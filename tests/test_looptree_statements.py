@@ -25,7 +25,7 @@ from polymodel.analysis.enumerate.walk import Place, Time
 from polymodel.analysis.result import Analysis, Buffet, Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, storage_chain, ties, users
-from polymodel.schedule.text import essential_constraints
+from polymodel.schedule.touch import essential_constraints
 from tests.analysis.test_agreement import drawing
 from tests.fused import fused_problems
 from tests.generators import legal, problems

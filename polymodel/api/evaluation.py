@@ -14,7 +14,7 @@ from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
-from polymodel.schedule.gate import require_legal
+from polymodel.schedule.legality import require_legal
 from polymodel.spec.faults import not_a, not_a_spec
 from polymodel.spec.symbols import given_symbols, words_of
 

@@ -47,8 +47,7 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     from polymodel.inputs import claim
     from polymodel.report.execution import ExecutionReport, drawn_blocks, is_small, pictures
     from polymodel.sparse.execute.run import run
-    from polymodel.view.blocks import notes
-    from polymodel.view.joined_tables import formatted_tables, sections_of
+    from polymodel.view.answer import formatted_tables, notes, sections_of
 
     assert spec.teaal is not None, "load_teaal has looked"
     check_table(options.table, tuple(ExecutionReport.declared))

@@ -75,8 +75,7 @@ def formatted(report: Report, options: argparse.Namespace) -> str:
 
 def _table(table: Table, style: str) -> str:
     """One table alone."""
-    from polymodel.view.blocks import Section
-    from polymodel.view.joined_tables import formatted_tables
+    from polymodel.view.answer import Section, formatted_tables
 
     if style != "table":
         return formatted_tables([Section("", table)], style, table.name.replace("_", " "))

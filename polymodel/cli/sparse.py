@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _predicted(options: argparse.Namespace) -> str:
     from polymodel.api.sparse import predict
-    from polymodel.view.blocks import notes
-    from polymodel.view.joined_tables import formatted_tables, sections_of
+    from polymodel.view.answer import formatted_tables, notes, sections_of
 
     ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
     found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)

@@ -36,8 +36,7 @@ def _predicted(options: argparse.Namespace) -> str:
     from polymodel.report.tensaurus import TITLES, published_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
-    from polymodel.view.blocks import Section, notes
-    from polymodel.view.joined_tables import formatted_tables
+    from polymodel.view.answer import Section, formatted_tables, notes
 
     if options.published:
         table = published_table()

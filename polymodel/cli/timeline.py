@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:
-    from polymodel.view.blocks import Code, Section, notes
+    from polymodel.view.answer import Code, Section, notes
     from polymodel.view.files import table_json
 
     if style == "csv":

@@ -37,8 +37,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def _counted(options: argparse.Namespace, spec: Spec) -> str:
     from polymodel.api.on_data import traffic
     from polymodel.report.traffic import TrafficReport
-    from polymodel.view.blocks import notes
-    from polymodel.view.joined_tables import formatted_tables, sections_of
+    from polymodel.view.answer import formatted_tables, notes, sections_of
 
     check_table(options.table, tuple(TrafficReport.declared))
     check_html(options.html)

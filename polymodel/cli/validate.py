@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         parts.append(f"workload with {len(spec.workload)} Einsums")
     if spec.template is not None and not unbound:
         from polymodel.analysis.result import Problem, pipelines_of
-        from polymodel.schedule.gate import require_legal
+        from polymodel.schedule.legality import require_legal
 
         assert spec.mapping is not None
         problem = Problem(spec.workload, spec.arch, spec.mapping)

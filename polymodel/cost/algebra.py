@@ -1,18 +1,20 @@
-"""What cost rules need of numbers beside `+`, `*` and `/`, so that each rule stands once.
+"""The numbers that cost rules run on: plain ones, arrays, closed forms, and numbers with slopes.
 
 A rule adds, multiplies and divides; where it takes a maximum, adds up many parts or asks whether anything
-moves at all, it asks the algebra. `NUMBERS` are Python's: an evaluation. `ARRAYS` are NumPy's: sweeps on
-sparse data. `cost.formula.FORMULAS` writes the operations down: closed forms, and what other sweeps work
-out. `cost.slopes.SLOPES` has the slope of each result in each number of the architecture.
+moves at all, it asks the algebra, so that each rule stands once. `NUMBERS` are Python's: an evaluation.
+`ARRAYS` are NumPy's: sweeps on sparse data. `FORMULAS` writes the operations down: closed forms, and what
+other sweeps work out. `Slopes` has the slope of each result in each number of the architecture.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
+from polymodel.analysis.symbolic.forms import Form, Held, Peak
 from polymodel.arrays import np
 
 Number = Any  # what an algebra works with
@@ -77,3 +79,260 @@ class Arrays:
 
 NUMBERS = Numbers()
 ARRAYS = Arrays()
+
+
+# Costs in closed form: each operation is written down, and worked out for given tile sizes.
+#
+# `value` does the same operations in the same order as an evaluation in numbers does.
+
+Part = Any  # a Formula, a Peak or a number
+
+
+class Formula:
+    """A number that depends on tile sizes."""
+
+    def __add__(self, other: Part) -> Part:
+        return self if not isinstance(other, Formula) and not other else Sum((self, other))
+
+    def __radd__(self, other: Part) -> Part:
+        return self if not other else Sum((other, self))
+
+    def __mul__(self, other: Part) -> Part:
+        if isinstance(other, Formula):
+            return Product(self, other)
+        return self if other == 1 else Times(self, other) if other else 0.0
+
+    def __rmul__(self, other: Part) -> Part:
+        return self * other
+
+    def __truediv__(self, other: Part) -> Part:
+        if isinstance(other, Formula):
+            return Ratio(self, other)
+        return 0.0 if math.isinf(other) else Over(self, other)
+
+
+@dataclass(frozen=True)
+class Exact(Formula):
+    """An integer count. Sums with integers and products with them are counts again."""
+
+    form: Form
+
+    def __bool__(self) -> bool:
+        """False if it is 0 for all tile sizes."""
+        return bool(self.form.terms)
+
+    def __add__(self, other: Part) -> Part:
+        if isinstance(other, Exact):
+            return Exact(self.form + other.form)
+        return Exact(self.form + other) if isinstance(other, int) else super().__add__(other)
+
+    def __radd__(self, other: Part) -> Part:
+        return Exact(self.form + other) if isinstance(other, int) else super().__radd__(other)
+
+    def __mul__(self, other: Part) -> Part:
+        if isinstance(other, Exact):
+            return Exact(self.form * other.form)
+        return Exact(self.form * other) if isinstance(other, int) else super().__mul__(other)
+
+
+@dataclass(frozen=True)
+class Times(Formula):
+    """A part times a number."""
+
+    part: Part
+    factor: float
+
+
+@dataclass(frozen=True)
+class Over(Formula):
+    """A part over a number."""
+
+    part: Part
+    divisor: float
+
+
+@dataclass(frozen=True)
+class Sum(Formula):
+    """The sum of parts, rounded once."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Largest(Formula):
+    """The largest of several parts, 0 if there is none."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Where(Formula):
+    """A part where a count is above 0, else 0."""
+
+    count: Exact
+    part: Part
+
+
+@dataclass(frozen=True)
+class Product(Formula):
+    """One formula times another."""
+
+    one: Formula
+    other: Formula
+
+
+@dataclass(frozen=True)
+class Ratio(Formula):
+    """One formula over another; not a number where that is zero."""
+
+    over: Formula
+    under: Formula
+
+
+class Formulas:
+    """The algebra (`cost.algebra.Algebra`) of formulas, and of numbers among them."""
+
+    def largest(self, parts: Iterable[Part]) -> Part:
+        found = list(dict.fromkeys(parts))
+        numbers = [p for p in found if isinstance(p, (int, float))]
+        open_ = [p for p in found if not isinstance(p, (int, float))]
+        if any(numbers):
+            open_.append(max(numbers))
+        return open_[0] if len(open_) == 1 else Largest(tuple(open_)) if open_ else 0.0
+
+    def total(self, parts: Iterable[Part]) -> Part:
+        found = tuple(p for p in parts if isinstance(p, Formula) or p)
+        return found[0] if len(found) == 1 else Sum(found) if found else 0.0
+
+    def where_moved(self, moved: Part, then: Part) -> Part:
+        if not isinstance(moved, Exact) or not then:
+            return then if moved else 0.0
+        constant = moved.form.constant
+        if constant is not None:
+            return then if constant > 0 else 0.0
+        return Where(moved, then)
+
+    def slowest(self, times: Mapping[str, Part]) -> str:
+        return ""
+
+
+FORMULAS = Formulas()
+
+
+def value(formula: Part, at: Mapping[str, int]) -> Any:
+    """The number for given symbols."""
+    if isinstance(formula, (Form, Held)):
+        return formula.at(at)
+    if isinstance(formula, Peak):
+        return formula.at(at)[0]
+    if isinstance(formula, Exact):
+        return formula.form.at(at)
+    if isinstance(formula, Times):
+        return value(formula.part, at) * formula.factor
+    if isinstance(formula, Over):
+        return value(formula.part, at) / formula.divisor
+    if isinstance(formula, Sum):
+        return math.fsum(value(p, at) for p in formula.parts)
+    if isinstance(formula, Largest):
+        return max((value(p, at) for p in formula.parts), default=0)
+    if isinstance(formula, Where):
+        return value(formula.part, at) if value(formula.count, at) > 0 else 0.0
+    if isinstance(formula, Product):
+        return value(formula.one, at) * value(formula.other, at)
+    if isinstance(formula, Ratio):
+        under = value(formula.under, at)
+        return value(formula.over, at) / under if under else math.nan
+    return formula
+
+
+# Numbers that know how they change with each number of the architecture.
+#
+# Run over a hierarchy of `Slope`s the cost rules give slopes. Where several parts tie for a maximum, the
+# result has two: as a number grows the steepest of those that tie counts, as it shrinks the least steep.
+
+TIE = 1e-12  # times that differ by no more than rounding
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One number: `name` is energy, throughput, leak_power, size, fill_drain_latency or energy_per_bit_hop.
+
+    `component` is `PE.X` for the link of a fanout dimension; `action` is empty but for energy and throughput.
+    """
+
+    component: str
+    action: str
+    name: str
+
+
+Sides = tuple[float, float]  # change of the result over change of a number: as it grows, as it shrinks
+NONE: Sides = (0.0, 0.0)
+
+
+class Slope(float):
+    """A number that is not negative, with its slope in each knob that it depends on."""
+
+    slopes: Mapping[Knob, Sides]
+
+    def __new__(cls, value: float, slopes: Mapping[Knob, Sides]) -> Slope:
+        found = super().__new__(cls, value)
+        found.slopes = slopes
+        return found
+
+    def __add__(self, other: float) -> Slope:
+        return _total((self, other), float(self) + float(other))
+
+    __radd__ = __add__
+
+    def __mul__(self, other: float) -> Slope:
+        parts = _scaled(self, float(other)), _scaled(other, float(self))
+        return _total(parts, float(self) * float(other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: float) -> Slope:
+        inverse = 1 / float(other)
+        parts = _scaled(self, inverse), _scaled(other, -float(self) * inverse * inverse)
+        return _total(parts, float(self) / float(other))
+
+    def __rtruediv__(self, other: float) -> Slope:
+        return Slope(other, {}) / self
+
+
+def _scaled(number: float, factor: float) -> Slope:
+    slopes = number.slopes if isinstance(number, Slope) else {}
+    return Slope(number, {k: (up * factor, down * factor) for k, (up, down) in slopes.items()})
+
+
+def _total(parts: Iterable[float], value: float) -> Slope:
+    return Slope(value, _joined([p for p in parts if isinstance(p, Slope)], math.fsum, math.fsum))
+
+
+def _joined(
+    parts: list[Slope], up: Callable[[list[float]], float], down: Callable[[list[float]], float]
+) -> dict[Knob, Sides]:
+    knobs = dict.fromkeys(k for p in parts for k in p.slopes)
+    each = {k: [p.slopes.get(k, NONE) for p in parts] for k in knobs}
+    return {k: (up([u for u, _ in sides]), down([d for _, d in sides])) for k, sides in each.items()}
+
+
+class Slopes:
+    """The algebra (`cost.algebra.Algebra`) of slopes, and of floats among them."""
+
+    def largest(self, parts: Iterable[Any]) -> Slope:
+        found = [p if isinstance(p, Slope) else Slope(p, {}) for p in parts]
+        top = max(map(float, found), default=0.0)
+        return Slope(top, _joined([p for p in found if p >= top * (1 - TIE)], max, min))
+
+    def total(self, parts: Iterable[Any]) -> Slope:
+        found = list(parts)
+        return _total(found, math.fsum(found))
+
+    def where_moved(self, moved: Any, then: Any) -> Any:
+        return then
+
+    def slowest(self, times: Mapping[str, Any]) -> str:
+        return max(times, key=lambda name: float(times[name]), default="")
+
+
+SLOPES = Slopes()

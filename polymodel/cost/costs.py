@@ -1,21 +1,100 @@
-"""From counts to costs: the one entry of this room."""
+"""From counts to costs: the one entry of this room, with area, capacities, and figures made of costs."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
 
-from polymodel.analysis.result import Analysis, Problem, mapped
+from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic, WorkingSet, mapped
 from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis
-from polymodel.cost.algebra import NUMBERS, Algebra, Number
-from polymodel.cost.area import area_items
-from polymodel.cost.capacity import needs, violations
-from polymodel.cost.context import Counts
-from polymodel.cost.energy import energy_items
-from polymodel.cost.formula import FORMULAS, Exact
-from polymodel.cost.latency import component_times, einsum_times
-from polymodel.cost.pipeline import einsums_of, item_span, pipeline_times
-from polymodel.cost.records import Costs
-from polymodel.cost.roofline import limiters, roofline
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, link_name
+from polymodel.cost.algebra import FORMULAS, NONE, NUMBERS, SLOPES, Algebra, Exact, Knob, Number, Slope
+from polymodel.cost.energy import action_energies, energy_items, leak_power
+from polymodel.cost.latency import (
+    component_times,
+    einsum_times,
+    einsums_of,
+    item_span,
+    limiters,
+    pipeline_times,
+    roofline,
+)
+from polymodel.cost.records import AreaItem, Costs, Counts, Need, Violation
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.objectives import Figures, canonical, known_names, terms_of, value, written
+from polymodel.spec.faults import suggestion
+
+# Area (m^2) per component, all instances.
+
+
+def area_items(hierarchy: Hierarchy) -> tuple[AreaItem, ...]:
+    """One item per component that can have an area; outermost first."""
+    found = []
+    for c in hierarchy.components:
+        if not c.acts and not c.area:
+            continue
+        n = hierarchy.instances(c.name)
+        found.append(AreaItem(c.name, n, c.area, n * c.area, c.area_provenance))
+    return tuple(found)
+
+
+def total_area(hierarchy: Hierarchy) -> float:
+    """Square metres of all components."""
+    return math.fsum(item.area for item in area_items(hierarchy))
+
+
+# What each memory must hold against what it can hold (bits of one instance).
+
+
+def needs(counts: Counts) -> tuple[Need, ...]:
+    """Every working set with its component's capacity, outermost component first."""
+    hierarchy = counts.problem.hierarchy
+    level = {c.name: i for i, c in enumerate(hierarchy.components)}
+    order = {name: i for i, name in enumerate(counts.einsums)}
+    found = [_need(w, hierarchy[w.component]) for w in counts.analysis.working_sets]
+    return tuple(sorted(found, key=lambda n: (level[n.component], order[n.einsum], n.measure)))
+
+
+def _need(peak: WorkingSet, component: Component) -> Need:
+    return Need(
+        peak.component,
+        peak.einsum,
+        peak.measure,
+        peak.bits,
+        component.size_bits,
+        component.allocation,
+        peak.residents,
+    )
+
+
+def violations(found: tuple[Need, ...]) -> tuple[Violation, ...]:
+    """The needs that count for their memory's `allocation` and exceed its capacity."""
+    return tuple(
+        Violation(
+            n.component,
+            n.einsum,
+            tuple(dict.fromkeys(r.tensor for r in n.residents)),
+            n.bits,
+            n.capacity_bits,
+            n.allocation,
+        )
+        for n in found
+        if n.counts and not n.fits
+    )
+
+
+def stored_bits(counts: Counts, tensor: str, elements: int | Fraction, backing: bool) -> int:
+    """Bits that so many elements occupy; a backing node's are scaled and rounded up."""
+    access = counts.accesses[tensor]
+    scale = access.backing_scale if backing else Fraction(1)
+    return math.ceil(elements * access.bits_per_value * scale)
+
+
+# All costs of one mapping.
 
 
 def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
@@ -93,3 +172,212 @@ def costs(problem: Problem, analysis: Analysis) -> Costs:
         assume_overlap=problem.hierarchy.assume_overlap,
         pipelines=overlapped,
     )
+
+
+# The figures that objectives are made of, of one evaluated mapping.
+
+Bits = dict[tuple[str, str], Number]  # (component, `reads` or `writes`) -> bits, all instances and executions
+
+
+def memory_bits(counts: Counts) -> Bits:
+    """What memories move."""
+    rows = ((t, t.reads, t.writes) for t in counts.analysis.traffic)
+    return _summed(counts, rows)
+
+
+def toll_bits(counts: Counts) -> Bits:
+    """What passes tolls; `reads` are what passes down, `writes` what passes up."""
+    return _summed(counts, ((t, t.down, t.up) for t in counts.analysis.tolls))
+
+
+def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, Number, Number]]) -> Bits:
+    found: Bits = {}
+    for row, reads, writes in rows:
+        bits = counts.bits(row.tensor) * counts.executions(row.einsum)
+        for way, elements in (("reads", reads), ("writes", writes)):
+            key = row.component, way
+            found[key] = found.get(key, 0) + elements * bits
+    return found
+
+
+def slots(counts: Counts) -> tuple[Number, Number]:
+    """(operations, operations if every compute instance executed as many as the busiest one), all Einsums."""
+    hierarchy = counts.problem.hierarchy
+    executed: Number = 0
+    places: Number = 0
+    for c in counts.analysis.compute:
+        n = counts.executions(c.einsum)
+        executed += c.operations * n
+        places += c.busiest * n * hierarchy.instances(c.component)
+    return executed, places
+
+
+def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
+    """The value of one objective on dense data, whose name may be wrong: SpecError."""
+    known = known_names(hierarchy.memories, hierarchy.tolls)
+    name = canonical(written(objective))
+    terms = terms_of(name)
+    wrong = next((n for _, n in terms if n not in known), None)
+    if wrong is not None:
+        remedy = suggestion(wrong, known, "objectives")
+        raise SpecError([Diagnostic(f"unknown objective {wrong}", remedy, "objective")])
+    found: float = value(name, figures)
+    return found
+
+
+class CostFigures:
+    """`objectives.Figures` of an analysis and its costs, in numbers or formulas."""
+
+    def __init__(self, counts: Counts, costs: Costs, do: Algebra = NUMBERS) -> None:
+        self.counts, self.costs, self.do = counts, costs, do
+
+    @property
+    def energy(self) -> Number:
+        return self.do.total(i.energy for i in self.costs.energy)
+
+    @property
+    def latency(self) -> Number:
+        return self.do.total(t.seconds for t in self.costs.latency)
+
+    @property
+    def area(self) -> float:
+        return self.costs.total_area
+
+    @property
+    def utilisation(self) -> Number:
+        executed, places = slots(self.counts)
+        return executed / places if places else 0.0
+
+    @cached_property
+    def moved_bits(self) -> Bits:
+        return memory_bits(self.counts) | toll_bits(self.counts)
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Number:
+        return self.moved_bits.get((component, way), 0)
+
+    @cached_property
+    def working_sets(self) -> Mapping[str, Number]:
+        """Memory -> the largest of its needs that count for its `allocation`."""
+        found: dict[str, list[Number]] = {}
+        for n in self.costs.needs:
+            if n.counts:
+                found.setdefault(n.component, []).append(n.bits)
+        return {component: self.do.largest(each) for component, each in found.items()}
+
+    def working_set(self, component: str) -> Number:
+        return self.working_sets.get(component, 0)
+
+
+# How energy (J) and latency (s) answer to a small change of each number of the architecture.
+#
+# Counts do not depend on these numbers, so the cost rules run over numbers with slopes (`cost.slopes`). Where
+# several components, instances or ports tie for a maximum there are two: a throughput that limits alone helps
+# both ways, one that ties helps nobody when it grows and hurts when it shrinks.
+
+Cost = Literal["energy", "latency"]
+
+
+@dataclass(frozen=True)
+class Elasticity:
+    """What a cost does when one number grows (`up`) or shrinks (`down`) a little.
+
+    `slope_*`: change of the cost over change of the number; `up`, `down`: relative change of the cost over
+    relative change of the number (-1: twice the number, half the cost, as far as it goes). `down` is nan for
+    the size of a memory that is full.
+    """
+
+    knob: Knob
+    value: float
+    unit: str
+    slope_up: float
+    slope_down: float
+    up: float
+    down: float
+
+
+def elasticities(counts: Counts, costs: Costs, of: Cost) -> tuple[Elasticity, ...]:
+    """Every finite number of the architecture, the one that matters most first."""
+    total = _sloped_total(counts, of)
+    found = []
+    for knob, worth, unit in _knobs(counts):
+        up, down = total.slopes.get(knob, NONE)
+        if knob.name == "size" and _full(costs, knob.component):
+            down = math.nan
+        share = worth / float(total) if total else math.nan
+        found.append(Elasticity(knob, worth, unit, up, down, up * share, down * share))
+    return tuple(sorted(found, key=lambda e: -max(_size(e.up), _size(e.down))))
+
+
+def _sloped_total(counts: Counts, of: Cost) -> Slope:
+    """The cost with its slopes."""
+    hierarchy = _sloped(counts.problem.hierarchy)
+    sloped = Counts(replace(counts.problem, hierarchy=hierarchy), counts.analysis)
+    seconds = total_seconds(sloped, SLOPES)
+    if of == "latency":
+        return SLOPES.total([seconds])
+    leaking = leak_power(hierarchy, SLOPES) * seconds
+    return SLOPES.total([*(i.energy for i in action_energies(sloped)), leaking])
+
+
+def _sloped(hierarchy: Hierarchy) -> Hierarchy:
+    """The hierarchy, whose finite costs and rates know that they are themselves."""
+
+    def own(value: float, component: str, action: str, name: str) -> float:
+        return value if math.isinf(value) else Slope(value, {Knob(component, action, name): (1.0, 1.0)})
+
+    def dim(c: Component, d: FanoutDim) -> FanoutDim:
+        if d.link is None:
+            return d
+        at = link_name(c.name, d.name)
+        energy = own(d.link.energy_per_bit_hop, at, "hop", "energy_per_bit_hop")
+        rate = own(d.link.throughput, at, "hop", "throughput")
+        return replace(d, link=replace(d.link, energy_per_bit_hop=energy, throughput=rate))
+
+    def component(c: Component) -> Component:
+        actions = tuple(
+            replace(
+                a,
+                energy=own(a.energy, c.name, a.name, "energy"),
+                throughput=own(a.throughput, c.name, a.name, "throughput"),
+            )
+            for a in c.actions
+        )
+        return replace(
+            c,
+            actions=actions,
+            leak_power=own(c.leak_power, c.name, "", "leak_power"),
+            fill_drain_latency=own(c.fill_drain_latency, c.name, "", "fill_drain_latency"),
+            spatial=tuple(dim(c, d) for d in c.spatial),
+        )
+
+    return replace(hierarchy, components=tuple(map(component, hierarchy.components)))
+
+
+def _size(x: float) -> float:
+    return 0.0 if math.isnan(x) else abs(x)
+
+
+def _full(costs: Costs, component: str) -> bool:
+    return any(n.counts and n.component == component and n.bits == n.capacity_bits for n in costs.needs)
+
+
+def _knobs(counts: Counts) -> Iterator[tuple[Knob, float, str]]:
+    """Every finite number of the hierarchy that stands for a cost or a limit, with its value and unit."""
+    for c in counts.problem.hierarchy.components:
+        for dim in c.spatial:
+            if dim.link is not None:
+                name = link_name(c.name, dim.name)
+                yield Knob(name, "hop", "energy_per_bit_hop"), dim.link.energy_per_bit_hop, "J/bit-hop"
+                if not math.isinf(dim.link.throughput):
+                    yield Knob(name, "hop", "throughput"), dim.link.throughput, "bit/s"
+        for a in c.actions:
+            what = "operation" if c.computes else "bit"
+            per = what if a.bits_per_action is None else "action"
+            yield Knob(c.name, a.name, "energy"), a.energy, f"J/{per}"
+            if not math.isinf(a.throughput):
+                yield Knob(c.name, a.name, "throughput"), a.throughput, f"{what}/s"
+        yield Knob(c.name, "", "leak_power"), c.leak_power, "W"
+        if c.acts:
+            yield Knob(c.name, "", "fill_drain_latency"), c.fill_drain_latency, "s"
+        if not math.isinf(c.size_bits):
+            yield Knob(c.name, "", "size"), c.size_bits, "bit"

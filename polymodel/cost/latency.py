@@ -12,13 +12,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+from polymodel.analysis.result import PipelineRun, Slot, StageWork
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
-from polymodel.cost.context import Counts, row_order
-from polymodel.cost.links import link_times
-from polymodel.cost.ports import busy_time, port_time, slowest_pair
-from polymodel.cost.records import ComponentTime, EinsumTime, PipelineTime, Refill
+from polymodel.cost.energy import link_times
+from polymodel.cost.records import (
+    ComponentTime,
+    Counts,
+    EinsumTime,
+    Limiter,
+    PipelineTime,
+    Refill,
+    RooflinePoint,
+    StageTime,
+    busy_time,
+    port_time,
+    row_order,
+    slowest_pair,
+)
+from polymodel.mapping.looptree import Pipeline, pipelines
 
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
@@ -138,3 +152,228 @@ def _serialised(
             moved = _moved(counts, einsum, share.component)
             rest[share.component] = busy_time(component, moved, seconds, n, do)
     return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest
+
+
+# Time (s) of pipelines: slots that last as long as their slowest stage, and whose time that is.
+#
+# docs/semantics.md, Pipelines.
+
+Loads = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+
+
+@dataclass
+class Span:
+    """Seconds, and how they are booked to (Einsum, component that limits it)."""
+
+    seconds: Number = 0.0
+    booked: dict[tuple[str, str], Number] = field(default_factory=dict)
+
+    def add(self, other: Span, times: int = 1) -> None:
+        self.seconds += other.seconds * times
+        for key, seconds in other.booked.items():
+            self.booked[key] = self.booked.get(key, 0.0) + seconds * times
+
+
+def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
+    """Seconds per component of its busiest instance; `free` takes no time."""
+    found: dict[str, Number] = {}
+    for name, pairs in loads:
+        if name != free:
+            c = counts.problem.hierarchy[name]
+            seconds = do.largest(port_time(c, pair, do) for pair in pairs)
+            found[name] = busy_time(c, 1, seconds, 1, do)
+    return found
+
+
+def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
+    """Seconds per component of what one Einsum does in one slot."""
+    times = load_times(counts, work.loads, free, do)
+    if work.operations:
+        leaf = next(c.component for c in counts.analysis.compute if c.einsum == work.einsum)
+        unit = counts.problem.hierarchy[leaf]
+        if leaf != free:
+            seconds = work.operations / counts.operation(work.einsum, leaf).throughput
+            times[leaf] = busy_time(unit, work.operations, seconds, 1, do)
+    return times
+
+
+def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS) -> Span:
+    """How long an Einsum or an inner pipeline takes in one slot."""
+    if isinstance(item, PipelineRun):
+        found = Span()
+        for slot in item.slots:
+            found.add(slot_span(counts, slot, free, do), slot.count)
+        return found
+    times = work_times(counts, item, free, do)
+    seconds = do.largest(times.values())
+    return Span(seconds, {(item.einsum, do.slowest(times)): seconds})
+
+
+def stage_spans(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> tuple[Span, ...]:
+    """How long each stage of a slot takes."""
+    found = []
+    for stage in slot.stages:
+        span = Span()
+        for item in stage:
+            span.add(item_span(counts, item, free, do))
+        found.append(span)
+    return tuple(found)
+
+
+def slot_span(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> Span:
+    """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
+    stages = stage_spans(counts, slot, free, do)
+    slowest = max(stages, key=lambda s: s.seconds, default=Span())
+    shared = load_times(counts, slot.shared, free, do)
+    joint = do.slowest(shared)
+    found = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
+    if not joint or shared[joint] <= slowest.seconds:
+        found.booked = slowest.booked
+        return found
+    for (einsum, _), seconds in slowest.booked.items():
+        share = seconds / slowest.seconds if slowest.seconds else 1 / len(slowest.booked)
+        found.booked[einsum, joint] = found.booked.get((einsum, joint), 0.0) + shared[joint] * share
+    return found
+
+
+def pipeline_times(counts: Counts) -> tuple[PipelineTime, ...]:
+    """One record per pipeline that stands in no stage of another, all executions together."""
+    known = {p.node: p for p in pipelines(counts.problem.tree)}
+    return tuple(_pipeline_time(counts, run, known[run.node]) for run in counts.analysis.pipelines)
+
+
+def _pipeline_time(counts: Counts, run: PipelineRun, p: Pipeline) -> PipelineTime:
+    n = counts.executions(p.einsums[0])
+    whole = Span()
+    phases = dict.fromkeys(("fill", "steady", "drain"), 0.0)
+    slots = dict.fromkeys(phases, 0)
+    busy = [dict.fromkeys(phases, 0.0) for _ in p.stages]
+    used, sets = [0] * len(p.stages), [0.0] * len(p.stages)
+    for slot in run.slots:
+        span, stages = slot_span(counts, slot), stage_spans(counts, slot)
+        whole.add(span, slot.count)
+        phases[slot.phase] += span.seconds * slot.count
+        slots[slot.phase] += slot.count
+        first = max(range(len(stages)), key=lambda b: stages[b].seconds)
+        sets[first] += span.seconds * slot.count
+        for b, stage in enumerate(stages):
+            busy[b][slot.phase] += stage.seconds * slot.count
+            used[b] += slot.count if slot.stages[b] else 0
+    found = tuple(
+        StageTime(
+            b, einsums, used[b] * n,
+            busy[b]["fill"] * n, busy[b]["steady"] * n, busy[b]["drain"] * n, sets[b] * n,
+        )
+        for b, einsums in enumerate(p.stages)
+    )  # fmt: skip
+    booked = tuple((e, c, seconds * n) for (e, c), seconds in whole.booked.items())
+    return PipelineTime(
+        run.node, found, slots["fill"] * n, slots["steady"] * n, slots["drain"] * n,
+        phases["fill"] * n, phases["steady"] * n, phases["drain"] * n, booked,
+    )  # fmt: skip
+
+
+def without(counts: Counts, run: PipelineRun, component: str) -> float:
+    """Seconds of all executions of a pipeline if the component took no time."""
+    einsum = next(p.einsums[0] for p in pipelines(counts.problem.tree) if p.node == run.node)
+    found: float = item_span(counts, run, component).seconds * counts.executions(einsum)
+    return found
+
+
+def einsums_of(run: PipelineRun) -> tuple[str, ...]:
+    """Every Einsum that works in a pipeline or in those inside."""
+    found: dict[str, None] = {}
+    for item in (x for slot in run.slots for stage in slot.stages for x in stage):
+        found.update(dict.fromkeys(einsums_of(item) if isinstance(item, PipelineRun) else (item.einsum,)))
+    return tuple(found)
+
+
+# Where each Einsum stands under its roof, and what would limit it next.
+
+ONE_ROOF = 1e-9  # relative
+
+
+def roofline(
+    counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
+) -> tuple[RooflinePoint, ...]:
+    """One point per Einsum that computes. Ratios with a zero denominator are infinite.
+
+    Bandwidths of one memory that rounding alone tells apart are one: that of the first Einsum.
+    """
+    hierarchy = counts.problem.hierarchy
+    work = {c.einsum: c for c in counts.analysis.compute if c.operations}
+    found: list[RooflinePoint] = []
+    for t in latency:
+        if t.einsum not in work:
+            continue
+        unit = hierarchy[work[t.einsum].component]
+        peak = counts.operation(t.einsum, unit.name).throughput * hierarchy.instances(unit.name)
+        memories = [x for x in times if x.einsum == t.einsum and x.kind == "memory"]
+        outer = min(memories, key=lambda x: hierarchy.index(x.component), default=None)
+        name = outer.component if outer else ""
+        bits = _bits_moved(counts, t.einsum, name)
+        busy = outer.seconds - outer.added if outer else 0.0
+        bandwidth = _ratio(bits, busy)
+        roofs = (p.bandwidth for p in found if p.memory == name)
+        found.append(
+            RooflinePoint(
+                einsum=t.einsum,
+                memory=name,
+                compute=unit.name,
+                operations=t.operations,
+                moved_bits=bits,
+                intensity=_ratio(t.operations, bits),
+                bandwidth=next((b for b in roofs if math.isclose(b, bandwidth, rel_tol=ONE_ROOF)), bandwidth),
+                peak=peak,
+                attainable=min(peak, _ratio(t.operations, busy)),
+                achieved=_ratio(t.operations, t.span),
+                limiting=t.limiting,
+            )
+        )
+    return tuple(found)
+
+
+def _bits_moved(counts: Counts, einsum: str, component: str) -> int:
+    """Bits that one Einsum reads and writes at a component, all instances and executions."""
+    mine = [t for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component)]
+    return sum((t.reads + t.writes) * counts.bits(t.tensor) for t in mine) * counts.executions(einsum)
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else math.inf
+
+
+def limiters(
+    counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
+) -> tuple[Limiter, ...]:
+    """Components of each Einsum, slowest first (ties in hierarchy order)."""
+    found = []
+    runs = {e: run for run, e in _overlapped(counts)}
+    for t in latency:
+        mine = sorted((x for x in times if x.einsum == t.einsum), key=lambda x: -x.seconds)
+        waiting = math.fsum(r.seconds for r in t.refills)
+        for rank, x in enumerate(mine, 1):
+            others = [o for o in mine if o is not x]
+            follower = others[0] if others else None
+            left = (follower.seconds if follower else 0.0) + waiting
+            if t.einsum in runs and rank == 1:
+                left = without(counts, runs[t.einsum], x.component)
+            found.append(
+                Limiter(
+                    einsum=t.einsum,
+                    component=x.component,
+                    rank=rank,
+                    seconds=x.seconds,
+                    slack=t.span - x.seconds,
+                    next_limiter=follower.component if follower else "",
+                    speedup=_ratio(t.span, left) if rank == 1 else 1.0,
+                )
+            )
+    return tuple(found)
+
+
+def _overlapped(counts: Counts) -> Iterator[tuple[PipelineRun, str]]:
+    """Each Einsum of a pipeline with the outermost one that it is in."""
+    einsums = {p.node: p.einsums for p in pipelines(counts.problem.tree)}
+    for run in counts.analysis.pipelines:
+        yield from ((run, e) for e in einsums[run.node])

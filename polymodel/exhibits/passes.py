@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.loading import load
-from polymodel.workload.passes import passes
+from polymodel.workload.einsum import passes
 
 # Workload -> the rank of the keys that is walked (of the second one, over their chunks), passes, what it is.
 PRINTED = {

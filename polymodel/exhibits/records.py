@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Gallery(Answer):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Ours over theirs for every figure that has both."""
-        from polymodel.view.bars import bar_axes
+        from polymodel.view.figures import bar_axes
 
         both = [(f.what, 100 * f.error) for f in self.rows if f.error is not None]
         if not both:

@@ -22,8 +22,7 @@ from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
 from polymodel.spec.output import write_text
 from polymodel.sweeps.grid import Grid
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.files import saved_text
 from polymodel.view.table import Cell, Column, Table
 

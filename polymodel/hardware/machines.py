@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.cost.area import area_items
+from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.spec import Action, Memory

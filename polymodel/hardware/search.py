@@ -26,7 +26,7 @@ from polymodel.pareto import undominated
 from polymodel.processes import elsewhere, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.request_schema import CodesignSection, ExploreSection
-from polymodel.stores.folders import check_store, folder_of, marked, parts_of
+from polymodel.stores.store import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.values import Choice

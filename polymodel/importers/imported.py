@@ -17,9 +17,8 @@ from polymodel.spec.dump import dump
 from polymodel.spec.output import write_text
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
-from polymodel.view.answer import Answer, declared
-from polymodel.view.bars import bar_axes
-from polymodel.view.blocks import Block, Code
+from polymodel.view.answer import Answer, Block, Code, declared
+from polymodel.view.figures import bar_axes
 from polymodel.view.files import Json
 from polymodel.view.table import Column, Table
 

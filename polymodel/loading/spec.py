@@ -28,7 +28,7 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
-from polymodel.schedule.gate import faults_of
+from polymodel.schedule.legality import faults_of
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec import symbols as naming

@@ -22,8 +22,7 @@ from polymodel.governor import until
 from polymodel.mapper.aims import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
 from polymodel.spec.output import clear_unfinished, recorded
-from polymodel.stores.lock import locked
-from polymodel.stores.tables import ANEW, read_table, write_table
+from polymodel.stores.store import ANEW, locked, read_table, write_table
 
 # Steps of a search that are done, in a folder: a search that was ended goes on with what they gave.
 #

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate, evaluate_problem
-from polymodel.cost.area import total_area
+from polymodel.cost.costs import total_area
 from polymodel.errors import InternalError, Refused, SpecError, writing
 from polymodel.governor import until
 from polymodel.loading import Spec, mapping_to_yaml
@@ -388,7 +388,7 @@ class Point:
 
     def _repr_html_(self) -> str:
         from polymodel.report.svg import looptree_svg
-        from polymodel.view.blocks import Code, Picture
+        from polymodel.view.answer import Code, Picture
         from polymodel.view.html import fragment
 
         return fragment([Code(repr(self).splitlines()[0]), Picture("LoopTree", looptree_svg(self.mapping))])

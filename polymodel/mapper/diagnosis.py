@@ -12,9 +12,9 @@ from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.mapper.budget import Watch
 from polymodel.mapper.mapspace import Mapspace, mapspace_of
 from polymodel.mapper.records import Change, Diagnosis, Limits, Obstacle, Relaxation, Request, SearchResult
-from polymodel.mapping.loop_rules import LOOP_RULES
 from polymodel.mapping.looptree import StorageNode
 from polymodel.mapping.mapspace_constraints import narrowing_text
+from polymodel.mapping.resolve import LOOP_RULES
 from polymodel.objectives import FigureLimit
 from polymodel.workload.einsum import Cascade, Einsum
 

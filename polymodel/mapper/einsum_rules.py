@@ -15,7 +15,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
-from polymodel.mapping.loop_rules import OTHERS, LoopRule
+from polymodel.mapping.resolve import OTHERS, LoopRule
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:

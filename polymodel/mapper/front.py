@@ -24,8 +24,7 @@ from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Part, Section
+from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
 from polymodel.view.files import saved_text
 from polymodel.view.table import RATIO, Cell, Column, Table
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.cost.algebra import NUMBERS
-from polymodel.cost.ports import busy_time, port_time
+from polymodel.cost.records import busy_time, port_time
 from polymodel.mapper.aims import Added
 from polymodel.mapper.budget import Late, Tally, once
 from polymodel.mapper.combine import Interest

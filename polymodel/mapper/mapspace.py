@@ -25,8 +25,7 @@ from polymodel.mapper.records import Limits, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import Passing, Shape, deepest, free_sizes, shapes
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Cascade
 

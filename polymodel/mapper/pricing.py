@@ -17,10 +17,10 @@ import numpy as np
 
 from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Action
-from polymodel.cost.context import Counts
+from polymodel.cost.algebra import FORMULAS, Exact, Formula, Largest, Over, Sum, Times, Where
 from polymodel.cost.energy import action_energies
-from polymodel.cost.formula import FORMULAS, Exact, Formula, Largest, Over, Sum, Times, Where
 from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.records import Counts
 
 Array = Any
 LinearForm = dict[Any, float]  # over terms

@@ -8,8 +8,8 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.mapping.loop_rules import LOOP_RULES, LoopRule
 from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.resolve import LOOP_RULES, LoopRule
 from polymodel.objectives import FigureLimit, canonical, objective_of
 
 if TYPE_CHECKING:

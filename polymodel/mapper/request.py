@@ -7,18 +7,18 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.cost.area import total_area
+from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.einsum_rules import side_by_side
 from polymodel.mapper.records import Limits, Progress, Request
-from polymodel.mapping.loop_rules import LoopRule
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
+from polymodel.mapping.resolve import LoopRule
 from polymodel.spec.coerce import plainly, shown
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.faults import Faults, Path
 from polymodel.spec.request_schema import ExploreSection, limit_texts
-from polymodel.stores.folders import check_store
+from polymodel.stores.store import check_store
 from polymodel.workload.resolve import resolve_workload
 
 Constraints = Limits | Mapping[str, object] | ExploreSection

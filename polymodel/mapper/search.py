@@ -47,7 +47,7 @@ from polymodel.objectives import on_sparse_data, score
 from polymodel.pareto import undominated
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
-from polymodel.stores.folders import folder_of, marked, parts_of
+from polymodel.stores.store import folder_of, marked, parts_of
 from polymodel.workload.einsum import Cascade
 
 ROUGH = 0.03

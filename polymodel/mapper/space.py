@@ -35,8 +35,7 @@ from polymodel.mapper.einsum_rules import (
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
 
 Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"

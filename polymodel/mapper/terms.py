@@ -26,7 +26,7 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import Action
-from polymodel.cost.actions import movement_actions
+from polymodel.cost.records import movement_actions
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
 from polymodel.mapper.space import EinsumSpace, Operand

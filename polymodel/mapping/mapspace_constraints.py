@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
-from polymodel.mapping.loop_rules import LoopRule, LoopRuleReader
+from polymodel.mapping.resolve import LoopRule, LoopRuleReader
 from polymodel.objectives import (
     BY_WORD,
     LIMIT_REMEDY,

@@ -20,9 +20,7 @@ import islpy as isl
 
 from polymodel.arrays import np
 from polymodel.integers import distinct_rows, dtype_of, largest
-from polymodel.polyhedra.build import parse_set
-from polymodel.polyhedra.counting import size
-from polymodel.polyhedra.parametric import count_of
+from polymodel.polyhedra.sets import count_of, parse_set, size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,11 +8,14 @@ factor: `("eq", 0)` inside another factor and after all of ours, `("at", q)` is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
 
-from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.sets import count_by, parse_map, parse_set, points_of, without
 
 Mode = tuple[str, int]
 
@@ -178,3 +181,308 @@ def at_first(text: str, np: int, nt: int) -> isl.Set:
     first = first.lexmin().range() if nx else times.lexmin()
     early = points.intersect(first.insert_dims(isl.dim_type.set, 0, np))
     return early.project_out(isl.dim_type.set, np, nt)
+
+
+# Dependences in one factor: elements that are read out of order, or lost before the stamp that reads them.
+#
+# Every answer is the set of elements `[x...]` of one factor for which such stamps exist. The stamps of a node
+# are a product over factors, and so is each question here: it holds somewhere if it holds in every factor.
+
+
+def shared_element(one: str, other: str, np: int, nt: int, equal: int, later: bool) -> tuple[int, ...] | None:
+    """An element x with t in `one`, t' in `other`, both touching x, t and t' equal in their first
+    `equal` counters and, if `later`, t greater in the next; None if there is none."""
+    a = parse_set(one).project_out(isl.dim_type.set, 0, np)
+    b = parse_set(other).project_out(isl.dim_type.set, 0, np)
+    nx = a.dim(isl.dim_type.set) - nt
+    pairs = isl.Map.from_domain_and_range(a, b)
+    for i in [*range(equal), *range(nt, nt + nx)]:
+        pairs = pairs.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
+    if later:
+        pairs = pairs.order_gt(isl.dim_type.in_, equal, isl.dim_type.out, equal)
+    found = pairs.domain().project_out(isl.dim_type.set, 0, nt)
+    return sample(found)
+
+
+def sample(points: isl.Set) -> tuple[int, ...] | None:
+    """The first point of a set, None if it has none."""
+    if points.is_empty():
+        return None
+    if points.dim(isl.dim_type.set) == 0:
+        return ()
+    return points_of(isl.Set.from_point(points.lexmin().sample_point()))[0]
+
+
+def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
+    """A point of `wanted` that is not in `made` (None: any point), ignoring the first `drop` dimensions."""
+    points = parse_set(wanted).project_out(isl.dim_type.set, 0, drop)
+    if made is not None:
+        points = points.subtract(parse_set(made).project_out(isl.dim_type.set, 0, drop))
+    return sample(points)
+
+
+def made_once(made: str, np: int, nt: int) -> bool:
+    """True if each element is touched at one stamp only, counters of instances included."""
+    return bool(_stamps_of(made, np, nt).is_single_valued())
+
+
+def made_apart(made: str, np: int, nt: int) -> tuple[int, ...]:
+    """An element that is touched at several stamps, any element if none is."""
+    where = _stamps_of(made, np, nt)
+    others = where.subtract(where.lexmin()).domain()
+    return sample(where.domain() if others.is_empty() else others) or ()
+
+
+def _stamps_of(made: str, np: int, nt: int) -> isl.Map:
+    """`{ [element] -> [stamp] }` of a factor."""
+    points = parse_set(made)
+    identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+    nx = points.dim(isl.dim_type.set) - np - nt
+    return identity.project_out(isl.dim_type.in_, 0, np + nt).project_out(isl.dim_type.out, np + nt, nx)
+
+
+Order = tuple[int, bool]
+SET = isl.dim_type.set
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One factor over `[p..., t..., x...]`: what is made, what is read, all that the node ever holds."""
+
+    made: str
+    read: str
+    held: str
+    np: int
+    nt: int
+
+    @property
+    def nx(self) -> int:
+        return int(parse_set(self.made).dim(SET)) - self.np - self.nt
+
+
+@lru_cache(maxsize=8192)
+def elsewhere(trace: Trace, axis: int | None) -> isl.Set:
+    """Elements made in one instance and read in another that differs in counter `axis` (None: in any)."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    made = parse_set(trace.made).project_out(SET, np, nt).insert_dims(SET, np, np)
+    read = parse_set(trace.read).project_out(SET, np, nt).insert_dims(SET, 0, np)
+    pairs = made.intersect(read)
+    if axis is not None:
+        pairs = pairs.intersect(_where(2 * np + nx, [f"c{axis} != c{np + axis}"]))
+    return pairs.project_out(SET, 0, 2 * np)
+
+
+@lru_cache(maxsize=8192)
+def revisited(trace: Trace, equal: int, differs: bool) -> isl.Set:
+    """Elements made and read at stamps of one instance with `equal` equal counters, the next unequal."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    pairs = _at(parse_set(trace.made), np, nt, 0, 2).intersect(_at(parse_set(trace.read), np, nt, 1, 2))
+    facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
+    if differs:
+        facts.append(f"c{np + equal} != c{np + nt + equal}")
+    return _elements(pairs.intersect(_where(np + 2 * nt + nx, facts)), nx)
+
+
+@lru_cache(maxsize=8192)
+def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
+    """Elements made at s and read at t in one instance, with a visit v between; `idle`: v has not got them.
+
+    `after`: how v follows s, `before`: how t follows v; each as (equal counters, the next is greater).
+    """
+    np, nt = trace.np, trace.nt
+    between = _idle(trace.held, np, nt) if idle else _visited(trace.held, np, nt)
+    since = _neighbour(trace.made, np, nt, after, later=False)
+    until = _neighbour(trace.read, np, nt, before, later=True)
+    return _elements(between.intersect(since).intersect(until), trace.nx)
+
+
+@lru_cache(maxsize=8192)
+def _neighbour(text: str, np: int, nt: int, order: Order, later: bool) -> isl.Set:
+    """`[p, v, x]`: x is touched at a stamp before v (`later`: after it), in the given order."""
+    points = parse_set(text)
+    nx = points.dim(SET) - np - nt
+    equal, greater = order
+    facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
+    if greater:
+        facts.append(f"c{np + equal} < c{np + nt + equal}")
+    pairs = _at(points, np, nt, int(later), 2).intersect(_where(np + 2 * nt + nx, facts))
+    return pairs.project_out(SET, np if not later else np + nt, nt)
+
+
+@lru_cache(maxsize=8192)
+def _visited(text: str, np: int, nt: int) -> isl.Set:
+    """`[p, v, x]` at the node's visits, any p and x."""
+    nx = parse_set(text).dim(SET) - np - nt
+    return visits(text, np, nt).insert_dims(SET, nt, nx).insert_dims(SET, 0, np)
+
+
+@lru_cache(maxsize=8192)
+def _idle(text: str, np: int, nt: int) -> isl.Set:
+    return _visited(text, np, nt).subtract(parse_set(text)).coalesce()
+
+
+def unfinished(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
+    """Elements that one instance made and still holds while another, that reads them, holds them too.
+
+    For a node of a single factor. `kept`: the temporal counters over whose steps elements stay.
+    """
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    alive = _alive(trace, kept)
+    made = alive.intersect(_at(parse_set(trace.made), np, nt, 0, 2)).project_out(SET, np, nt)
+    read = alive.intersect(_at(parse_set(trace.read), np, nt, 1, 2)).project_out(SET, np + nt, nt)
+    pairs = made.insert_dims(SET, np, np).intersect(read.insert_dims(SET, 0, np))
+    apart = [f"c{i} != c{np + i}" for i in range(np)]
+    return _elements(pairs.intersect(_where(2 * np + nt + nx, [f"({' or '.join(apart)})"])), nx)
+
+
+def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
+    """`[p, s, v, x]`: instance p holds x at s and at v, and all the way from one to the other."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    dims = np + 2 * nt + nx
+    both = parse_set(trace.held)
+    both = _at(both, np, nt, 0, 2).intersect(_at(both, np, nt, 1, 2))
+    found = both.intersect(_where(dims, [f"c{np + i} = c{np + nt + i}" for i in range(nt)]))
+    for axis in kept:
+        steps = [f"c{np + i} = c{np + nt + i}" for i in range(axis)]
+        steps.append(f"c{np + axis} < c{np + nt + axis}")
+        found = found.union(both.intersect(_where(dims, steps)))
+    idle = _idle(trace.held, np, nt).insert_dims(SET, np, nt).insert_dims(SET, np + 2 * nt, nt)
+    for after in kept:
+        for before in kept:
+            facts = []
+            for start, axis in ((np, after), (np + nt, before)):
+                facts += [f"c{start + i} = c{start + nt + i}" for i in range(axis)]
+                facts.append(f"c{start + axis} < c{start + nt + axis}")
+            between = idle.intersect(_where(np + 3 * nt + nx, facts))
+            found = found.subtract(between.project_out(SET, np + nt, nt))
+    return found.coalesce()
+
+
+def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
+    """`[p, t, x]` widened to `slots` stamps; t becomes number `slot` of them."""
+    points = points.insert_dims(SET, np, slot * nt)
+    return points.insert_dims(SET, np + (slot + 1) * nt, (slots - slot - 1) * nt)
+
+
+def _where(dims: int, facts: list[str]) -> isl.Set:
+    names = ", ".join(f"c{i}" for i in range(dims))
+    return parse_set(f"{{ [{names}] : {' and '.join(facts) or 'true'} }}")
+
+
+def _elements(points: isl.Set, nx: int) -> isl.Set:
+    return points.project_out(SET, 0, points.dim(SET) - nx)
+
+
+# Links: those that transfers cross, and receivers of partial sums, for one factor `[p..., t..., x...]`.
+#
+# A transfer is one combination of the dimensions that are neither dropped nor the coordinate; it crosses
+# the links on the way to every coordinate that it holds, each once. docs/semantics.md, Interconnect.
+#
+# Receivers:
+# `np`, `nt`: the child's spatial and temporal dimensions; `np_parent`, `nt_parent`: those that are
+# the parent's, which lead. Sets, not counts: docs/semantics.md, Links.
+
+Counts = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What to count per value of the dimensions `labels`.
+
+    `coordinate`: (dimension, weight) pairs whose sum is the instance's coordinate. `shift`: None counts a
+    chain's links 0..coordinate; else the tree's links at height `shift`, numbered coordinate >> shift.
+    With an empty `coordinate` transfers are counted. `drop`: dimensions that are united over. `by_link`:
+    the link's number is one more label.
+    """
+
+    labels: tuple[int, ...]
+    drop: tuple[int, ...]
+    coordinate: tuple[tuple[int, int], ...] = ()
+    shift: int | None = None
+    by_link: bool = False
+
+    def relation(self, dims: int) -> isl.Map:
+        """`{ [dims] -> [labels, link, transfer] }`."""
+        names = [f"d{i}" for i in range(dims)]
+        link = ["e"] if self.coordinate else []
+        rest = [i for i in range(dims) if i not in self.labels and i not in self.drop]
+        image = [names[i] for i in self.labels] + link + [names[i] for i in rest]
+        where = " + ".join(f"{w}*{names[i]}" for i, w in self.coordinate)
+        body = "true"
+        if self.coordinate:
+            body = f"0 <= e <= {where}" if self.shift is None else f"e = floor(({where})/{2**self.shift})"
+        return parse_map(f"{{ [{', '.join(names)}] -> [{', '.join(image)}] : {body} }}")
+
+    def count(self, points: isl.Set) -> Counts:
+        """How many (transfer, link) pairs there are, per label."""
+        crossed = points.apply(self.relation(points.dim(isl.dim_type.set)))
+        return count_by(crossed.coalesce(), len(self.labels) + self.by_link)
+
+
+@lru_cache(maxsize=8192)
+def crossed(text: str, crossing: Crossing) -> Counts:
+    """Of everything in the factor."""
+    return crossing.count(parse_set(text))
+
+
+@lru_cache(maxsize=8192)
+def crossed_at_steps(
+    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: Crossing
+) -> tuple[Counts, Counts]:
+    """Of what is touched at stamps that have a neighbour: of all of it, and of what is not held there."""
+    candidates, stay = kept(text, held, np, nt, mode, forward)
+    return crossing.count(candidates), crossing.count(candidates.subtract(stay))
+
+
+@lru_cache(maxsize=8192)
+def kept_whole(
+    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: Crossing
+) -> Counts:
+    """Transfers, per label, of which every instance keeps its part."""
+    candidates, stay = kept(text, held, np, nt, mode, forward)
+    if not crossing.drop:
+        return crossing.count(stay)
+    relation = crossing.relation(candidates.dim(isl.dim_type.set))
+    left = candidates.apply(relation).subtract(candidates.subtract(stay).apply(relation))
+    return count_by(left.coalesce(), len(crossing.labels))
+
+
+def widen(points: isl.Set, positions: tuple[int, ...]) -> isl.Set:
+    """Insert free dimensions so that they end up at `positions` (ascending)."""
+    for position in sorted(positions):
+        points = points.insert_dims(SET, position, 1)
+    return points
+
+
+def of_each(points: isl.Set, touched: isl.Set) -> isl.Set:
+    """Touches that are in `points` by all dimensions but the last ones, which `points` does not have."""
+    total = points.dim(SET)
+    return touched.intersect(points.insert_dims(SET, total, touched.dim(SET) - total))
+
+
+def inner_first(points: isl.Set, np: int, nt: int, np_parent: int, nt_parent: int) -> isl.Set:
+    """Touches at the first time, over all children of one parent instance, within the parent's stamp."""
+    between = tuple(range(np_parent, np))
+    times = without(points, between)
+    spread = isl.Map.identity(times.get_space().map_from_set()).intersect_domain(times)
+    spread = spread.project_out(isl.dim_type.in_, np_parent + nt_parent, nt - nt_parent)
+    first = spread.lexmin().range()
+    return points.intersect(widen(first, between))
+
+
+def receivers(points: isl.Set, single: tuple[int, ...], every: tuple[int, ...]) -> isl.Set:
+    """Per stamp and element the instances that receive: first along `single`, all along `every`."""
+    if not single:
+        return points
+    narrow = without(points, every)
+    positions = [s - sum(1 for e in every if e < s) for s in single]
+    spread = isl.Map.identity(narrow.get_space().map_from_set()).intersect_domain(narrow)
+    for position in sorted(positions, reverse=True):
+        spread = spread.project_out(isl.dim_type.in_, position, 1)
+    return points.intersect(widen(spread.lexmin().range(), every))
+
+
+def under(points: isl.Set, parents: isl.Set, np: int, nt: int, np_parent: int, nt_parent: int) -> isl.Set:
+    """Touches whose parent's stamp and element are in `parents` (`[p_parent, t_parent, x]`)."""
+    wide = widen(parents, tuple(range(np_parent, np)))
+    return points.intersect(widen(wide, tuple(range(np + nt_parent, np + nt))))

@@ -12,22 +12,19 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import ChainSize, Form, Held, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
-from polymodel.cost.context import Counts, row_order
-from polymodel.cost.costs import closed_costs, in_formulas
-from polymodel.cost.figures import CostFigures, asked_value
-from polymodel.cost.formula import FORMULAS, Exact, Ratio
-from polymodel.cost.formula import value as number_of
-from polymodel.cost.records import Costs
+from polymodel.cost.algebra import FORMULAS, Exact, Ratio
+from polymodel.cost.algebra import value as number_of
+from polymodel.cost.costs import CostFigures, asked_value, closed_costs, in_formulas
+from polymodel.cost.records import Costs, Counts, row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.report.minimum import Minimum, minimum
-from polymodel.schedule.gate import require_legal
+from polymodel.schedule.legality import require_legal
 from polymodel.spec.coerce import as_whole, plainly, shown
 from polymodel.spec.faults import Faults, close_to
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
@@ -366,7 +363,7 @@ class SymbolicReport(Answer):
 
     def plot(self, what: str = "energy", ax: Axes | None = None) -> Axes:
         """A picture of the figures at the values that the symbols have. SpecError unless all have one."""
-        from polymodel.view.bars import bar_axes
+        from polymodel.view.figures import bar_axes
 
         summary, rows = self.table(), self.table().at({})
         columns = tuple(Column(n) for n in summary.columns)

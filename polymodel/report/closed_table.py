@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import Form, Held, Peak
 from polymodel.analysis.symbolic.render import Renderer
-from polymodel.cost import formula as cost
+from polymodel.cost import algebra as cost
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column
 from polymodel.spec.coerce import as_whole, by_name, shown, unknown
 from polymodel.spec.faults import suggestion
-from polymodel.view.blocks import Section
+from polymodel.view.answer import Section
 from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from polymodel.architecture.hierarchy import uncut_text
 from polymodel.loading.spec import Spec, kept_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Facts, Section, notes
+from polymodel.view.answer import Answer, Block, Facts, Section, declared, notes
 from polymodel.view.files import table_json
 from polymodel.view.table import RATIO, Cell, Column, Table, shown
 

@@ -13,8 +13,7 @@ from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import as_whole, listed, shown
 from polymodel.spec.faults import not_a
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 
 _NOTE = (

@@ -9,31 +9,242 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from polymodel.analysis.result import Analysis, Engine, Problem, Traffic
-from polymodel.cost.capacity import needs
-from polymodel.cost.context import Counts
-from polymodel.cost.figures import CostFigures, asked_value
-from polymodel.cost.records import Costs, Violation
-from polymodel.cost.sensitivity import Cost
+from polymodel.analysis.result import Analysis, Buffet, Engine, Problem, Traffic
+from polymodel.cost.costs import Cost, CostFigures, asked_value, needs, stored_bits
+from polymodel.cost.records import Costs, Counts, Violation
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading.spec import kept_files
-from polymodel.mapping.looptree import LoopTree
-from polymodel.report import costed, counted
-from polymodel.report.ffmr import ffmr
+from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
+from polymodel.quantities import engineering
+from polymodel.report import tables
 from polymodel.report.fusion import fusion, retained
 from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
+from polymodel.schedule.touch import essential_constraints
 from polymodel.spec.coerce import check_classes
 from polymodel.view.answer import Answer, declared
-from polymodel.view.table import Table
-from polymodel.workload.passes import Passes, passes
+from polymodel.view.table import Cell, Column, Table
+from polymodel.workload.einsum import Passes, passes
 
 if TYPE_CHECKING:
     import pandas
 
     from polymodel.loading import Spec
+
+
+# Capacity of a fused chain by the additive and maximal formula (FFMR), beside the tree's working set.
+#
+# FFMR: all fused loops stand above all unfused ones. With `S[i, T]` the tile of tensor T that Einsum i uses
+# at a memory, `A_i` sums those that no co-iterated rank indexes, `M_i` the others; capacity = sum of A_i +
+# max of M_i. `ffmr_drop`: tensors with a co-iterated rank go after every fused iteration. `ffmr_retain`: some
+# stay for longer and count in A_i. Without fused loops the Einsums are `untiled_fused`: the largest of their
+# working sets. Source: the Fusion-Friendly Mapping Rule of Orojenesis' second version (docs/develop/rules.md,
+# Fusion).
+
+REMEDY = "the formula speaks of Einsums in a chain under one !Sequential, with their own loops below it"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one tensor adds to the formula: bits of its tile at one storage node; `einsums` use it."""
+
+    tensor: str
+    node: int
+    einsums: tuple[str, ...]
+    bits: int
+    additive: bool
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The formula for one memory, and the tree's peak of whole tiles (`tree_bits`).
+
+    `equal`: the two are sure to be the same number; otherwise the tree's is at most the formula's.
+    """
+
+    component: str
+    variant: str
+    shares: tuple[Share, ...]
+    maximal: tuple[tuple[str, int], ...]
+    tree_bits: int
+    equal: bool
+
+    @property
+    def additive_bits(self) -> int:
+        return sum(s.bits for s in self.shares if s.additive)
+
+    @property
+    def formula_bits(self) -> int:
+        """Sum of A_i + max of M_i."""
+        return self.additive_bits + max((bits for _, bits in self.maximal), default=0)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A tree of the form: fused loops (id, loop), the split, Einsums in order of execution."""
+
+    fused: tuple[tuple[int, Loop], ...]
+    split: int
+    einsums: tuple[str, ...]
+
+
+def chain_of(problem: Problem) -> Chain:
+    """The parts of a tree of FFMR's form; Refused, saying what is not, for others."""
+    tree, cascade = problem.tree, problem.cascade
+    splits = [(i, node) for i, node, _ in tree.walk() if isinstance(node, Split)]
+    if len(splits) != 1:
+        raise Refused(f"the mapping has {len(splits)} splits, not one", REMEDY)
+    split, node = splits[0]
+    if node.pipeline:
+        raise Refused("branches of a Pipeline hold their tiles all the time", REMEDY)
+    for einsum in tree.einsums:
+        if cascade[einsum].is_copy:
+            raise Refused(f"{einsum} is a copy, which holds nothing", REMEDY)
+    for tensor in cascade.tensors:
+        users = [i for i, e in enumerate(tree.einsums) if tensor in cascade[e].tensors]
+        if users and users[-1] - users[0] >= len(users):
+            names = f"{tree.einsums[users[0]]} and {tree.einsums[users[-1]]}"
+            raise Refused(f"{tensor} is used by {names}, but not by every Einsum between them", REMEDY)
+        if any(a.persistent for e in cascade.einsums for a in e.accesses if a.tensor == tensor):
+            raise Refused(f"{tensor} is persistent: it stays in all phases", REMEDY)
+    if not problem.hierarchy.assume_overlap:
+        raise Refused("under assume_overlap: false double buffers hold tiles twice", REMEDY)
+    loops = tree.loops(tree.einsums[0])
+    fused = tuple((i, loop) for i, loop in loops if i < split and not loop.spatial)
+    return Chain(fused, split, tree.einsums)
+
+
+def capacities(counts: Counts) -> tuple[Capacity, ...]:
+    """The formula for every memory that holds anything, outermost first; Refused for other forms."""
+    chain = chain_of(counts.problem)
+    held = {b.component for b in counts.analysis.buffets}
+    return tuple(
+        _capacity(counts, chain, c.name) for c in counts.problem.hierarchy.components if c.name in held
+    )
+
+
+def _capacity(counts: Counts, chain: Chain, component: str) -> Capacity:
+    mine = [b for b in counts.analysis.buffets if b.component == component]
+    shares = tuple(_share(counts, chain, b) for b in mine)
+    maximal = tuple(
+        (e, sum(s.bits for s in shares if e in s.einsums and not s.additive)) for e in chain.einsums
+    )
+    variant = "ffmr_drop" if chain.fused else "untiled_fused"
+    if any(s.additive and _co_iterated(counts.problem, chain, s) for s in shares):
+        variant = "ffmr_retain"
+    peaks = [w for w in counts.analysis.working_sets if (w.component, w.measure) == (component, "tile")]
+    tree = max((w.bits for w in peaks), default=0)
+    found = Capacity(component, variant, shares, maximal, tree, False)
+    equal = _settled(counts.problem, chain) and _equal(counts.problem, chain, found)
+    return Capacity(component, variant, shares, maximal, tree, equal)
+
+
+def _share(counts: Counts, chain: Chain, b: Buffet) -> Share:
+    """Additive: it stays from one fused iteration to the next, or no fused loop moves it."""
+    bits = stored_bits(counts, b.tensor, b.tile_max, b.parent is None)
+    share = Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
+    above = any(i > b.node for i, _ in chain.fused)
+    stays = above or b.reuse.stays_over("moving") or not _co_iterated(counts.problem, chain, share)
+    return Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused) and stays)
+
+
+def _co_iterated(problem: Problem, chain: Chain, share: Share) -> bool:
+    """True if a fused loop goes over a rank of the tensor, in some Einsum that uses it.
+
+    Of an Einsum that a loop infers every tensor is taken to follow the loop; of one that it repeats, none.
+    """
+    for einsum in share.einsums:
+        tied = ties(problem.cascade, problem.tree, einsum)
+        indexed = problem.cascade[einsum].access_of(share.tensor).variables
+        for i, loop in chain.fused:
+            if tied[i] == "inferred" or (tied[i] == "bound" and loop.variable_in(einsum) in indexed):
+                return True
+    return False
+
+
+def _settled(problem: Problem, chain: Chain) -> bool:
+    """True if the first tiles of all loops are the largest, for all tensors at once."""
+    for einsum in chain.einsums:
+        e = problem.cascade[einsum]
+        if len(essential_constraints(e)) > 2 * len(e.rank_variables):
+            return False
+        if set(ties(problem.cascade, problem.tree, einsum).values()) - {"bound"}:
+            return False
+        if any(
+            loop.initial_tile_shape not in (None, loop.tile_shape) for _, loop in problem.tree.loops(einsum)
+        ):
+            return False
+    return not any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
+
+
+def _equal(problem: Problem, chain: Chain, found: Capacity) -> bool:
+    """True if a whole tile of the largest M_i meets all additive tensors: see docs/semantics.md."""
+    if not chain.fused:
+        return True
+    added = [s for s in found.shares if s.additive]
+    ranges = [_iterations(problem, chain, e) for e in chain.einsums]
+    if any(s.node > chain.fused[0][0] for s in added) or any(r != ranges[0] for r in ranges):
+        return False
+    trips, full = ([n for n, _ in ranges[0][1]], [n for _, n in ranges[0][1]])
+    most = max(bits for _, bits in found.maximal)
+    for place, (_, bits) in enumerate(found.maximal):
+        users = [[chain.einsums.index(e) for e in s.einsums] for s in added]
+        later = any(min(u) > place for u in users)
+        earlier = any(max(u) < place for u in users)
+        left = prod(full) - later - (earlier and trips == full)
+        if bits == most and min(trips) > 1 and left > 0:
+            return True
+    return False
+
+
+Range = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
+
+
+def _iterations(problem: Problem, chain: Chain, einsum: str) -> Range:
+    """Ranges of the variables that an Einsum's fused loops go over, and of each loop the iterations and
+    those of them with a whole tile (of the first instance, where spatial loops stand above)."""
+    enclosing: dict[str, int] = {}
+    found, bounds = [], []
+    for i, loop in problem.tree.loops(einsum):
+        if i > chain.split:
+            break
+        v = loop.variable_in(einsum)
+        low, high = problem.cascade[einsum].bound(v)
+        extent, tile = enclosing.get(v, high - low + 1), int(loop.tile_shape)
+        if not loop.spatial:
+            found.append((-(-extent // tile), extent // tile))
+        bounds.append((low, high))
+        enclosing[v] = tile
+    return tuple(bounds), tuple(found)
+
+
+def ffmr(counts: Counts) -> Table:
+    """One row per memory: the formula's capacity and the tree's, in bits of one instance.
+
+    `variant`: ffmr_drop, ffmr_retain or untiled_fused. `additive` lists what counts for all Einsums,
+    `maximal` the M_i. `tree_bits` is the peak of whole tiles (working set, measure `tile`), never more than
+    `formula_bits`; `sure`: whether the two are sure to be equal.
+    """
+    columns = (
+        Column("component"), Column("variant"), Column("additive_bits", "bit"), Column("additive"),
+        Column("maximal_bits", "bit"), Column("maximal"), Column("formula_bits", "bit"),
+        Column("tree_bits", "bit"), Column("equal"), Column("sure"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for c in capacities(counts):
+        added = ", ".join(f"{s.tensor} {engineering(s.bits, 'bit')}" for s in c.shares if s.additive)
+        largest = ", ".join(f"{e} {engineering(bits, 'bit')}" for e, bits in c.maximal)
+        rows.append((
+            c.component, c.variant, c.additive_bits, added, c.formula_bits - c.additive_bits, largest,
+            c.formula_bits, c.tree_bits, c.formula_bits == c.tree_bits, c.equal,
+        ))  # fmt: skip
+    return Table("ffmr", columns, tuple(rows))
+
+
+# What is known of an evaluated mapping.
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +267,7 @@ class Evaluated(Answer):
     @declared
     def summary(self) -> Table:
         """Operations, seconds and joules per Einsum and in all."""
-        return costed.summary(self.costs)
+        return tables.summary(self.costs)
 
     @declared
     def tiles(self) -> Table:
@@ -67,13 +278,13 @@ class Evaluated(Answer):
     @declared
     def accesses(self) -> Table:
         """Bits read, written, filled and drained by all instances in all executions."""
-        return counted.accesses(self.counts)
+        return tables.accesses(self.counts)
 
     @declared
     def reuse(self) -> Table:
         """Different elements held, accesses, bits exchanged with the parent, and what each policy would move:
         the gap is what a better placement could win."""
-        return counted.reuse(self.counts, *self.policies)
+        return tables.reuse(self.counts, *self.policies)
 
     @declared
     def lifetimes(self) -> Table:
@@ -90,27 +301,27 @@ class Evaluated(Answer):
     @declared
     def latency(self) -> Table:
         """Seconds that each component works for each Einsum."""
-        return costed.latency(self.costs)
+        return tables.latency(self.costs)
 
     @declared
     def energy(self) -> Table:
         """Joules of every action, and where each number comes from."""
-        return costed.energy(self.costs)
+        return tables.energy(self.costs)
 
     @declared
     def bottleneck(self) -> Table:
         """What limits each Einsum, and what would next."""
-        return costed.bottleneck(self.costs)
+        return tables.bottleneck(self.costs)
 
     @declared
     def roofline(self) -> Table:
         """Where each Einsum stands under its roof."""
-        return costed.roofline(self.costs)
+        return tables.roofline(self.costs)
 
     @declared
     def area(self) -> Table:
         """Area per component."""
-        return costed.area(self.costs)
+        return tables.area(self.costs)
 
     @declared
     def fusion(self) -> Table:
@@ -120,7 +331,7 @@ class Evaluated(Answer):
     @declared
     def pipelines(self) -> Table:
         """Stages that overlap: slots and phases of every pipeline."""
-        return costed.pipelines(self.costs)
+        return tables.pipelines(self.costs)
 
     @property
     def passes(self) -> tuple[Passes, ...]:
@@ -242,10 +453,10 @@ class Evaluated(Answer):
         analysis, notes = self._live if live else (self.analysis, ())
         if name == "working_sets":
             held = self.costs.needs if analysis is None else needs(Counts(self.problem, analysis))
-            return counted.working_sets(held, notes)
+            return tables.working_sets(held, notes)
         buffets = (analysis or self.analysis).buffets
         peaks = {(b.node, b.tensor): b.live for b in buffets if b.live is not None}
-        make = counted.tiles if name == "tiles" else counted.lifetimes
+        make = tables.tiles if name == "tiles" else tables.lifetimes
         return make(self.counts, peaks, notes)
 
     def ffmr(self) -> pandas.DataFrame:
@@ -260,7 +471,7 @@ class Evaluated(Answer):
         leakage, latencies, sizes. See `report.costed.sensitivity`; SpecError for another cost."""
         if of not in ("energy", "latency"):
             raise SpecError([Diagnostic(f"there is no sensitivity of {of!r}", "energy or latency")])
-        return costed.sensitivity(self.counts, self.costs, of).frame()
+        return tables.sensitivity(self.counts, self.costs, of).frame()
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""

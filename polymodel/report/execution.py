@@ -13,9 +13,8 @@ from polymodel.report.svg_fibertree import draw_fibertrees
 from polymodel.sparse.execute.records import Execution, Times
 from polymodel.sparse.execute.tables import stamp_text
 from polymodel.spec.faults import not_a
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Picture, notes
-from polymodel.view.picture import Drawing, Page
+from polymodel.view.answer import Answer, Block, Line, Picture, declared, notes
+from polymodel.view.files import Drawing, Page
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Buffet, Traffic
-from polymodel.cost.context import Counts
+from polymodel.cost.records import Counts
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import around, pipeline_notes, storage_chain
 from polymodel.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
-from polymodel.schedule.retained import retained_window
+from polymodel.schedule.relations import retained_window
 from polymodel.spec.faults import suggestion
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Code, Line
+from polymodel.view.answer import Answer, Block, Code, Line, declared
 from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.evaluated import TABLES
 from polymodel.report.show import show_pictures
+from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.view.answer import Answer
 from polymodel.view.files import Json, plain, write_csv, write_parquet
 

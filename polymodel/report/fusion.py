@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polymodel.analysis.result import Analysis, Problem
-from polymodel.cost.context import Counts, row_order
+from polymodel.cost.records import Counts, row_order
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, Tie, storage_chain, ties
-from polymodel.polyhedra.counting import size
 from polymodel.polyhedra.needs import points
-from polymodel.report.counted import KEY
+from polymodel.polyhedra.sets import size
+from polymodel.report.tables import KEY
 from polymodel.reuse import Reuse
 from polymodel.schedule.executed import executed
 from polymodel.view.table import Cell, Column, Table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop
 from polymodel.report.evaluated import TABLES, Evaluated
-from polymodel.view.blocks import Block, Part
+from polymodel.view.answer import Block, Part
 from polymodel.view.files import Json
 from polymodel.view.table import Table
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
-from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.plots import plot, plot_height
 from polymodel.report.plots_timeline import timeline_axes
 from polymodel.report.provenance import provenance
@@ -15,10 +14,11 @@ from polymodel.report.sparse_pointers import beside, pointers, verdict
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
+from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.report.text import headline, sections
 from polymodel.report.timeline import timeline
 from polymodel.report.tooltips import component_tips, node_tips
-from polymodel.view.blocks import Block, Facts, Line, Part, Picture, Section, notes
+from polymodel.view.answer import Block, Facts, Line, Part, Picture, Section, notes
 from polymodel.view.inline import blank, inline
 
 if TYPE_CHECKING:

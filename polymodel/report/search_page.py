@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING
 from polymodel.mapping.looptree import LoopTree
 from polymodel.report.provenance import spec_part
 from polymodel.report.svg import looptree_svg
-from polymodel.view.blocks import Block, Code, Facts, Fold, Line, Part, Picture, Section, notes
+from polymodel.view.answer import (
+    Block,
+    Code,
+    Facts,
+    Fold,
+    Line,
+    Pairs,
+    Part,
+    Picture,
+    Section,
+    made_part,
+    notes,
+)
 from polymodel.view.inline import blank, inline
-from polymodel.view.made import Pairs, made_part
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
-from polymodel.view.blocks import Block, Code, Line, Picture
+from polymodel.view.answer import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade, cascade_text, values_text
 from polymodel.workload.totals import totals
 

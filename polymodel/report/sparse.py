@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from polymodel.cost.context import Counts
-from polymodel.cost.costs import costs
-from polymodel.cost.figures import Bits, CostFigures, asked_value, toll_bits
+from polymodel.cost.costs import Bits, CostFigures, asked_value, costs, toll_bits
+from polymodel.cost.records import Counts
 from polymodel.quantities import engineering
-from polymodel.report import costed, sparse_tables
+from polymodel.report import sparse_tables
+from polymodel.report import tables as costed
 from polymodel.report.evaluated import Evaluated
 from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
@@ -22,9 +22,7 @@ from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.coerce import check_classes
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Facts, Line, Part, Section, notes
-from polymodel.view.made import made_part
+from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, made_part, notes
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

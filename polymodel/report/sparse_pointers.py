@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
-from polymodel.report.counted import says_sparse, says_tiles
+from polymodel.report.tables import says_sparse, says_tiles
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report

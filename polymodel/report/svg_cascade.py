@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from polymodel.polyhedra.counting import size, spans
+from polymodel.polyhedra.sets import size, spans
 from polymodel.report.layered import Item, Layout, Leg, layered
 from polymodel.view.drawing import (
     INK,

@@ -43,7 +43,7 @@ from polymodel.view.drawing import (
     text,
     titled,
 )
-from polymodel.view.picture import Drawing
+from polymodel.view.files import Drawing
 
 LIMIT = 48
 PARTS = 16

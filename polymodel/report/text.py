@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
 from polymodel.quantities import data_unit, engineering
-from polymodel.report import costed
-from polymodel.report.counted import says_sparse, says_tiles
+from polymodel.report import tables as costed
 from polymodel.report.sparse_pointers import beside, pointers, verdict
+from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.reuse import Reuse
-from polymodel.view.blocks import Facts, Line, Section, notes, printed
+from polymodel.view.answer import Facts, Line, Section, notes, printed
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

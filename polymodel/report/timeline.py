@@ -12,9 +12,8 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
 from polymodel.spec.coerce import as_whole, shown
-from polymodel.view.answer import Answer, declared
-from polymodel.view.bars import bar_axes
-from polymodel.view.blocks import Block, Code
+from polymodel.view.answer import Answer, Block, Code, declared
+from polymodel.view.figures import bar_axes
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:

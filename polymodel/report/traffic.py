@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from polymodel.sparse.traffic.records import Traffic
 from polymodel.spec.faults import not_a
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Section
+from polymodel.view.answer import Answer, Block, Section, declared
 from polymodel.view.table import Table
 
 

@@ -5,12 +5,13 @@ Every element is complete, and still there, when it is read; what instances sum 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.errors import Diagnostic, Refused
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import (
     Loop,
     LoopTree,
@@ -22,15 +23,82 @@ from polymodel.mapping.looptree import (
     ties,
     users,
 )
-from polymodel.polyhedra import dependences, needs
+from polymodel.mapping.resolve import ResolvedMapping
+from polymodel.polyhedra import needs, steps
 from polymodel.reuse import Reuse, override
-from polymodel.schedule import elements
-from polymodel.schedule.executed import Unexecutable, executed
-from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
-from polymodel.schedule.readers import check_readers
-from polymodel.schedule.reductions import unreduced
+from polymodel.schedule import relations
+from polymodel.schedule.executed import Unexecutable, executed, held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.touch import Factor, Part, View, inner_offsets, loop_origins, partition, touch
-from polymodel.workload.einsum import Cascade, TensorAccess
+from polymodel.spec.faults import Faults
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+# May instances add up what they sum: outputs spread over fanout dimensions that do not index them.
+
+UNREDUCED = "unreduced-output"
+
+
+def unreduced(
+    cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[Part, ...]]
+) -> Iterator[Diagnostic]:
+    """Each spatial loop over what an output is summed over whose dimension may not reduce that output.
+
+    Of loops above the output's outermost storage `legality` tells: nothing at all adds up what they spread.
+    """
+    for name in tree.einsums:
+        einsum = cascade[name]
+        for output in () if einsum.is_copy else einsum.outputs:
+            home = storage_chain(tree, name, output.tensor)[0].id
+            for position, (node, loop) in enumerate(tree.loops(name)):
+                variable = loop.variable_in(name)
+                if not loop.spatial or node < home or variable in output.variables:
+                    continue
+                dim = hierarchy[loop.component].dim(loop.dim)
+                if variable not in einsum.rank_variables or dim.reuses(name, output.tensor):
+                    continue
+                if not _runs_apart(cascade, tree, einsum, output, parts[name], position):
+                    continue
+                yield Diagnostic(
+                    f"output {output.tensor} of {name} is spread over {loop.component}.{loop.dim} by the loop"
+                    f" over {variable} (node {node}), which does not index it, but the dimension may not "
+                    "reduce it",
+                    f"add {output.tensor} to may_reuse of {loop.component}.{loop.dim}, or unroll another "
+                    "rank variable there",
+                    path="mapping",
+                    code=UNREDUCED,
+                )
+
+
+def _runs_apart(
+    cascade: Cascade,
+    tree: LoopTree,
+    einsum: Einsum,
+    output: TensorAccess,
+    parts: tuple[Part, ...],
+    position: int,
+) -> bool:
+    """True if the loop at a position of the Einsum's path uses more than one instance."""
+    view = View(einsum, output, loop_origins(cascade, tree, einsum.name), parts=parts)
+    for factor in touch((view,), partition((view,))).factors:
+        if position in factor.spatial:
+            low, high = needs.extent(factor.text, factor.spatial.index(position))
+            return high > low
+    return False
+
+
+# How many Einsums may read one tensor: legality compares every two of them.
+
+MAX_READERS = 100  # some 0.5 ms of work for each pair
+
+
+def check_readers(cascade: Cascade, tree: LoopTree, tensor: str) -> None:
+    """Refused if more Einsums of the mapping read a tensor than can be compared in a few seconds."""
+    readers = sum(e.name in tree.paths for e in cascade.consumers(tensor))
+    if readers > MAX_READERS:
+        what = f"{tensor} is read by {readers} Einsums of one mapping; of more than {MAX_READERS} it is not "
+        raise Refused(what + "decided whether each finds it", "map parts of the workload by themselves")
+
+
+# Dependences.
 
 
 class Mapped(Protocol):
@@ -89,7 +157,7 @@ def unmade(cascade: Cascade) -> str:
             for access in consumer.accesses_of(tensor):
                 views = [View(producer, producer.access_of(tensor), ()), View(consumer, access, ())]
                 blocks = partition(views)
-                element = elements.never(*(touch((v,), blocks).factors for v in views))
+                element = relations.never(*(touch((v,), blocks).factors for v in views))
                 if element is not None:
                     message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
                     return _fault(tensor, views[0], element, message, "").message
@@ -162,7 +230,7 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
         return _made_again(problem, pair, views[0], (made, read))
-    never = elements.never(made, read)
+    never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
         return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
@@ -193,14 +261,14 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     ends = _in_time(problem, pair)
     blocks = partition(ends)
     made, read = (touch((v,), blocks).factors for v in ends)
-    never = elements.never(made, read)
+    never = relations.never(made, read)
     if never is not None:
         message = f"{consumer} reads {tensor} but {producer} never produces it"
         remedy = f"say what it is before: init: {{{tensor}: 0}}, or shrink the ranks of {consumer}"
         return _fault(tensor, ends[0], never, message, remedy)
     early = f"{consumer} reads {tensor} of an earlier iteration before {producer} has finished it"
     for position in sorted(p for f in made for p in f.temporal):
-        late = elements.late(made, read, position)
+        late = relations.late(made, read, position)
         if late is not None:
             where, inside = ends[0].loops, position - len(ends[0].loops)
             at = (
@@ -210,7 +278,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
             )
             remedy = f"loop over {_carrying(problem, pair)} further out"
             return _fault(tensor, ends[0], late, f"{early}: iterations {at} come between", remedy)
-    same = elements.together(made, read)
+    same = relations.together(made, read)
     if same is not None:
         remedy = f"put a temporal loop over {_carrying(problem, pair)} above them"
         message = f"{early}: no loop that both share carries it forward in time"
@@ -280,7 +348,7 @@ def _unfinished(
     """An element that is read before it is whole, because of a loop at one of the positions."""
     tensor, producer, consumer = pair.tensor, pair.producer, pair.consumer
     for position in positions:
-        late = None if view.loops[position][1].spatial else elements.late(*factors, position)
+        late = None if view.loops[position][1].spatial else relations.late(*factors, position)
         if late is not None:
             node, loop, _ = view.loops[position]
             return _fault(
@@ -333,10 +401,10 @@ def _made_again(
         below = [p for p in inner if view.loops[p][0] < home.id]
         return late or _let_go(problem, pair, node, below)
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
-    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(*factors, strict=True)]
+    lacking = [steps.missing(b.text, a.text, 0) for a, b in zip(*factors, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
         return None
-    element = elements.never(*factors) or {}
+    element = relations.never(*factors) or {}
     return _fault(
         tensor,
         view,
@@ -374,21 +442,21 @@ def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Dia
     )
     remedy = f"store {tensor} above these loops"
     each = replace(views[0], versions=tuple(i for i, _, _ in views[0].loops if i <= node))
-    element = elements.in_part(touch((each,), partition((each,))).factors, len(each.access.projection))
+    element = relations.in_part(touch((each,), partition((each,))).factors, len(each.access.projection))
     if element is not None:
         message = (
             f"several iterations of the loops over {named} add up what {producer} makes of {tensor} for "
             f"{consumer}, and its storage lies below them"
         )
         return _fault(tensor, each, element, message, remedy)
-    lacking = [dependences.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
+    lacking = [steps.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
     if all(x is None for x in lacking):
         return None
     message = (
         f"{consumer} reads {tensor} in another iteration of the loops over {named} than makes it, "
         "and its storage lies below them"
     )
-    return _fault(tensor, views[0], elements.never(made, read) or {}, message, remedy)
+    return _fault(tensor, views[0], relations.never(made, read) or {}, message, remedy)
 
 
 def _home(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
@@ -469,9 +537,32 @@ def _inner(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic |
     return None
 
 
-def _fault(tensor: str, view: View, element: elements.Element, message: str, remedy: str) -> Diagnostic:
+def _fault(tensor: str, view: View, element: relations.Element, message: str, remedy: str) -> Diagnostic:
     if element:
         ranks = view.access.ranks
         named = ", ".join(f"{ranks[r]}={v}" for r, v in sorted(element.items()))
         message = f"{message} (for example {tensor}[{named}])"
     return Diagnostic(message, remedy, path="mapping", code="illegal-dependence")
+
+
+# The one gate of mappings: what every engine is given has passed it.
+#
+# Structure first (`mapping.checks`), for what is at fault there has no dependences to speak of; then
+# dependences and reductions. Engines refuse only what they cannot count.
+
+
+def faults_of(problem: Mapped) -> tuple[Diagnostic, ...]:
+    """Every fault of a mapping whose tile shapes are numbers; none if it may be counted.
+
+    Raises Refused where that takes too long to decide, or is not covered.
+    """
+    faults = Faults()
+    check_mapping(ResolvedMapping(problem.tree), problem.cascade, problem.hierarchy, faults)
+    return tuple(faults.found) or check(problem)
+
+
+def require_legal(problem: Mapped) -> None:
+    """Raise SpecError with every fault of the mapping."""
+    faults = faults_of(problem)
+    if faults:
+        raise SpecError(faults)

@@ -1,21 +1,35 @@
-"""Schedules as ISL relations that a reader can print: `theta_e: I_e -> stamp` (docs/semantics.md, Stamps)."""
+"""Schedules and windows as relations that a reader can print, and elements that break a dependence."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 from polymodel.mapping.looptree import Loop, LoopTree, Split
-from polymodel.polyhedra import needs
-from polymodel.polyhedra.build import constraint_text, isl_name, parse_map
-from polymodel.schedule.executed import executed
-from polymodel.schedule.text import affine_in, chain
-from polymodel.schedule.touch import Part, loop_origins
+from polymodel.polyhedra import needs, steps
+from polymodel.polyhedra.sets import bounded, constraint_text, isl_name, parse_map
+from polymodel.reuse import Reuse
+from polymodel.schedule.executed import executed, kept_axes
+from polymodel.schedule.touch import (
+    Factor,
+    Part,
+    View,
+    affine_in,
+    chain,
+    joint_blocks,
+    loop_origins,
+    partition,
+    touch,
+)
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     import islpy
+
+
+# Schedules as ISL relations that a reader can print: `theta_e: I_e -> stamp` (docs/semantics.md, Stamps).
 
 
 def schedule_relation(cascade: Cascade, tree: LoopTree, einsum: str) -> islpy.Map:
@@ -80,9 +94,7 @@ def _executed_schedule(cascade: Cascade, tree: LoopTree, einsum: str, parts: tup
     return needs.named_relation(tuple(p.text for p in parts), dims, pair, [isl_name(v) for v in known], names)
 
 
-def executed_tiles(
-    cascade: Cascade, tree: LoopTree, einsum: str, node: int, tensor: str
-) -> islpy.Map | None:
+def executed_tiles(cascade: Cascade, tree: LoopTree, einsum: str, node: int, tensor: str) -> islpy.Map | None:
     """`{ [counters above the node] -> tensor[element] }` of what executes; None where every loop binds."""
     parts = executed(cascade, tree)[einsum]
     if not parts:
@@ -118,3 +130,100 @@ class Scheduler:
 
     def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map:
         return schedule_relation(self.cascade, tree, einsum)
+
+
+# The retained window: what a storage node keeps from the visit before, as a relation.
+
+
+def retained_window(
+    cascade: Cascade,
+    tree: LoopTree,
+    place: tuple[int, str],
+    users: Sequence[str],
+    policy: Reuse,
+    counters: Sequence[str],
+) -> tuple[islpy.Map, int] | None:
+    """`{ [stamp] -> tensor[element] }` that stays from the visit before, and its largest size in elements.
+
+    `place`: storage node and tensor; `counters` name the stamp's coordinates. None where nothing stays.
+    Right for nodes that nothing fills and for tensors that no Einsum below writes. Raises Refused.
+    """
+    node, tensor = place
+    parts = executed(cascade, tree)
+    views = tuple(
+        View(cascade[e], access, loop_origins(cascade, tree, e)[: len(counters)], parts=parts[e])
+        for e in users
+        for access in cascade[e].accesses_of(tensor)
+    )
+    whole = touch(views, joint_blocks(views, partition(views)))
+    kept = kept_axes(whole, policy)
+    if not kept:
+        return None
+    names = [
+        *(f"c{a}" if kind else f"x{a}" for f in whole.factors
+          for kind, a in [*((1, a) for a in (*f.spatial, *f.temporal)), *((0, r) for r in f.ranks)]),
+    ]  # fmt: skip
+    elements = [f"x{r}" for r in range(len(views[0].access.projection))]
+    pair = f"[{', '.join(f'c{i}' for i in range(len(counters)))}]", f"{tensor}[{', '.join(elements)}]"
+    with bounded(
+        f"what node {node} keeps of {tensor} takes too long to find", "look at the table of accesses"
+    ):
+        tiles = needs.named_relation(tuple(f.text for f in whole.factors), names, pair, counters, elements)
+        return needs.kept_from_before(tiles, whole.spatial, kept)
+
+
+# One element that breaks a dependence: a product of factors has a point if each factor has one.
+
+Element = dict[int, int]  # rank -> index
+
+
+def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
+    """An element that is read and made nowhere: a product lacks a point if one factor does."""
+    pairs = list(zip(made, read, strict=True))
+    for k, (a, b) in enumerate(pairs):
+        dims = len(a.spatial) + len(a.temporal)
+        lacking = steps.missing(b.text, a.text, dims)
+        if lacking is not None:
+            others = [
+                steps.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs
+            ]
+            return _element(read, [*others[:k], lacking, *others[k + 1 :]])
+    return None
+
+
+def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> Element | None:
+    """An element produced later than it is read, the loops above `position` being equal."""
+    found = []
+    for a, b in zip(made, read, strict=True):
+        equal = sum(1 for t in a.temporal if t < position)
+        later = position in a.temporal
+        element = steps.shared_element(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
+        if element is None:
+            return None
+        found.append(element[: len(a.ranks)])
+    return _element(made, found)
+
+
+def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
+    """An element that is made at a time and read at the same."""
+    found = []
+    for a, b in zip(made, read, strict=True):
+        nt = len(a.temporal)
+        element = steps.shared_element(a.text, b.text, len(a.spatial), nt, nt, False)
+        if element is None:
+            return None
+        found.append(element[: len(a.ranks)])
+    return _element(made, found)
+
+
+def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
+    """An element that is made at several stamps: its first `ranks` coordinates, without versions."""
+    if any(not steps.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
+        found = [steps.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
+        return {rank: i for rank, i in _element(made, found).items() if rank < ranks}
+    return None
+
+
+def _element(factors: tuple[Factor, ...], parts: list[tuple[int, ...]]) -> Element:
+    pairs = zip(factors, parts, strict=True)
+    return {rank: value for f, part in pairs for rank, value in zip(f.ranks, part, strict=True)}

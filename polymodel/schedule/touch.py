@@ -13,13 +13,169 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
-from polymodel.polyhedra import build, needs
-from polymodel.polyhedra.nests import Nest
-from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
-from polymodel.schedule.tile_nests import nest_of
+from polymodel.polyhedra import needs, sets
+from polymodel.polyhedra.nests import Bound, Cut, Nest
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+# Iteration spaces and loops in ISL's notation.
+
+
+@lru_cache(maxsize=1024)
+def essential_constraints(einsum: Einsum) -> tuple[Constraint, ...]:
+    """The iteration space as its bounding box and the constraints that the box does not imply.
+
+    Rank sizes of a halo (`p + r < H`) are usually implied; keeping them would tie p and r together.
+    """
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    found = []
+    for variable, (low, high) in box.items():
+        found.append(Constraint(Affine(((variable, 1),), -low)))
+        found.append(Constraint(Affine(((variable, -1),), high)))
+    for constraint in einsum.constraints:
+        least = constraint.expr.constant + sum(
+            min(c * box[v][0], c * box[v][1]) for v, c in constraint.expr.terms
+        )
+        if constraint.kind != "ge" or least < 0:
+            found.append(constraint)
+    return tuple(found)
+
+
+def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
+    text = "".join(f"{c:+d}*{n}" if n else f"{c:+d}" for c, n in parts if c)
+    text = f"{text}{constant:+d}" if constant or not text else text
+    return text.removeprefix("+")  # isl knows no unary plus
+
+
+def tile_sizes(loop: Loop) -> tuple[int, int | None]:
+    """A loop's tile size, and that of its first tile if it has one; Refused where it is a symbol."""
+    if isinstance(loop.tile_shape, str) or isinstance(loop.initial_tile_shape, str):
+        raise Refused(f"tile size {loop.tile_shape} is a symbol", "give it a value with bind() or --set")
+    return loop.tile_shape, loop.initial_tile_shape
+
+
+def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -> list[tuple[list[str], str]]:
+    """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
+    options: list[tuple[list[str], str]] = [([], f"{origin}")]
+    for counter, loop in loops:
+        tile, initial = tile_sizes(loop)
+        grown: list[tuple[list[str], str]] = []
+        for constraints, base in options:
+            if initial is None or initial == tile:
+                start = f"{base} + {tile}*{counter}"
+                grown.append(
+                    ([*constraints, f"{start} <= {variable} < {start} + {tile}", f"{counter} >= 0"], start)
+                )
+                continue
+            first = f"{base} <= {variable} < {base} + {initial}"
+            grown.append(([*constraints, f"{counter} = 0", first], base))
+            start = f"{base} + {initial} - {tile} + {tile}*{counter}"
+            later = f"{start} <= {variable} < {start} + {tile}"
+            grown.append(([*constraints, f"{counter} >= 1", later], start))
+        options = grown
+    return options
+
+
+def constraint_facts(einsum: Einsum, names: dict[str, str]) -> list[str]:
+    """The constraints on some variables, which no constraint ties to others, as ISL text."""
+    found = []
+    for constraint in essential_constraints(einsum):
+        if constraint.expr.variables and constraint.expr.variables[0] in names:
+            text = affine_in(constraint.expr, names)
+            tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
+            found.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
+    return found
+
+
+def affine_in(expr: Affine, names: dict[str, str]) -> str:
+    """The expression in ISL's notation, with the given names of its variables."""
+    return _sum_text([(c, names[v]) for v, c in expr.terms], expr.constant)
+
+
+# Factors as nests of tiles, with the stamps and elements of their ISL text, to be counted by classes.
+
+Named = tuple[Nest | None, tuple[str, ...]]
+
+
+def nest_of(views: Sequence[View], block: Block, order: Sequence[int]) -> Named:
+    """The nest of one block and its variables, if it is the same for all views; else (None, ())."""
+    nest, variables = _nest(views[0], block, order)
+    if nest is None or any(_nest(view, block, order)[0] != nest for view in views[1:]):
+        return None, ()
+    # A nest does not know where its elements lie: those of several views have to be the same.
+    if len({_first(view, block) for view in views}) > 1:
+        return None, ()
+    return nest, variables
+
+
+def _first(view: View, block: Block) -> tuple[int, ...]:
+    """The element at the beginning of every variable's range."""
+    begin = {v: view.einsum.bound(v)[0] for v in view.einsum.rank_variables}
+    for _, loop, origin in reversed(view.loops):
+        if loop.variable_in(view.einsum.name) in begin:
+            begin[loop.variable_in(view.einsum.name)] = origin
+    return tuple(view.access.projection[r].value(begin) for r in block.ranks)
+
+
+def _nest(view: View, block: Block, order: Sequence[int]) -> Named:
+    name = view.einsum.name
+    variables = tuple(v for v in view.einsum.rank_variables if (name, v) in block.variables)
+    if view.parts or view.versions or view.access.guard:
+        return None, ()
+    origins = {v: view.einsum.bound(v)[0] for v in variables}
+    for _, loop, origin in reversed(view.loops):
+        if loop.variable_in(name) in origins:
+            origins[loop.variable_in(name)] = origin
+    extents = tuple(view.einsum.bound(v)[1] - origins[v] + 1 for v in variables)
+    bounds = _bounds(view, variables, origins, extents)
+    loops = []
+    for position in order:
+        if position >= len(view.loops):
+            loops.append(Cut(variables.index(view.offsets[position - len(view.loops)]), 1, 1))
+            continue
+        _, loop, _ = view.loops[position]
+        tile, first = tile_sizes(loop)
+        loops.append(Cut(variables.index(loop.variable_in(name)), tile, tile if first is None else first))
+    if bounds is None:
+        return None, ()
+    ranks = tuple(_row(view.access.projection[r], variables) for r in block.ranks)
+    path = tuple(sorted(range(len(order)), key=lambda k: order[k]))
+    nest = Nest(extents, tuple(loops), path, bounds, ranks)
+    return (nest, variables) if nest.countable else (None, ())
+
+
+def _row(expr: Affine, variables: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(expr.coefficient(v) for v in variables)
+
+
+def _bounds(
+    view: View, variables: tuple[str, ...], origins: dict[str, int], extents: tuple[int, ...]
+) -> tuple[Bound, ...] | None:
+    """The bounds that the box does not imply, from the origins on; None if one is no inequality."""
+    found: dict[Bound, None] = {}
+    for constraint in essential_constraints(view.einsum):
+        if not set(constraint.expr.variables) & set(variables):
+            continue
+        bound = _bound(constraint, variables, origins)
+        if bound is None:
+            return None
+        reach = zip(bound.coefficients, extents, strict=True)
+        if bound.constant + sum(min(c, 0) * (e - 1) for c, e in reach) < 0:
+            found[bound] = None
+    return tuple(found)
+
+
+def _bound(constraint: Constraint, variables: tuple[str, ...], origins: dict[str, int]) -> Bound | None:
+    if constraint.kind != "ge":
+        return None
+    row = _row(constraint.expr, variables)
+    moved = sum(c * origins[v] for v, c in zip(variables, row, strict=True))
+    return Bound(row, constraint.expr.constant + moved)
+
+
+# Which elements each stamp touches.
 
 Vertex = tuple[str, str]
 
@@ -375,6 +531,6 @@ def _pair_difference(pair: tuple[View, View], blocks: tuple[Block, ...]) -> list
             continue
         if one[0].text == two[0].text:
             continue
-        if not build.same(one[0].text, two[0].text):
+        if not sets.same(one[0].text, two[0].text):
             found.append(i)
     return found

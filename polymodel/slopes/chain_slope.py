@@ -45,8 +45,7 @@ from polymodel.slopes.fused_segments import Segment, Workbench
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.options import SlopeOptions
 from polymodel.spec.faults import not_a_spec, suggestion
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Table, table_of
 from polymodel.workload.einsum import Cascade
 

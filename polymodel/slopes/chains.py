@@ -9,8 +9,7 @@ from itertools import pairwise
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.levels import BY_HAND, check_einsum
 from polymodel.slopes.tile_sizes import extent, overlapping
-from polymodel.workload.einsum import Cascade, Einsum
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
 GRAPHS += "for a part that is a chain, name it: einsums=[...]"

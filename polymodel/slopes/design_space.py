@@ -19,8 +19,7 @@ from polymodel.slopes.levels import BY_HAND
 from polymodel.slopes.tile_sizes import extent
 from polymodel.spec.coerce import as_whole, shown
 from polymodel.spec.faults import not_a_spec
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
 
 if TYPE_CHECKING:
     import pandas

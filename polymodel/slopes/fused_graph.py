@@ -14,8 +14,7 @@ from polymodel.slopes.einsum_mappings import Operation, OperationTensor
 from polymodel.slopes.fusion_rules import FusionRules
 from polymodel.slopes.levels import BY_HAND, check_counts, check_einsum, weights_of
 from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
-from polymodel.workload.einsum import Cascade, Einsum
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 # How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
 # is held whole, and buffers are freed between heads), or tile by tile.

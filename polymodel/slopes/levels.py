@@ -8,8 +8,7 @@ from math import prod
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.tile_sizes import extent, overlapping
-from polymodel.workload.einsum import Einsum
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import Einsum, require_plain
 
 MOST_VARIABLES = 7
 

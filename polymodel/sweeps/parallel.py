@@ -13,8 +13,7 @@ from polymodel.processes import elsewhere
 from polymodel.spec.coerce import by_name, listed, plainly, shown
 from polymodel.spec.faults import Faults, Locator
 from polymodel.spec.request_schema import SweepSection
-from polymodel.stores.folders import check_store, folder_of, marked, parts_of
-from polymodel.stores.tables import RELEASE
+from polymodel.stores.store import RELEASE, check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.expressions import constraint
 from polymodel.sweeps.grid import Grid

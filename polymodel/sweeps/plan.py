@@ -10,14 +10,11 @@ from typing import Any
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import refuse_rounding
 from polymodel.analysis.symbolic.forms import Factor, Form, Held, SymbolicAnalysis
-from polymodel.cost.area import area_items
-from polymodel.cost.capacity import needs
-from polymodel.cost.context import Counts
-from polymodel.cost.costs import in_formulas
+from polymodel.cost.algebra import FORMULAS, Exact, Largest, Over, Part, Sum, Times, Where
+from polymodel.cost.costs import area_items, in_formulas, memory_bits, needs, slots, toll_bits
 from polymodel.cost.energy import action_energies, leak_power
-from polymodel.cost.figures import memory_bits, slots, toll_bits
-from polymodel.cost.formula import FORMULAS, Exact, Largest, Over, Part, Sum, Times, Where
 from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
 
 Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1

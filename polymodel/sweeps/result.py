@@ -19,8 +19,7 @@ from polymodel.spec.faults import suggestion
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.html_page import finding, outcomes, shown_rows
 from polymodel.sweeps.values import Number
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Code, Part, Section
+from polymodel.view.answer import Answer, Block, Code, Part, Section, declared
 from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polymodel.cost.context import Counts
-from polymodel.cost.figures import CostFigures
-from polymodel.cost.records import Costs
+from polymodel.cost.costs import CostFigures
+from polymodel.cost.records import Costs, Counts
 from polymodel.objectives import OBJECTIVES, SPARSE, is_sum, on_sparse_data, value
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.scenario import Scenario, Variant

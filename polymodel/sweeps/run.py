@@ -17,8 +17,7 @@ from polymodel.pareto import Archive
 from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
-from polymodel.stores.lock import locked
-from polymodel.stores.tables import spare_others
+from polymodel.stores.store import locked, spare_others
 from polymodel.sweeps.blocks import run_block
 from polymodel.sweeps.boxes import bounded, run_boxes
 from polymodel.sweeps.grid import Grid, Roles, make_grid, roles

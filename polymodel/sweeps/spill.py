@@ -14,7 +14,7 @@ from polymodel.errors import Refused
 from polymodel.integers import as_text, from_text
 from polymodel.pareto import Archive
 from polymodel.spec.output import recorded
-from polymodel.stores.tables import ANEW, read_table, write_table
+from polymodel.stores.store import ANEW, read_table, write_table
 
 Array = Any
 

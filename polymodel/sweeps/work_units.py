@@ -19,7 +19,7 @@ import numpy as np
 
 from polymodel.errors import Refused, TimeUp
 from polymodel.integers import as_text, from_text
-from polymodel.stores.tables import ANEW, read_table, write_table
+from polymodel.stores.store import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
 Array = Any

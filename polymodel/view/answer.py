@@ -7,22 +7,27 @@ folders of them follow from that. A class says more where it has more to say: `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.inputs import keeping
 from polymodel.spec.faults import suggestion
-from polymodel.view.blocks import Block, Line, Part, Section, notes, printed
+from polymodel.view.figures import pinned
 from polymodel.view.files import (
     Json,
+    json_rows,
     json_table,
     json_text,
     made_folder,
     saved_text,
+    table_json,
     write_csv,
     write_parquet,
 )
@@ -30,6 +35,152 @@ from polymodel.view.table import Table
 
 if TYPE_CHECKING:
     import pandas
+
+
+# What an answer shows, as plain records that the writers of text and of HTML both read.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One paragraph. An empty one is a blank line of a text, and nothing on a page.
+
+    `kind`: a heading (`title`, `subtitle`), a `note`, `small` print on pages only, or what is `bad`.
+    """
+
+    text: str = ""
+    kind: Literal["", "title", "subtitle", "note", "small", "bad"] = ""
+    tag: ClassVar[str] = "line"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what they are. `bad`: the names whose values are marked as bad."""
+
+    pairs: Sequence[tuple[str, str]]
+    bad: frozenset[str] = frozenset()
+    indent: str = ""
+    tag: ClassVar[str] = "facts"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table under its title.
+
+    `total`: columns that are added up in a text; `opened`: unfolded at first in a notebook; `about`: a line
+    above it on pages; `more`: what is left out, below it. `exact(row, column)`: the title of a cell whose
+    figure is text already, empty for other cells. `link(row)`: the place on the page that a row's first
+    cell leads to, empty for none.
+    """
+
+    title: str
+    table: Table
+    total: tuple[str, ...] = ()
+    opened: bool = False
+    about: str = ""
+    more: str = ""
+    exact: Callable[[int, int], str] | None = None
+    link: Callable[[int], str] | None = None
+    indent: str = "  "
+    tag: ClassVar[str] = "section"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG element. `plot`: as wide as the page; else as large as it is, in a frame that scrolls."""
+
+    name: str
+    svg: str
+    plot: bool = False
+    opened: bool = True
+    tag: ClassVar[str] = "picture"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text as it stands. `file`: the name under which a reader may save it from a page."""
+
+    text: str
+    file: str = ""
+    tag: ClassVar[str] = "code"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A part of a page that folds under its title; `anchor`: what links lead to."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    opened: bool = False
+    anchor: str = ""
+    tag: ClassVar[str] = "fold"
+
+
+@dataclass(frozen=True)
+class Html:
+    """What the HTML writer has made already, or another writer of safe markup."""
+
+    markup: str
+    tag: ClassVar[str] = "html"
+
+
+Block = Line | Facts | Section | Picture | Code | Fold | Html
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page: its heading, what stands below it, and whether that is unfolded at first."""
+
+    title: str
+    blocks: Sequence[Block]
+    opened: bool = False
+
+    @property
+    def half(self) -> bool:
+        """Whether it is a plot, two of which stand side by side on a wide page."""
+        plots = [isinstance(b, Picture) and b.plot for b in self.blocks]
+        return any(plots) and not any(isinstance(b, Section) for b in self.blocks)
+
+    @property
+    def anchor(self) -> str:
+        """What links lead to: the heading in small letters."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "part"
+
+
+def notes(texts: Iterable[str]) -> list[Block]:
+    """A paragraph per note."""
+    return [Line(text, "note") for text in texts]
+
+
+def printed(blocks: Iterable[Block]) -> str:
+    """The blocks as text for a terminal, which ends with a newline."""
+    return "".join(f"{line}\n" for block in blocks for line in _lines(block))
+
+
+def aligned(pairs: Sequence[tuple[str, str]], indent: str = "") -> list[str]:
+    """A line per name and value, values below each other."""
+    wide = max((len(name) for name, _ in pairs), default=0)
+    return [f"{indent}{name.ljust(wide)}  {value}".rstrip() for name, value in pairs]
+
+
+def _lines(block: Block) -> list[str]:
+    if isinstance(block, Line):
+        lead = {"note": "note: ", "bad": "  ! "}.get(block.kind, "")
+        return [] if block.kind == "small" else [f"{lead}{block.text}"]
+    if isinstance(block, Facts):
+        return aligned(block.pairs, block.indent)
+    if isinstance(block, Section):
+        title = [block.title] if block.title else []
+        told = [*([block.more] if block.more else []), *(f"note: {n}" for n in block.table.notes)]
+        body = block.table.text(total=block.total, indent=block.indent)
+        return [*title, body, *(f"{block.indent}{line}" for line in told)]
+    if isinstance(block, Code):
+        return [block.text.removesuffix("\n")]
+    if isinstance(block, Fold):
+        return [block.title, *(line for one in block.blocks for line in _lines(one))]
+    return []
+
+
+# The protocol.
 
 A = TypeVar("A")
 
@@ -93,7 +244,7 @@ def declared(
 
 def bars(answer: Answer, what: str = "", ax: Any = None) -> Any:
     """A picture of the first table: bars of one of its figures (the first, unless `what` names another)."""
-    from polymodel.view.bars import bar_axes
+    from polymodel.view.figures import bar_axes
 
     return bar_axes(answer.table(), what, ax)
 
@@ -176,7 +327,6 @@ class Answer:
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """The sections of its page: every table in full, and what the page was made from."""
-        from polymodel.view.made import made_part
 
         found = []
         for name, table in self.listed(live):
@@ -301,3 +451,74 @@ class Answer:
         from polymodel.view.html import fragment
 
         return fragment(self.content())
+
+
+# Writes several tables as one text, one JSON object or one page, as commands print them.
+
+
+def sections_of(answer: Answer, name: str | None = None) -> list[Section]:
+    """The tables of an answer under their titles, or the one that is named."""
+    names = answer.tables if name is None else (name,)
+    return [Section(answer.declared[n].title, answer.plain(n), opened=True) for n in names]
+
+
+def formatted_tables(
+    sections: Sequence[Section], style: str, heading: str, more: Sequence[Block] = ()
+) -> str:
+    """The tables as `csv`, `json`, `html` (a page) or `table` (text).
+
+    A page has the `heading` and, below the tables that have rows, `more`; text and data have tables alone.
+    """
+    tables = [s.table for s in sections]
+    if style == "csv":
+        return "\n".join(t.to_csv() for t in tables)
+    if style == "json":
+        if len(tables) == 1:
+            return table_json(tables[0])
+        return json_text({t.name: json_rows(t) for t in tables})
+    if style == "html":
+        from polymodel.view.html import page
+
+        shown = [Section(s.title, s.table.bare()) for s in sections if s.table.rows]
+        return page(heading, [*shown, *more])
+    return "\n\n".join(t.text(indent="") for t in tables) + "\n"
+
+
+# When, by which command and by which versions something was made, so that it can be made again.
+
+Pairs = Sequence[tuple[str, str]]
+PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
+TITLE = "How it was made"
+
+
+def now() -> str:
+    """The time in UTC, or `SOURCE_DATE_EPOCH` if that is set, so that a page comes out the same twice."""
+    when = pinned() or datetime.now(UTC)
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def versions() -> list[tuple[str, str]]:
+    """polymodel, Python and the packages that numbers and pictures come from."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from polymodel import __version__
+
+    found = [("polymodel", __version__), ("Python", platform.python_version())]
+    for name in PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:  # pandas and others are not needed for a page
+            continue
+    return [*found, ("system", f"{platform.system()}-{platform.release()}")]
+
+
+def made(command: str, asked: Pairs = ()) -> list[Block]:
+    """Date, command and versions; `asked`: what else is to be told, by name."""
+    pairs = [("date", now()), *([("command", command)] if command else []), *asked]
+    return [Facts(pairs), Line("Versions", "subtitle"), Facts(versions())]
+
+
+def made_part(command: str, asked: Pairs = ()) -> Part:
+    """The section of a page that says so."""
+    return Part(TITLE, made(command, asked))

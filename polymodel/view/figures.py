@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from io import BytesIO
@@ -17,15 +18,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from polymodel.errors import masked
-from polymodel.quantities import in_units
-from polymodel.spec.faults import not_a
-from polymodel.view.epoch import pinned
+from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.quantities import axis_unit, in_units
+from polymodel.spec.faults import not_a, suggestion
+from polymodel.view.table import Table, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import Formatter
+
+
+# The time that pages and pictures carry where a build is to come out the same twice.
+
+NAME = "SOURCE_DATE_EPOCH"
+
+
+def pinned() -> datetime | None:
+    """What SOURCE_DATE_EPOCH says, in UTC; None where it is not set.
+
+    SpecError for what is not a number of seconds since 1970, or beyond the calendar: matplotlib reads it too.
+    """
+    given = os.environ.get(NAME, "")
+    if not given:
+        return None
+    try:
+        return datetime.fromtimestamp(int(given), UTC)
+    except (ValueError, OverflowError, OSError):
+        what = f"{given[:40]!r} is not a number of seconds since 1970"
+        raise SpecError([Diagnostic(what, "take it out of the environment, or give e.g. 0", NAME)]) from None
+
+
+# New figures and saved ones.
 
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
 
@@ -217,3 +241,46 @@ def _homes() -> list[Path]:
     if sys.platform == "win32" and not (home / ".matplotlib").is_dir() and os.environ.get("LOCALAPPDATA"):
         return [Path(os.environ["LOCALAPPDATA"]) / "matplotlib"]
     return [home / ".matplotlib"]
+
+
+# Bars of one figure of a table, for answers without a picture of their own; tables of words as they are.
+
+MOST = 40  # bars that can be told apart
+WORDS = 40  # characters of a row's name
+COLOUR = "#2563a8"
+
+
+def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
+    """A bar per row, at most 40, named by the texts of the row. SpecError for what is no figure."""
+    figures = [c.name for i, c in enumerate(table.columns) if table.numeric(i)]
+    if not figures and not what:
+        return text_axes(table, ax)
+    chosen = what or next(iter(figures), "")
+    if chosen not in figures:
+        message = f"table {table.name} has no figure {chosen!r}".removesuffix(" ''")
+        raise SpecError([Diagnostic(message, suggestion(chosen, figures, "figures"), "what")])
+    at = next(i for i, c in enumerate(table.columns) if c.name == chosen)
+    rows = [row for row in table.rows if isinstance(row[at], (int, float))][:MOST]
+    words = [i for i in range(len(table.columns)) if not table.numeric(i)]
+    names = [" ".join(str(row[i]) for i in words if row[i] not in (None, ""))[:WORDS] for row in rows]
+    drawn = axes(ax, 7, 1.2 + 0.28 * len(rows))
+    places = range(len(rows))
+    bars = drawn.barh(places, [float(row[at] or 0) for row in rows], color=COLOUR)
+    drawn.bar_label(bars, [shown(row[at], table.columns[at]) for row in rows], fontsize=8, padding=3)
+    drawn.set_yticks(list(places), names, fontsize=8)
+    drawn.invert_yaxis()
+    drawn.margins(x=0.18)
+    unit = f" ({axis_unit(table.columns[at].unit)})" if table.columns[at].unit else ""
+    drawn.set_xlabel(f"{table.columns[at].heading}{unit}")
+    drawn.set_title(f"{table.name.replace('_', ' ')}: {table.columns[at].meaning or chosen}", fontsize=10)
+    return drawn
+
+
+def text_axes(table: Table, ax: Axes | None = None) -> Axes:
+    """The table as it is printed, at most 40 rows: for one that has words alone."""
+    lines = table.first(MOST).text(indent="").splitlines()
+    drawn = axes(ax, max(4, 0.075 * max(map(len, lines))), 0.6 + 0.17 * len(lines))
+    drawn.text(0, 1, "\n".join(lines), family="monospace", fontsize=8, va="top", parse_math=False)
+    drawn.set_axis_off()
+    drawn.set_title(table.name.replace("_", " "), fontsize=10)
+    return drawn

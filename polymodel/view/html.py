@@ -21,7 +21,7 @@ from polymodel.errors import masked
 from polymodel.view.drawing import INK, MUTED
 
 if TYPE_CHECKING:
-    from polymodel.view.blocks import Block, Part, Section
+    from polymodel.view.answer import Block, Part, Section
     from polymodel.view.table import Cell, Column, Table
 
 # What fragments in notebooks bring; whole pages add assets/report.css.

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.affine import Affine, Constraint
+from polymodel.errors import Refused
 from polymodel.operators import OPERATORS, SIGNS
-from polymodel.polyhedra.build import map_from_affine, set_from_constraints
-from polymodel.polyhedra.counting import missing_points
+from polymodel.polyhedra.sets import map_from_affine, missing_points, set_from_constraints
 from polymodel.quantities import drawn
 from polymodel.spec.faults import TextFault
 from polymodel.spec.scan import Binary, Call, parse_arithmetic
@@ -24,6 +24,7 @@ from polymodel.spec.scan import Binary, Call, parse_arithmetic
 if TYPE_CHECKING:
     import islpy
     import networkx
+
 
 ENDS = 8  # Einsums shown of a longer workload at either end
 NAMES = 4  # the same where only names are shown
@@ -483,3 +484,95 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
             sides += [Constraint(Affine(((v, 1),), -low)), Constraint(Affine(((v, -1),), high))]
     kept = [c for c in einsum.constraints if not (bounds_alone(c) and c.expr.terms[0][0] in extents)]
     return replace(einsum, bounds=tuple(bounds), constraints=(*sides, *kept))
+
+
+# Einsums as most rooms handle them: one access per tensor, and nothing carried between iterations.
+#
+# Rooms that handle more do not ask for this restriction.
+
+
+def require_plain(einsums: Iterable[Einsum], what: str, remedy: str) -> None:
+    """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
+    accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward."""
+    if isinstance(einsums, Cascade) and einsums.recurrent:
+        found = (
+            f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
+        )
+        raise Refused(found, remedy)
+    for one in einsums:
+        for access in one.accesses:
+            if access.accumulates:
+                found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
+                raise Refused(found, remedy)
+            if access.guard:
+                found = f"{one.name} reads {access.tensor} in some iterations only; {what} others"
+                raise Refused(found, remedy)
+        for tensor in one.tensors:
+            many = len(one.accesses_of(tensor))
+            if many > 1:
+                found = (
+                    f"{one.name} accesses {tensor} {many} times; {what} Einsums that access each tensor once"
+                )
+                raise Refused(found, remedy)
+
+
+# How often a cascade has to walk the fibers of a tensor's rank, whatever the mapping (FuseMax, MICRO 2024).
+#
+# An Einsum that needs what was summed up over a rank, and walks that rank as well, begins another pass:
+# nothing of the sum is known before the walk that makes it has ended. Softmax over a row of scores takes
+# three: for its maximum, for its sum, for the quotient.
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How many times each fiber of `rank` of an input is walked at least, itself or in what is made of it
+    along that rank, and which Einsums begin a pass."""
+
+    tensor: str
+    rank: str
+    passes: int
+    begun_by: tuple[str, ...]
+
+
+def passes(cascade: Cascade) -> tuple[Passes, ...]:
+    """One row for each rank of each workload input, in their order.
+
+    Walks are followed through ranks that are indexed by one rank variable. A tensor that is carried forward
+    along the rank is known as far as the walk has come, so that it begins no pass.
+    """
+    inputs = [t for t in cascade.tensors if cascade.producer(t) is None]
+    first = {t: cascade.accesses_of(t)[0] for t in inputs}
+    return tuple(_walked(cascade, t, rank) for t in inputs for rank in first[t].ranks)
+
+
+def _walked(cascade: Cascade, tensor: str, rank: str) -> Passes:
+    along: dict[tuple[str, str], int] = {
+        (tensor, rank): 1
+    }  # (tensor, rank) -> the pass in which it is walked
+    ended: dict[str, int] = {}  # tensors that are known at the end of a pass
+    begun: dict[int, str] = {}
+    for e in cascade:
+        walking = {v: along[key] for key, v in _indices(e) if key in along}
+        known = [ended[a.tensor] for a in e.inputs if a.tensor in ended]
+        known += [along[key] for key, v in _indices(e) if key in along and not v]
+        walking.pop("", None)
+        if not walking:
+            ended.update((a.tensor, max(known)) for a in e.outputs if known)
+            continue
+        level = max([*walking.values(), *(n + 1 for n in known)])
+        begun.setdefault(level, e.name)
+        for access in e.outputs:
+            ranks = zip(access.ranks, access.projection, strict=True)
+            kept = [r for r, x in ranks if set(x.variables) & set(walking)]
+            along.update(((access.tensor, r), level) for r in kept)
+            if not kept:
+                ended[access.tensor] = level
+    return Passes(tensor, rank, max(begun, default=0), tuple(begun[n] for n in sorted(begun)))
+
+
+def _indices(e: Einsum) -> Iterator[tuple[tuple[str, str], str]]:
+    """((tensor, rank), the rank variable that indexes it), of what an Einsum reads; "" for constants."""
+    for access in e.operands:
+        for rank, expr in zip(access.ranks, access.projection, strict=True):
+            if len(expr.variables) <= 1:
+                yield (access.tensor, rank), (*expr.variables, "")[0]

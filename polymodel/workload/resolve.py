@@ -16,20 +16,23 @@ from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.recurrences import (
+from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
+from polymodel.workload.spaces import (
     Carried,
     Extended,
     Projections,
+    bounds_of,
     carried_reads,
+    check_sizes,
+    constraints_of,
     extended_ranks,
     generational_ranks,
     initial_values,
+    rank_sizes_of,
     with_initial_tensors,
     with_last_generations,
     without_boundaries,
 )
-from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
-from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, rank_sizes_of
 
 MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
 Symbols = Mapping[str, Value | None]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from polymodel.polyhedra.counting import size
+from polymodel.polyhedra.sets import size
 from polymodel.quantities import engineering
 from polymodel.workload.einsum import Cascade, Einsum, touched
 

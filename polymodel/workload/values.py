@@ -20,7 +20,7 @@ from polymodel.operators import OPERATORS, Operator
 from polymodel.spec.faults import suggestion
 from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.recurrences import IDENTITY
+from polymodel.workload.spaces import IDENTITY
 
 Array = NDArray[Any]
 Point = dict[str, int]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.workload.passes import passes
+from polymodel.workload.einsum import passes
 from tests.support.features import memory, unit
 
 MAPPING = "attention_one_pass/one_pass"

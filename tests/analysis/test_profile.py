@@ -22,7 +22,7 @@ from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.reuse import Reuse
-from polymodel.schedule.holding import kept_axes
+from polymodel.schedule.executed import kept_axes
 from polymodel.schedule.touch import partition, touch
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import SETTINGS, drawing

@@ -15,10 +15,10 @@ import polymodel as pm
 from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.reuse import Reuse
-from polymodel.schedule.gate import faults_of
+from polymodel.schedule.legality import faults_of
 from polymodel.spec.faults import Faults
 from polymodel.workload.einsum import Cascade, Einsum
-from polymodel.workload.recurrences import without_boundaries
+from polymodel.workload.spaces import without_boundaries
 from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusals, compare, drawing
 from tests.analysis.test_several_accesses import evaluated, moved
 from tests.generators import lawless, legal

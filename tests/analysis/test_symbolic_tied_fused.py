@@ -13,7 +13,7 @@ import pytest
 import polymodel as pm
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.schedule.gate import faults_of
+from polymodel.schedule.legality import faults_of
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.analysis.test_symbolic_tied import access, problem
 from tests.support.features import leaf, loop, memory, split, storage, unit

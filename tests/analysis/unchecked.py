@@ -14,7 +14,7 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable, Refused
 from polymodel.reuse import Reuse
-from polymodel.schedule.gate import faults_of
+from polymodel.schedule.legality import faults_of
 from tests.analysis.test_agreement import POLICIES, SETTINGS, compare, differences, drawing
 from tests.generators import legal
 

@@ -20,8 +20,7 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import InternalError, NotSeparable, Refused, SpecError
 from polymodel.reuse import Reuse
-from polymodel.schedule.gate import faults_of
-from polymodel.schedule.legality import check
+from polymodel.schedule.legality import check, faults_of
 from tests.analysis.test_agreement import differences
 from tests.specs import Drawn, drawn
 

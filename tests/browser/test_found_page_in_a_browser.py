@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.report.show import show_html
 from polymodel.report.tiling.text import compared_blocks
-from polymodel.view.blocks import Section
+from polymodel.view.answer import Section
 from polymodel.view.html import page as whole
 from polymodel.view.table import Column, Table
 from tests.browser.visit import SIZES, WIDEST, Visit

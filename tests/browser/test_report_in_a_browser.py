@@ -86,7 +86,7 @@ def test_headings_sort_by_value(visit: Visit) -> None:
 
 
 def test_figures_beyond_floats_and_infinity_are_in_order(browser: Any, tmp_path: Path) -> None:
-    from polymodel.view.blocks import Section
+    from polymodel.view.answer import Section
     from polymodel.view.html import page as whole
     from polymodel.view.table import Column, Table
 
@@ -218,7 +218,7 @@ def test_pages_of_activity_follow_the_scheme(browser: Any, tmp_path: Path, schem
 
 def test_a_script_of_a_spec_does_not_run(browser: Any, tmp_path: Path) -> None:
     """Should a text ever come through, the policy stops it."""
-    from polymodel.view.blocks import Html
+    from polymodel.view.answer import Html
     from polymodel.view.html import page as whole
 
     file = tmp_path / "hostile.html"

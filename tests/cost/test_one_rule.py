@@ -17,9 +17,8 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.architecture.hierarchy import Action, Component, Link
-from polymodel.cost.context import Counts
-from polymodel.cost.costs import costs
-from polymodel.cost.figures import CostFigures
+from polymodel.cost.costs import CostFigures, costs
+from polymodel.cost.records import Counts
 from polymodel.errors import NotSeparable, Refused, SpecError
 from polymodel.objectives import known_names, value
 from polymodel.report.closed import symbolic_report

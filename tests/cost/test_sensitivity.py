@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy, Link
-from polymodel.cost.context import Counts
-from polymodel.cost.costs import costs
-from polymodel.cost.sensitivity import Cost, Elasticity, Knob, elasticities
+from polymodel.cost.costs import Cost, Elasticity, Knob, costs, elasticities
+from polymodel.cost.records import Counts
 from tests.cost.cases import chain, multicast
 from tests.generators import problems
 

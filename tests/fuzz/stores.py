@@ -35,7 +35,7 @@ def _whole() -> tuple[Files, str]:
 @cache
 def _whole_pieces() -> tuple[dict[str, Any], dict[str, Any]]:
     """Columns and what is said about them, of the saved state."""
-    from polymodel.stores.tables import read_table
+    from polymodel.stores.store import read_table
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state-0-of-1.parquet"
@@ -59,7 +59,7 @@ def damaged(random: Random) -> Files:
 
 def _said(random: Random) -> bytes:
     """A state that is parquet, but says something else."""
-    from polymodel.stores.tables import write_table
+    from polymodel.stores.store import write_table
 
     columns, about = (dict(part) for part in _whole_pieces())
     values = (

@@ -20,7 +20,7 @@ from polymodel.spec.source import Source
 from polymodel.spec.symbols import MAX_CHAIN
 from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.template import render
-from polymodel.stores.tables import read_table, write_table
+from polymodel.stores.store import read_table, write_table
 from polymodel.sweeps.choices import choice_of
 from polymodel.sweeps.expressions import constraint
 from tests.report.test_found_page import MAPPING

@@ -10,7 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.analysis.symbolic import between
 from polymodel.cli import main
-from polymodel.schedule.readers import MAX_READERS
+from polymodel.schedule.legality import MAX_READERS
 from polymodel.workload.resolve import MAX_EINSUMS
 
 ARCH = """\

@@ -17,7 +17,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import budget
-from polymodel.stores.tables import write_table
+from polymodel.stores.store import write_table
 from tests.fuzz.forked import ROOT
 
 SOURCES = ("matmul_chain_2", "simple_two_level")

@@ -17,7 +17,7 @@ from polymodel.mapper.records import Limits, Sizes
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import Passing, Template, all_chains, templates
 from polymodel.mapper.terms import costs
-from polymodel.mapping.loop_rules import LoopRule
+from polymodel.mapping.resolve import LoopRule
 from tests.seeds import seeds
 
 EINSUMS = (

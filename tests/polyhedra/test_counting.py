@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
-from polymodel.polyhedra import build, classes, counting, steps
+from polymodel.polyhedra import needs, sets, steps
 
 Point = tuple[int, ...]
 
@@ -31,9 +31,9 @@ def tiles(extent: int, tile: int, halo: int) -> tuple[str, set[Point]]:
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4))
 def test_counts_agree_with_points(extent: int, tile: int, halo: int) -> None:
     text, points = tiles(extent, tile, halo)
-    found = build.parse_set(text)
-    assert counting.size(found) == len(points)
-    by_tile = counting.count_by(found, 1)
+    found = sets.parse_set(text)
+    assert sets.size(found) == len(points)
+    by_tile = sets.count_by(found, 1)
     assert list(by_tile) == [sum(p[0] == k for p in points) for k in range(max(p[0] for p in points) + 1)]
 
 
@@ -43,14 +43,14 @@ def test_kept_is_what_the_preceding_tile_held(extent: int, tile: int, halo: int)
     text, points = tiles(extent, tile, halo)
     candidates, stay = steps.kept(text, text, 0, 1, ("at", 0), False)
     expected = {(k, x) for k, x in points if (k - 1, x) in points}
-    assert counting.size(stay) == len(expected)
-    assert counting.size(candidates) == sum(k > 0 for k, _ in points)
+    assert sets.size(stay) == len(expected)
+    assert sets.size(candidates) == sum(k > 0 for k, _ in points)
     _, forward = steps.kept(text, text, 0, 1, ("at", 0), True)
-    assert counting.size(forward) == len({(k, x) for k, x in points if (k + 1, x) in points})
+    assert sets.size(forward) == len({(k, x) for k, x in points if (k + 1, x) in points})
 
 
 def test_count_by_two_axes_of_a_triangle() -> None:
-    found = counting.count_by(isl.Set("{ [a, b, x] : 0 <= a < 3 and 0 <= b <= a and 0 <= x <= a + b }"), 2)
+    found = sets.count_by(isl.Set("{ [a, b, x] : 0 <= a < 3 and 0 <= b <= a and 0 <= x <= a + b }"), 2)
     expected = np.zeros((3, 3), dtype=object)
     for a, b in itertools.product(range(3), range(3)):
         expected[a, b] = a + b + 1 if b <= a else 0
@@ -60,15 +60,15 @@ def test_count_by_two_axes_of_a_triangle() -> None:
 def test_bounding_box_of_a_constrained_space_and_of_none() -> None:
     m, n = Affine.variable("m"), Affine.variable("n")
     rules = (Constraint(m), Constraint(n - m), Constraint(Affine(((("n", -1)),), 7)), Constraint(m, "mod", 3))
-    assert build.bounding_box(build.set_from_constraints("E", ("m", "n"), rules)) == ((0, 6), (0, 7))
-    assert build.bounding_box(build.set_from_constraints("E", ("m", "n"), rules[:1])) is None
+    assert sets.bounding_box(sets.set_from_constraints("E", ("m", "n"), rules)) == ((0, 6), (0, 7))
+    assert sets.bounding_box(sets.set_from_constraints("E", ("m", "n"), rules[:1])) is None
     with pytest.raises(ValueError, match="unknown variables"):
-        build.set_from_constraints("E", ("m",), rules)
+        sets.set_from_constraints("E", ("m",), rules)
 
 
 def test_too_many_single_points_are_refused_not_listed() -> None:
     with pytest.raises(Refused, match="too many"):
-        counting.points_of(isl.Set("{ [a, b] : 0 <= a, b < 1000 }"))
+        sets.points_of(isl.Set("{ [a, b] : 0 <= a, b < 1000 }"))
 
 
 def test_a_loop_of_one_iteration_never_moves() -> None:
@@ -105,17 +105,17 @@ def nested(
 @given(st.integers(2, 12), st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
 def test_scanned_and_counted_sizes_agree(p: int, r: int, outer: int, inner: int) -> None:
     text, points = nested((p, r), ((outer, min(inner, outer)), (inner,)))
-    found = build.parse_set(text)
-    assert counting.size(found) == len(points)
+    found = sets.parse_set(text)
+    assert sets.size(found) == len(points)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_SCANNED", 0)
-        assert counting.size(found) == len(points)
+        patch.setattr(sets, "_SCANNED", 0)
+        assert sets.size(found) == len(points)
 
 
 def test_imperfect_tiles_of_three_levels_are_scanned() -> None:
     """A few hundred points; barvinok takes a quarter of a minute for them."""
     text, points = nested((57, 5), ((23, 7, 3), (4, 3, 2)))
-    assert counting.size(build.parse_set(text)) == len(points)
+    assert sets.size(sets.parse_set(text)) == len(points)
 
 
 @settings(max_examples=25, deadline=None)
@@ -125,7 +125,7 @@ def test_scanned_and_counted_fibres_agree(p: int, r: int, outer: int, inner: int
     wanted = Counter(point[:-1] for point in points)
     for dims in (1, 99):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(counting, "_VERY_MANY", dims)
-            classes.sizes.cache_clear()
-            found = classes.sizes(text, 3)
-        assert {point: size for domain, size in found for point in counting.points_of(domain)} == wanted
+            patch.setattr(sets, "_VERY_MANY", dims)
+            needs.sizes.cache_clear()
+            found = needs.sizes(text, 3)
+        assert {point: size for domain, size in found for point in sets.points_of(domain)} == wanted

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.polyhedra import nests
 from polymodel.polyhedra.nests import Bound, Cut, Nest
-from polymodel.polyhedra.parametric import count_of
+from polymodel.polyhedra.sets import count_of
 
 SETTINGS: dict[str, Any] = {
     "deadline": None,

@@ -21,9 +21,9 @@ from polymodel.analysis.exact.buffets import Layout, lay_out
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
 from polymodel.importers.timeloop.fused import level
 from polymodel.mapping.looptree import Split, StorageNode, decided_above, storage_chain, ties
-from polymodel.polyhedra.counting import points_of
+from polymodel.polyhedra.sets import points_of
 from polymodel.reuse import Reuse
-from polymodel.schedule.holding import innermost_dependent, kept_axes
+from polymodel.schedule.executed import innermost_dependent, kept_axes
 from polymodel.schedule.touch import Touch, View, partition, touch
 from polymodel.workload.einsum import TensorAccess
 from tests.reference.common import Outcome

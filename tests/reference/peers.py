@@ -20,7 +20,7 @@ from typing import Any
 import polymodel as pm
 from polymodel.analysis.result import Analysis
 from polymodel.errors import PolymodelError
-from polymodel.polyhedra.counting import size
+from polymodel.polyhedra.sets import size
 from tests.reference.common import Outcome
 
 INPUT = "parsed-processed-input.yaml"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import polymodel as pm
-from polymodel.view import epoch
+from polymodel.view import figures
 from polymodel.view import figures as caches
 
 
@@ -15,16 +15,16 @@ from polymodel.view import figures as caches
 def test_a_time_that_is_given(
     monkeypatch: pytest.MonkeyPatch, text: str, when: tuple[int, ...] | None
 ) -> None:
-    monkeypatch.setenv(epoch.NAME, text)
-    assert epoch.pinned() == (None if when is None else datetime(*when, tzinfo=UTC))
-    monkeypatch.delenv(epoch.NAME)
-    assert epoch.pinned() is None
+    monkeypatch.setenv(figures.NAME, text)
+    assert figures.pinned() == (None if when is None else datetime(*when, tzinfo=UTC))
+    monkeypatch.delenv(figures.NAME)
+    assert figures.pinned() is None
 
 
 @pytest.mark.parametrize("text", ["²", "today", "1.5", "9" * 20, "9" * 5000, "-" + "9" * 15])
 def test_what_is_no_time_is_told_with_and_without_plots(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     report = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary"))
-    monkeypatch.setenv(epoch.NAME, text)
+    monkeypatch.setenv(figures.NAME, text)
     for plots in (True, False):
         with pytest.raises(pm.SpecError, match=r"SOURCE_DATE_EPOCH: .*is not a number of seconds since 1970"):
             report.to_html(live=False, plots=plots)

@@ -15,10 +15,10 @@ import polymodel as pm
 from polymodel.analysis.exact import ENGINE
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.cost.context import Counts
+from polymodel.cost.records import Counts
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.report.ffmr import capacities, ffmr
+from polymodel.report.evaluated import capacities, ffmr
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.analysis.test_agreement import drawing

@@ -17,7 +17,7 @@ from polymodel.report.provenance import spec_text
 from polymodel.report.report import TABLES, Report
 from polymodel.report.tooltips import component_tips, node_tips
 from polymodel.spec.dump import files_as_read
-from polymodel.view.blocks import Line, Part
+from polymodel.view.answer import Line, Part
 from polymodel.view.html import page
 from polymodel.view.inline import _shorter, inline
 from tests.seeds import seeds

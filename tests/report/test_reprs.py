@@ -16,7 +16,7 @@ import pytest
 import polymodel as pm
 from polymodel.report.report import TABLES
 from polymodel.report.starter import STARTER
-from polymodel.view.blocks import Section
+from polymodel.view.answer import Section
 from polymodel.view.html import fragment
 from polymodel.view.table import Column, Table
 

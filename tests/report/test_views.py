@@ -185,7 +185,7 @@ def test_engineering_numbers(value: float, unit: str, text: str) -> None:
 
 
 def test_headings_explain_themselves(fused: Report) -> None:
-    from polymodel.view.glossary import TERMS
+    from polymodel.view.table import TERMS
 
     page = fused.to_html(live=False)
     for meaning in (TERMS["visits"], TERMS["drain_bits"], TERMS["slack_s"], Reuse.KEEP_PREVIOUS.moved):

@@ -14,7 +14,7 @@ from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
 from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
-from polymodel.schedule.retained import retained_window
+from polymodel.schedule.relations import retained_window
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.fused import fused_problems
 from tests.generators import problems

@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from benchmarks.bench import grids
-from polymodel.cost.figures import CostFigures
+from polymodel.cost.costs import CostFigures
 from polymodel.sweeps.grid import make_grid, roles
 from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.scenario import Scenario, scenario

@@ -17,7 +17,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.spec.output import JOURNAL, clear_unfinished, record
-from polymodel.stores import lock
+from polymodel.stores import store as lock
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units
 from tests.seeds import seeds
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from polymodel.stores.lock import locked
+from polymodel.stores.store import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -178,7 +178,7 @@ def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
 NO_LINKS = """
 import errno, os, sys, time
 from pathlib import Path
-from polymodel.stores import lock
+from polymodel.stores import store as lock
 def refused(*_):
     raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 os.link = refused

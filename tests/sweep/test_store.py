@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.stores.tables import read_table
+from polymodel.stores.store import read_table
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units
 from tests.matmul import Actions, matmul

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.integers import dtype_of, largest
-from polymodel.polyhedra import build, nests, steps
-from polymodel.polyhedra.counting import count_at, count_by
+from polymodel.polyhedra import nests, sets, steps
 from polymodel.polyhedra.nests import Nest
+from polymodel.polyhedra.sets import count_at, count_by
 from polymodel.polyhedra.steps import Mode
 
 Array = NDArray[np.object_]
@@ -46,7 +46,7 @@ def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) 
     found = _by_classes(shape, keep, drop, stamps)
     if found is not None:
         return found
-    return count_at(build.without(build.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
+    return count_at(sets.without(sets.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
 
 
 def _by_classes(shape: Shape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
@@ -84,11 +84,11 @@ def located_tally(shape: Shape, held: str, mode: Mode | None, where: Shape) -> A
     if mode is None:
         if not shape.np and not where.np and _same_elements(shape.nest, where.nest):
             return tally(shape, 0)  # the one instance touches all of them
-        points = build.parse_set(shape.text)
+        points = sets.parse_set(shape.text)
     else:
         points = steps.kept(shape.text, held, shape.np, shape.nt, mode, False)[1]
-    places = build.without(build.parse_set(where.text), tuple(range(where.np, where.np + where.nt)))
-    return count_by(build.located(points, places, shape.np, shape.nt, where.np), where.np)
+    places = sets.without(sets.parse_set(where.text), tuple(range(where.np, where.np + where.nt)))
+    return count_by(sets.located(points, places, shape.np, shape.nt, where.np), where.np)
 
 
 def _same_elements(one: Nest | None, other: Nest | None) -> bool:

@@ -12,10 +12,9 @@ import numpy as np
 from polymodel.analysis.exact.arrays import Flags, Index, Listed, Table, bounded
 from polymodel.analysis.exact.cached_counts import Shape, tally
 from polymodel.analysis.exact.sweep import Ints, coordinates, counter_of, distinct, satisfied, stacked
-from polymodel.polyhedra import classes
-from polymodel.polyhedra.counting import listed_points
-from polymodel.schedule.text import essential_constraints
-from polymodel.schedule.touch import Block, View, executed_text, partition, touch
+from polymodel.polyhedra import needs
+from polymodel.polyhedra.sets import listed_points
+from polymodel.schedule.touch import Block, View, essential_constraints, executed_text, partition, touch
 
 # Coupled variables (a triangle, say) of up to LISTED points are always listed, of more than _AT_MOST never.
 LISTED, _FAR_MORE, _AT_MOST = 100_000, 50, 5_000_000
@@ -81,13 +80,13 @@ class Counted(Table):
 
     @cached_property
     def stamps(self) -> Ints:
-        found = classes.list_stamps(self.text, self.drop)
+        found = needs.list_stamps(self.text, self.drop)
         return distinct(np.array(found, dtype=np.int64).reshape(len(found), self.width))
 
     @cached_property
     def sizes(self) -> Ints:
         found = np.zeros(len(self.stamps), dtype=np.int64)
-        pairs = classes.stamp_sizes(self.text, self.width)
+        pairs = needs.stamp_sizes(self.text, self.width)
         rows = np.array([p for p, _ in pairs], dtype=np.int64).reshape(len(pairs), self.width)
         found[self.index.find(list(rows.T), (len(rows),))] = [n for _, n in pairs]
         return found
@@ -96,7 +95,7 @@ class Counted(Table):
         rows = [tuple(int(c) for c in row) for row in self.stamps]
         pairs = zip(one, other, strict=True)
         return np.array(
-            [classes.overlap(self.text, self.width, rows[a], rows[b]) for a, b in pairs], dtype=bool
+            [needs.overlap(self.text, self.width, rows[a], rows[b]) for a, b in pairs], dtype=bool
         )
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.axes import output_carries, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.polyhedra import build
+from polymodel.polyhedra import sets
 from polymodel.schedule.touch import Touch, touch
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def _differing(node: Node) -> int:
     """The one factor in which users touch different things (`joint_blocks`), any if they all agree."""
     touches = [touch((v,), node.blocks).factors for v in node.views]
     for place, factors in enumerate(zip(*touches, strict=True)):
-        if any(not build.same(f.text, factors[0].text) for f in factors):
+        if any(not sets.same(f.text, factors[0].text) for f in factors):
             return place
     return 0
 
 
 def _points(touched: Touch, place: int) -> islpy.Set:
-    return build.parse_set(touched.factors[place].text)
+    return sets.parse_set(touched.factors[place].text)
 
 
 def _with(node: Node, place: int, points: islpy.Set) -> Touch:

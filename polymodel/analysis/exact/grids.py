@@ -13,9 +13,8 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, counter_of, satisfied
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
-from polymodel.polyhedra.counting import listed_points
-from polymodel.schedule.text import essential_constraints
-from polymodel.schedule.touch import Block, View
+from polymodel.polyhedra.sets import listed_points
+from polymodel.schedule.touch import Block, View, essential_constraints
 
 _POINTS = 5_000_000
 

@@ -24,7 +24,7 @@ from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import Refused
-from polymodel.polyhedra.links import Crossing, crossed, crossed_at_steps, kept_whole
+from polymodel.polyhedra.steps import Crossing, crossed, crossed_at_steps, kept_whole
 from polymodel.schedule.touch import Factor, Touch, merge_blocks
 
 # A label beside the loops: which of the two links at the root of a tree.

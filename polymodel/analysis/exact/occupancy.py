@@ -22,8 +22,8 @@ from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import times
 from polymodel.mapping.looptree import Split, StorageNode
-from polymodel.polyhedra import build, classes, needs, nests
-from polymodel.polyhedra.classes import Row
+from polymodel.polyhedra import needs, nests, sets
+from polymodel.polyhedra.needs import Row
 from polymodel.polyhedra.nests import part_of
 from polymodel.schedule.touch import Factor, Touch, View, axes_of, merge_blocks, partition, touch
 
@@ -55,7 +55,7 @@ def largest(shape: Shape) -> int:
         found = nests.widest(shape.nest)
         if found is not None:
             return found
-    return max((size for _, size in classes.sizes(shape.text, shape.np + shape.nt)), default=0)
+    return max((size for _, size in needs.sizes(shape.text, shape.np + shape.nt)), default=0)
 
 
 def tile_numbers(node: Node) -> tuple[int, int, int, int, int]:
@@ -229,7 +229,7 @@ def _at_all_places(factor: Factor, items: list[Item]) -> Factor:
         for position, axis in enumerate(f.spatial):
             extents[axis] = max(extents.get(axis, 1), needs.extent(f.text, position)[1] + 1)
     places = tuple(extents[axis] for axis in factor.spatial)
-    return factor.of_text(classes.at_all_places(factor.text, places)) if places else factor
+    return factor.of_text(needs.at_all_places(factor.text, places)) if places else factor
 
 
 def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:
@@ -301,7 +301,7 @@ def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], ite
         for loops in (item.not_first, item.not_last):
             flags.append(tuple(temporal.index(a) for a in (loops or ()) if a in temporal))
         requests.append((tuple(inside), flags[0], flags[1]))
-    return _largest_rows(list(classes.rows(text, len(spatial), len(temporal), tuple(requests))))
+    return _largest_rows(list(needs.rows(text, len(spatial), len(temporal), tuple(requests))))
 
 
 def _classes_of_nest(factor: Factor, items: list[Item]) -> list[Row] | None:
@@ -368,7 +368,7 @@ def _shared_stamps(layout: Layout, einsums: tuple[str, str], reach: int) -> list
 
 def same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
     """True if two Einsums run the same iterations of their first `reach` loops."""
-    return all(build.same(a.text, b.text) for a, b in _shared_stamps(layout, (one, other), reach))
+    return all(sets.same(a.text, b.text) for a, b in _shared_stamps(layout, (one, other), reach))
 
 
 def idle_beside(layout: Layout, einsum: str, node: Node) -> bool:
@@ -382,7 +382,7 @@ def idle_beside(layout: Layout, einsum: str, node: Node) -> bool:
         if user == einsum:
             continue
         found = [
-            classes.at_times_of(theirs.text, mine.text, len(mine.spatial))
+            needs.at_times_of(theirs.text, mine.text, len(mine.spatial))
             for mine, theirs in _shared_stamps(layout, (einsum, user), node.loops)
         ]
         if all(some for some, _ in found) and any(idle for _, idle in found):

@@ -15,8 +15,8 @@ from polymodel.analysis.exact.cached_counts import Array, Product
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import Term
 from polymodel.errors import Refused
-from polymodel.polyhedra import build, steps
-from polymodel.polyhedra.classes import size_classes
+from polymodel.polyhedra import sets, steps
+from polymodel.polyhedra.needs import size_classes
 from polymodel.schedule.touch import Factor, Touch
 
 Parts = tuple[tuple[tuple[int, ...], Array], ...]
@@ -40,7 +40,7 @@ class Cut:
 
 def moving_terms(now: Touch, held: Touch, carries: frozenset[int], cut: Cut, forward: bool) -> list[Term]:
     """The same elements that `transfers.moved` counts, as sets of (stamp of a transfer, element)."""
-    whole = [build.without(build.parse_set(f.text), cut.drop(f)) for f in now.factors]
+    whole = [sets.without(sets.parse_set(f.text), cut.drop(f)) for f in now.factors]
     found = [Term(1, tuple(whole))]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
@@ -58,7 +58,7 @@ def moving_terms(now: Touch, held: Touch, carries: frozenset[int], cut: Cut, for
 def projected(terms: Sequence[Term], factors: tuple[Factor, ...], cut: Cut) -> list[Term]:
     """Terms over single instances, united over those that move together."""
     return [
-        Term(t.sign, tuple(build.without(s, cut.drop(f)) for s, f in zip(t.factors, factors, strict=True)))
+        Term(t.sign, tuple(sets.without(s, cut.drop(f)) for s, f in zip(t.factors, factors, strict=True)))
         for t in terms
     ]
 

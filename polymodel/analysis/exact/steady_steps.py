@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from polymodel.analysis.exact.arrays import Flags
 from polymodel.analysis.exact.factor_tables import factor_rows, fine_blocks, is_large
 from polymodel.analysis.exact.sweep import Ints
-from polymodel.polyhedra import classes
+from polymodel.polyhedra import needs
 from polymodel.schedule.touch import Block, View, axes_of, touch
 
 # A dropped step has that many steady ones (itself counted) behind and ahead.
@@ -107,7 +107,7 @@ def _motions(view: View, depth: int) -> Iterable[tuple[int, Motion]]:
 def _unknown(view: View, block: Block, axis: int) -> Motion:
     """Where points are not listed no step counts as a repetition."""
     (factor,) = touch((view,), (block,)).factors
-    count = classes.counter_extent(factor.text, (*factor.spatial, *factor.temporal).index(axis))
+    count = needs.counter_extent(factor.text, (*factor.spatial, *factor.temporal).index(axis))
     return Motion(np.zeros(count, dtype=bool), np.ones(count, dtype=bool), {})
 
 

@@ -18,7 +18,7 @@ from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.errors import Refused
 from polymodel.integers import linear
 from polymodel.mapping.looptree import Loop, Split
-from polymodel.polyhedra.counting import listed_points
+from polymodel.polyhedra.sets import listed_points
 from polymodel.schedule.touch import View
 from polymodel.workload.einsum import TensorAccess
 

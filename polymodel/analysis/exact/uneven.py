@@ -18,7 +18,7 @@ from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.cached_counts import Array, Product, leading
 from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.transfers import modes, moved
-from polymodel.polyhedra import build, counting, links, steps
+from polymodel.polyhedra import sets, steps
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor
 
@@ -85,7 +85,7 @@ class RefilledChain:
             for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
                 keep = sum(1 for a in f.spatial if a < charge)
                 shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
-                parts.append(self._part(f, build.without(each, shared), keep, shared))
+                parts.append(self._part(f, sets.without(each, shared), keep, shared))
             found.append(Product(term.sign, tuple(parts)))
         return tuple(found)
 
@@ -109,11 +109,11 @@ class RefilledChain:
             if seen is not None:
                 pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
                 stay = (_stay(f, h, mode) for f, h, mode in pairs)
-                found.append(Term(-1, tuple(map(links.of_each, stay, touched))))
+                found.append(Term(-1, tuple(map(steps.of_each, stay, touched))))
         return found
 
     def _touched(self, level: int) -> Sets:
-        return tuple(build.parse_set(f.text) for f in self.levels[level].asked.factors)
+        return tuple(sets.parse_set(f.text) for f in self.levels[level].asked.factors)
 
     def _leading(self, level: int, f: Factor) -> tuple[int, int, int, int]:
         """Dimensions of one factor: (np, nt, np of the parent, nt of the parent)."""
@@ -134,7 +134,7 @@ class RefilledChain:
         firsts = []
         for f, points in zip(factors, self._touched(level), strict=True):
             np, nt, np_parent, nt_parent = self._leading(level, f)
-            firsts.append(links.inner_first(points, np, nt, np_parent, 0 if whole else nt_parent))
+            firsts.append(steps.inner_first(points, np, nt, np_parent, 0 if whole else nt_parent))
         if whole:
             return [Term(1, tuple(firsts))]
         above = {f.block: k for k, f in enumerate(self.levels[level - 1].asked.factors)}
@@ -143,7 +143,7 @@ class RefilledChain:
             chosen = []
             for f, first in zip(factors, firsts, strict=True):
                 if f.block in above:
-                    first = links.under(first, term.factors[above[f.block]], *self._leading(level, f))
+                    first = steps.under(first, term.factors[above[f.block]], *self._leading(level, f))
                 chosen.append(first)
             found.append(Term(term.sign, tuple(chosen)))
         return found
@@ -180,7 +180,7 @@ class RefilledChain:
             between = [k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared]
             every = tuple(k for k in between if f.spatial[k] in self.broadcast)
             single = tuple(k for k in between if f.spatial[k] not in self.broadcast)
-            found.append(links.receivers(each, single, every))
+            found.append(steps.receivers(each, single, every))
         return tuple(found)
 
     def _united(self, level: int, points: Sets, sign: int) -> Product:
@@ -188,7 +188,7 @@ class RefilledChain:
         for f, each in zip(self.levels[level].asked.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
-            parts.append(self._part(f, build.without(each, shared), keep, shared))
+            parts.append(self._part(f, sets.without(each, shared), keep, shared))
         return Product(sign, tuple(parts))
 
     def _counted(self, level: int, term: Term) -> Product:
@@ -203,7 +203,7 @@ class RefilledChain:
         """Counts of one factor for its first `keep` spatial counters, and by `per`."""
         stamps = sum(1 for a in f.temporal if a < self.per)
         axes = (*f.spatial[:keep], *f.temporal[:stamps])
-        return axes, counting.count_at(points, leading(shape_of(f), keep, stamps, drop))
+        return axes, sets.count_at(points, leading(shape_of(f), keep, stamps, drop))
 
 
 def _both(one: islpy.Set, other: islpy.Set) -> islpy.Set:

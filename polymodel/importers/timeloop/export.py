@@ -19,7 +19,7 @@ from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unk
 from polymodel.importers.timeloop.run import import_timeloop
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
-from polymodel.polyhedra.build import is_box
+from polymodel.polyhedra.sets import is_box
 from polymodel.reuse import Reuse
 from polymodel.spec.dump import dump
 from polymodel.spec.faults import not_a_spec

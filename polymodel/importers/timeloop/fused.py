@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of
-from polymodel.polyhedra.build import bounding_box, set_from_constraints
+from polymodel.polyhedra.sets import bounding_box, set_from_constraints
 from polymodel.spec.affine_text import parse_constraints
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.source import Node

@@ -11,8 +11,7 @@ from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate import Estimate
 from polymodel.tiling.estimate.fitted import FITTED
 from polymodel.tiling.fits.fit import Fit, Op
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from polymodel.report.tiling.swift import Quantity
 from polymodel.report.tiling.text import compared_blocks
 from polymodel.spec.output import whole
 from polymodel.tiling.fits.fit import Op
+from polymodel.view.answer import made_part
 from polymodel.view.figures import without_trace, write_figure
 from polymodel.view.files import made_folder, saved_text
-from polymodel.view.made import made_part
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
-from polymodel.cost.actions import movement_actions, rounded_actions, whole_actions
+from polymodel.cost.records import movement_actions, rounded_actions, whole_actions
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
 from polymodel.report.evaluated import Evaluated
@@ -26,8 +26,7 @@ from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
 from polymodel.tiling.levels.product import ProductLevel
 from polymodel.tiling.plane.pattern import Ints
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from polymodel.tiling.matmul.shapes import UNBOUNDED, Asked
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import Traffic
 from polymodel.tiling.plane.pattern import Ints
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from polymodel.spec.coerce import check_classes
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import published
 from polymodel.tiling.swift.compat import Comparison
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Column, Table
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Rolled
 from polymodel.tiling.plane.pattern import Pattern
-from polymodel.view.blocks import Block, Facts, Line, Section
-from polymodel.view.blocks import notes as noted
+from polymodel.view.answer import Block, Facts, Line, Section
+from polymodel.view.answer import notes as noted
 from polymodel.view.files import Json
 from polymodel.view.table import Column, Table
 

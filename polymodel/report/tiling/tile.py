@@ -18,8 +18,7 @@ from polymodel.tiling.fits.fit import Fit, Op, Words
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tilers.named import Objective
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block
+from polymodel.view.answer import Answer, Block, declared
 from polymodel.view.files import Json
 from polymodel.view.table import Column, Table
 

@@ -15,8 +15,7 @@ from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tuning.tune import Step, Tuned
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Facts, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Facts, Line, Section, declared, notes
 from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from polymodel.sparse.actions.storage import (
 )
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import require_known
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import require_plain
 
 SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 

@@ -21,8 +21,7 @@ from polymodel.sparse.execute import tables
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import TeaalSpec
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

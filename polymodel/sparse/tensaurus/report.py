@@ -12,8 +12,7 @@ from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensaurus.kernels import KERNELS
 from polymodel.sparse.tensaurus.machine import Machine
 from polymodel.sparse.tensaurus.tiles import Nest
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Facts, Line
+from polymodel.view.answer import Answer, Block, Facts, Line, declared
 from polymodel.view.table import Column, Table
 
 Number = int | float

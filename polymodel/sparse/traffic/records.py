@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from polymodel.quantities import engineering
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 
 Label = Literal["exact"]

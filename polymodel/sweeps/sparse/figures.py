@@ -19,9 +19,9 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.cost.algebra import ARRAYS
-from polymodel.cost.context import Counts
 from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
 from polymodel.sparse.actions.rounding import ratio
 from polymodel.sparse.actions.storage import Moved

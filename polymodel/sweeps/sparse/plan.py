@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from polymodel.analysis.result import Analysis, InstanceLoad, LinkTraffic, Problem, RefillLoad
 from polymodel.analysis.symbolic.forms import TRAFFIC, Form, Held, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
-from polymodel.cost.context import Counts
+from polymodel.cost.records import Counts
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.data import TensorData
@@ -20,7 +20,7 @@ from polymodel.sweeps.axes import Axis
 from polymodel.sweeps.plan import Costing, Linear, Rows
 from polymodel.sweeps.sparse.columns import Column, columns_of
 from polymodel.sweeps.sparse.counts import Structures
-from polymodel.workload.single_access import require_plain
+from polymodel.workload.einsum import require_plain
 
 
 @dataclass(frozen=True)
