@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
-from polymodel.cost.area import total_area
+from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import spare
 from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
@@ -22,9 +22,8 @@ from polymodel.objectives import read_objectives
 from polymodel.processes import terminable
 from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, not_a_spec, suggestion
-from polymodel.stores.folders import check_store, folder_of
-from polymodel.view.answer import Answer, declared
-from polymodel.view.blocks import Block, Line, Section
+from polymodel.stores.store import check_store, folder_of
+from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Einsum
 

@@ -12,8 +12,7 @@ import islpy as isl
 from polymodel.arrays import np
 from polymodel.errors import Refused
 from polymodel.governor import charge, look
-from polymodel.polyhedra.build import bounding_box, is_box
-from polymodel.polyhedra.counting import size
+from polymodel.polyhedra.sets import bounding_box, is_box, size
 
 Members = frozenset[int]
 Box = tuple[tuple[int, int], ...]
