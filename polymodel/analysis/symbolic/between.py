@@ -277,7 +277,7 @@ def made_once_before(layout: Layout, bare: Space, stay: Stay) -> frozenset[int]:
     Among them are loops that do not stand above a user: it is done before they begin.
     """
     here = bare.einsum.name
-    mine = frozenset(made_once(layout, here))
+    mine = made_once(layout, here)
     loops = []
     for user in stay.node.users:
         shared = shared_loops(layout, here, user)
@@ -297,11 +297,9 @@ def stays_unevenly(stay: Stay) -> NotSeparable:
     )
 
 
-def made_once(layout: Layout, einsum: str) -> Iterator[int]:
+def made_once(layout: Layout, einsum: str) -> frozenset[int]:
     """Loops in whose first iteration an inferred Einsum makes all that is held through the others."""
-    own = layout.problem.cascade[einsum].rank_variables
-    once = {v for v, window in layout.windows[einsum] if v not in own and window.extent == 1}
-    return (i for i, axis in enumerate(layout.paths[einsum]) if axis.variable in once)
+    return layout.inferred.get(einsum, frozenset())
 
 
 def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:

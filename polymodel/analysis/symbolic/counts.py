@@ -488,9 +488,11 @@ def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
     names = {v for v, c in expr.terms if c}
     group = next((g for g in space.groups if {g.u, g.v} & names), None)
     every = names if group is None else names | {group.u, group.v}
-    if space.sizes or any(space.of(v) or space.window(v) is not None for v in every) or len(names) > 2:
+    if space.sizes or len(names) > 2 or any(moving(space, v) for v in every):
         return None
-    base = expr.constant + sum(c * space.einsum.bound(v)[0] for v, c in expr.terms)
+    if group is not None and any(space.window(v) is not None for v in every):
+        return None
+    base = expr.constant + sum(c * span(space, v)[0] for v, c in expr.terms)
     found = _box_rank(space, expr) if group is None else _tied_rank(space, expr, group)
     if found is None:
         return None
@@ -498,14 +500,31 @@ def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
     return (base + low, base + high) if count == high - low + 1 else None
 
 
+def moving(space: Space, variable: str) -> list[int]:
+    """Positions of the loops over a variable, but for those that have one trip."""
+    positions = space.of(variable)
+    if variable in space.tied:
+        return positions
+    return [i for i in positions if settled(space, i).constant != 1]
+
+
+def span(space: Space, variable: str) -> tuple[int, int]:
+    """The lowest value of a variable that executes at any stamp, and how many from there on do."""
+    window = space.window(variable)
+    if window is not None:
+        return window.low, window.scale * window.extent + window.start
+    low, high = space.einsum.bound(variable)
+    return low, high - low + 1
+
+
 Values = tuple[int, int, int]  # the lowest, the highest, and how many
 
 
 def _box_rank(space: Space, expr: Affine) -> Values | None:
-    sizes = [(c, space.extent(v)) for v, c in expr.terms if c]
-    if any(c < 0 or not isinstance(n, int) for c, n in sizes):
+    sizes = [(c, span(space, v)[1]) for v, c in expr.terms if c]
+    if any(c < 0 for c, _ in sizes):
         return None
-    (a, n), (b, m) = [*((c, int(n)) for c, n in sizes), (1, 1), (1, 1)][:2]
+    (a, n), (b, m) = [*sizes, (1, 1), (1, 1)][:2]
     common = gcd(a, b)
     count = n * m - max(0, n - b // common) * max(0, m - a // common)
     return 0, a * (n - 1) + b * (m - 1), count

@@ -270,7 +270,7 @@ def _is_filled(link: Link) -> bool:
     child = link.child
     if child is None:
         return True
-    if child.producer is not None and link.layout.decided[child.producer]:
+    if child.producer in link.layout.inferred:
         return True  # with what was made at earlier stamps
     return child.producer is None and child.users[0] == link.einsum
 
@@ -421,7 +421,8 @@ def _lacking(link: Link, place: int, use: Chosen) -> Form:
     decided = link.layout.decided[link.einsum]
     if place == 1:
         begin = _opening(link, decided, use)
-        return count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
+        starts = count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
+        return starts - _staying(link, place, use, decided) if decided else starts
     opening = _opening(link, max(depth, decided), use)
     outer = link.reach(place - 2)
 
@@ -433,9 +434,19 @@ def _lacking(link: Link, place: int, use: Chosen) -> Form:
         return inner if broadcast else "merge"
 
     lacking = _lacking(link, place - 1, filled)
+    if decided:
+        lacking = lacking + _staying(link, place - 1, opening, decided) - _staying(link, place, use, decided)
     if all(opening(i) == filled(i) for i in range(len(link.space.axes))):
         return lacking  # every start of a run is a need of the parent's
     return _events(link, place - 1, opening) - _events(link, place - 1, filled) + lacking
+
+
+def _staying(link: Link, place: int, use: Chosen, decided: int) -> Form:
+    """What stays from one stamp that decides what executes to the next, and so is no need at its start."""
+    if place == len(link.chain):
+        return ZERO
+    carry = {axis: form for axis, form in link.carried[place].items() if axis < decided}
+    return needed(link.space, use, {}) - needed(link.space, use, carry, link.chain[place].parts_stay)
 
 
 def _opening(link: Link, depth: int, use: Chosen) -> Chosen:

@@ -18,7 +18,7 @@ from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import StorageNode, Tie, decided_above, storage_chain, ties
+from polymodel.mapping.looptree import StorageNode, Tie, decided_above, storage_chain, ties, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -27,11 +27,17 @@ EXACT = "use engine exact"
 
 @dataclass(frozen=True)
 class Path:
-    """The loops above an Einsum's operations. `depth`: how many of them decide what it executes."""
+    """The loops above an Einsum's operations.
+
+    `depth`: how many of them decide what it executes. `inferred`: that is what consumers need, and not all
+    that it has once more. `once`: loops (by position) in whose first iteration alone it executes.
+    """
 
     axes: tuple[Axis, ...]
     windows: tuple[tuple[str, Window], ...] = ()
     depth: int = 0
+    inferred: bool = False
+    once: frozenset[int] = frozenset()
 
 
 class Undecided(Exception):
@@ -70,15 +76,56 @@ class _Inference:
             axes = tuple(Axis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
             if set(kinds.values()) <= {"bound"}:
                 self.found[name] = Path(axes)
+            elif set(kinds.values()) <= {"bound", "repeated"}:
+                self.found[name] = self.repeated(name, kinds, axes)
             else:
                 self.found[name] = self.inferred(name, kinds, axes)
         return self.found[name]
+
+    def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
+        """An Einsum that executes all over again at each step of loops over variables of others."""
+        cascade, tree = self.problem.cascade, self.problem.tree
+        extents: dict[str, int] = {}
+        renamed, depth = [], 0
+        for i, axis in enumerate(axes):
+            if kinds[axis.node] == "bound":
+                renamed.append(axis)
+                continue
+            other = next(e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound")
+            w = axis.loop.variable_in(other) if axis.loop is not None else axis.variable
+            low, high = cascade[other].bound(w)
+            again = f"{other}.{w}"
+            extents[again] = high - low + 1
+            renamed.append(replace(axis, variable=again))
+            above = [a.node for a in axes[:i] if a.loop is not None and a.loop.variable_in(other) == w]
+            own = any(kinds[node] == "bound" for node in above)
+            alone = Space(cascade[other], TensorAccess("", (), ()), self.of(other).axes)
+            place = [a.node for a in alone.axes].index(axis.node)
+            if not self.one_trip(alone, place):
+                depth = i + 1
+                if own or axis.spatial:
+                    raise NotSeparable(
+                        f"{name} executes all over again below a loop over {w} that splits its own tiles",
+                        EXACT,
+                    )
+        windows = ((v, Window(extent, 0, 1, 0, (), len(axes))) for v, extent in extents.items())
+        return Path(tuple(renamed), tuple(windows), depth)
+
+    def one_trip(self, space: Space, axis: int) -> bool:
+        """Whether a loop has one trip; Undecided where symbols do not tell."""
+        node = space.axes[axis].node
+        if node in self.single:
+            return self.single[node]
+        form = settled(space, axis)
+        if form.constant is None:
+            raise Undecided(node, form)
+        return form.constant == 1
 
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
         hold = _Hold(self, name, consumer, self.of(consumer.name), depth)
-        if hold.theirs.windows and hold.theirs.depth < depth:
+        if hold.theirs.inferred and hold.theirs.depth < depth:
             raise NotSeparable(
                 f"{name} is inferred from own tiles of {consumer.name}, which is inferred too", EXACT
             )
@@ -96,6 +143,7 @@ class _Inference:
             _refuse_outside(einsum, v, windows[v])
             renamed |= {w: v for w, c in theirs.terms if c}
         outer = []
+        once: set[int] = set(hold.theirs.once)
         repeats: set[str] = set()
         for i, axis in enumerate(axes[:depth]):
             w = hold.theirs.axes[i].variable
@@ -106,6 +154,7 @@ class _Inference:
                     again = f"{again}.{axis.node}"  # outer loops over it may make the tile again
                     windows[again] = Window(1, 0, 1, 0, ((i, 0),), depth)
                     outer.append(replace(axis, variable=again))
+                    once.add(i)
                     continue
                 windows[again] = hold.repetition(i)
                 renamed[w] = again
@@ -117,14 +166,27 @@ class _Inference:
                     f"the loop over {w} binds {name} too, but not to what {consumer.name} needs of it", EXACT
                 )
             outer.append(replace(axis, variable=renamed[w]))
-        return Path((*outer, *axes[depth:]), tuple(windows.items()), depth)
+        for axis, other in zip(axes[depth:], hold.theirs.axes[depth:], strict=False):
+            if axis.node != other.node:
+                break
+            own = renamed.get(other.variable) == axis.variable
+            if not own or windows[axis.variable] != hold.plain(other.variable):
+                raise NotSeparable(
+                    f"{name} and {consumer.name} share the loop over {other.variable} inside the one that "
+                    f"decides what {name} executes, and not tile by tile",
+                    EXACT,
+                )
+        first = frozenset(i for i in once if i < depth)
+        return Path((*outer, *axes[depth:]), tuple(windows.items()), depth, True, first)
 
     def consumer(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...], depth: int) -> Einsum:
         """The only consumer; NotSeparable for other shapes of trees."""
         cascade, tree = self.problem.cascade, self.problem.tree
         einsum = cascade[name]
         if "repeated" in kinds.values() or einsum.is_copy:
-            raise NotSeparable(f"{name} executes all over again below loops that do not bind it", EXACT)
+            raise NotSeparable(
+                f"{name} executes all over again below loops that do not bind it, and what others need", EXACT
+            )
         readers = [
             c
             for a in einsum.outputs
@@ -136,12 +198,6 @@ class _Inference:
             raise NotSeparable(f"what {name} executes is inferred, but not from one consumer", EXACT)
         if any(a.spatial for a in axes[:depth]):
             raise NotSeparable(f"what instances of a spatial loop execute of {name} is inferred", EXACT)
-        theirs = {i for i, _ in tree.loops(readers[0].name)}
-        if sum(1 for a in axes if a.node in theirs) != depth:
-            raise NotSeparable(
-                f"{name} and {readers[0].name} share loops inside the one that decides what {name} executes",
-                EXACT,
-            )
         return readers[0]
 
 
@@ -169,7 +225,8 @@ class _Hold:
         assert isinstance(home.node, StorageNode)
         self.policy = inference.reuse or home.node.reuse
         self.above = sum(1 for i, _ in problem.tree.loops(name) if i < home.id)
-        if self.above > depth or home.id not in {s.id for s in problem.tree.path(consumer.name)}:
+        inside = self.above > depth and self.policy.carries
+        if inside or home.id not in {s.id for s in problem.tree.path(consumer.name)}:
             raise NotSeparable(f"{self.tensor} is not stored above both {name} and {consumer.name}", EXACT)
         self.access = consumer.access_of(self.tensor)
 

@@ -11,6 +11,7 @@ from polymodel.analysis.result import Problem, pipelines_of
 from polymodel.analysis.symbolic.counts import (
     check_tied,
     check_tied_loops,
+    moving,
     settled,
     tied_signature,
     untouched,
@@ -53,7 +54,9 @@ class Node:
 class Layout:
     """All buffets of a problem, and each Einsum's whole path.
 
-    `decided`: how many loops decide what an inferred Einsum executes, 0 for others; `windows`: what it does.
+    `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
+    `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
+    position) in whose first iteration alone they execute.
     """
 
     problem: Problem
@@ -62,6 +65,7 @@ class Layout:
     executed: dict[str, tuple[Axis, ...]]
     decided: dict[str, int]
     windows: dict[str, tuple[tuple[str, Window], ...]]
+    inferred: dict[str, frozenset[int]]
     sizes: tuple[tuple[str, str], ...] = ()
 
     @cached_property
@@ -123,14 +127,16 @@ def lay_out(
     for path in axes.values():
         _check_instances(path)
     decided = {e: path.depth for e, path in found.items()}
-    if ranks and any(decided.values()):
+    windows = {e: path.windows for e, path in found.items()}
+    if ranks and any(windows.values()):
         raise NotSeparable(
             "extents that are symbols have no closed form where Einsums are inferred",
             "leave extents numbers (ranks=False)",
         )
     executed = {e: axes[e] + _offsets(problem.cascade[e], found[e], ranks or {}) for e in tree.einsums}
-    windows = {e: path.windows for e, path in found.items()}
-    layout = Layout(problem, {}, axes, executed, decided, windows, tuple((ranks or {}).items()))
+    inferred = {e: path.once for e, path in found.items() if path.inferred}
+    sizes = tuple((ranks or {}).items())
+    layout = Layout(problem, {}, axes, executed, decided, windows, inferred, sizes)
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -159,7 +165,7 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
         return None
     depth = sum(1 for a in layout.paths[found[0]] if a.node < node_id)
     readers = [e for e in found if e != producer]
-    inferred = producer is not None and layout.decided[producer]
+    inferred = producer in layout.inferred
     # What an inferred Einsum makes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
     for other in spaces[1:]:
@@ -191,7 +197,7 @@ def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], in
     parts: list[tuple[tuple[object, ...], int | str]] = []
     for v, c in expr.terms:
         low, high = space.einsum.bound(v)
-        window, nodes = space.window(v), tuple(space.axes[i].node for i in space.of(v))
+        window, nodes = space.window(v), tuple(space.axes[i].node for i in moving(space, v))
         if window is not None and (window.scale, window.start) == (1, 0):
             low, high, window = window.low, window.low + window.extent - 1, None
         parts.append(((c, low, high, nodes, repr(window)), space.extent(v)))
@@ -298,7 +304,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
     """
     found: list[Carry] = []
     for place, node in enumerate(chain):
-        inferred = node.producer is not None and layout.decided[node.producer] > 0
+        inferred = node.producer in layout.inferred
         if inferred and node.producer == einsum:
             found.append(_made_anew(layout, node))
             continue

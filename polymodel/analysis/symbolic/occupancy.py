@@ -419,7 +419,7 @@ def _carry(layout: Layout, node: Node) -> Carry:
     if node.producer is None or node.parent is None:
         return policy(node)
     readers = [e for e in node.users if e != node.producer]
-    user = readers[0] if layout.decided[node.producer] and readers else node.producer
+    user = readers[0] if node.producer in layout.inferred and readers else node.producer
     chain = layout.chain(user, node.tensor)
     return carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
 
