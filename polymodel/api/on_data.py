@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +31,7 @@ def execute(
     slices: Literal["own", "kept"] = "own",
     values: bool = True,
     keep_loops: bool = False,
+    partitioners: Mapping[str, Callable[[Any, int], Any]] | None = None,
 ) -> Execution:
     """Run the cascade of a TeAAL spec on data: results, effectual work, coordinate accesses, three times.
 
@@ -49,6 +50,7 @@ def execute(
         slices=slices,
         values=values,
         keep_loops=keep_loops,
+        partitioners=partitioners,
     )
     return replace(found, sources=_files(spec))
 

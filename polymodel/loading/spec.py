@@ -296,10 +296,22 @@ class Spec:
 
     def _checked(self) -> Spec:
         """This spec; raises SpecError unless symbols without a value are all that is missing."""
-        faults = [d for d in self._resolution.diagnostics if d.code != UNBOUND]
+        spec = self._strided()
+        faults = [d for d in spec._resolution.diagnostics if d.code != UNBOUND]
         if faults:
             raise SpecError(in_reading_order(faults))
-        return self
+        return spec
+
+    def _strided(self) -> Spec:
+        """This spec; where strides of a TeAAL spec are symbols, with the workload that their values make."""
+        if self.raw_teaal is None:
+            return self
+        from polymodel.spec.teaal.convert import bound, strides_of, workload_of
+
+        if not strides_of(self.raw_teaal):
+            return self
+        found = workload_of(bound(self.raw_teaal, self.symbols, Faults()))
+        return replace(self, raw_workload=None if isinstance(found, str) else found)
 
     def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:
         if section == "workload" and self._resolution.refused:

@@ -7,17 +7,22 @@ absolute, so the innermost part of a rank tells the coordinate of the declared r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import tick
 from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.fibertree import Fibertree, Ints, LoopRank, build, changes, sorting
+from polymodel.spec.coerce import shown
 from polymodel.spec.teaal.records import Directive, Partition
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass
@@ -105,8 +110,16 @@ def part_names(rank: str, count: int) -> tuple[str, ...]:
     return tuple(f"{rank}{i}" for i in range(count, -1, -1))
 
 
-def group_parts(prefix: Sequence[Ints], coords: Ints, count: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Parts of `count` consecutive distinct coordinates in each group of rows with the same prefix.
+# What cuts a fiber: from its coordinates, ascending, and the size that the spec gives, the first coordinate
+# of each part.
+Partitioner = Callable[[Ints, int], "Sequence[int] | Ints"]
+
+
+def group_parts(
+    prefix: Sequence[Ints], coords: Ints, count: int, cut: Partitioner | None = None
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Parts of `count` consecutive distinct coordinates in each group of rows with the same prefix, or those
+    that `cut` makes.
 
     Returns the part coordinate of every row (0 for the first part of a group, otherwise the first coordinate
     in it); one row number per group; where the parts of each group start; all parts' coordinates.
@@ -121,7 +134,7 @@ def group_parts(prefix: Sequence[Ints], coords: Ints, count: int) -> tuple[Ints,
     heads = np.flatnonzero(head)
     group = np.cumsum(head) - 1
     place = number - number[heads][group] if coords.size else number
-    begins = fresh & (place % count == 0)
+    begins = fresh & (place % count == 0) if cut is None else _cuts(cut, ordered[-1], fresh, heads, count)
     at = np.flatnonzero(begins)
     part_coords = np.where(place[at] == 0, 0, ordered[-1][at])
     found = part_coords[np.cumsum(begins) - 1] if coords.size else coords
@@ -134,10 +147,34 @@ def group_parts(prefix: Sequence[Ints], coords: Ints, count: int) -> tuple[Ints,
     return found, heads, starts, part_coords
 
 
-def occupancy(leader: Columns, rank: str, before: Sequence[str], count: int) -> tuple[Ints, Boundaries]:
-    """Cut each fiber of the leader's rank, below the ranks `before` it, into parts of `count` coordinates."""
+def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int) -> Flags:
+    """Which rows begin a part: where a function of the user's cuts the fibers, which begin at `heads`."""
+    begins = np.zeros(coords.size, dtype=bool)
+    for begin, end in pairwise([*heads.tolist(), coords.size]):
+        tick("cutting fibers")
+        rows = begin + np.flatnonzero(fresh[begin:end])
+        fiber = coords[rows]
+        given = np.asarray(cut(fiber.copy(), count))
+        whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
+        if not whole or not given.size or given[0] != fiber[0] or not (np.diff(given) > 0).all():
+            what = f"a partitioner cuts the coordinates {shown(fiber.tolist())} at {shown(given.tolist())}"
+            remedy = "answer the first coordinate of each part, ascending, the first one among them"
+            raise SpecError([Diagnostic(what, remedy)])
+        if not np.isin(given, fiber).all():
+            other = given[~np.isin(given, fiber)][0]
+            what = f"a partitioner begins a part at {other}, which is no coordinate of the fiber"
+            raise SpecError([Diagnostic(what, "answer coordinates that it is given")])
+        begins[rows[np.searchsorted(fiber, given)]] = True
+    return begins
+
+
+def occupancy(
+    leader: Columns, rank: str, before: Sequence[str], count: int, cut: Partitioner | None = None
+) -> tuple[Ints, Boundaries]:
+    """Cut each fiber of the leader's rank, below the ranks `before` it, into parts of `count` coordinates, or
+    as `cut` says."""
     prefix = [leader.columns[r] for r in before]
-    parts, heads, starts, coords = group_parts(prefix, leader.columns[rank], count)
+    parts, heads, starts, coords = group_parts(prefix, leader.columns[rank], count, cut)
     made = Boundaries(leader.name, tuple(before), tuple(c[heads] for c in prefix), starts, coords)
     return parts, made
 

@@ -9,6 +9,7 @@ from polymodel.sparse.execute.follow_directive import alike, follows, leading, s
 from polymodel.sparse.fibertree import Ints, LoopRank
 from polymodel.sparse.partition import (
     Columns,
+    Partitioner,
     Slices,
     check_sizes,
     follow,
@@ -41,6 +42,7 @@ class Arrangement:
         symbols: Mapping[str, int],
         slices: Slices,
         kept: bool,
+        partitioners: Mapping[str, Partitioner],
     ) -> None:
         self.einsum = expression.name
         self.mapping = mapping
@@ -50,6 +52,7 @@ class Arrangement:
         self.symbols = symbols
         self.slices = slices
         self.kept = kept
+        self.partitioners = partitioners
         self.order = tuple(mapping.loop_order)
         self.declared = {c.name: tuple(r.rstrip("=") for r in c.ranks) for c in columns}
         self.chains: dict[str, list[str]] = {}
@@ -253,7 +256,14 @@ class Arrangement:
         self.leaders[name] = leader.name
         if before:
             self.varying.add(name)
-        parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols))
+        cut = None
+        if directive.partitioner:
+            cut = self.partitioners.get(directive.partitioner)
+            if cut is None:
+                what = f"{self.einsum}: rank {rank} is split by {directive.partitioner}, which is not given"
+                remedy = f"execute(spec, tensors, partitioners={{{directive.partitioner!r}: function}})"
+                raise Refused(what, remedy)
+        parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols), cut)
         for columns in self.columns:
             if rank not in columns.ranks or columns is leader:
                 continue

@@ -106,7 +106,9 @@ def _dense(
         texts = ["".join(letters[v] for v in vs) for vs in names]
         target = "".join(letters[v] for v in out)
         used = [v for v in out if any(v in vs for vs in names)]
-        found = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *arrays)
+        found = np.ones((), dtype=total.dtype)
+        if arrays:
+            found = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *arrays)
         if isinstance(term, Take):
             found = _once(term, names, arrays, texts, used, letters, found)
         found = found.reshape([sizes[v] if v in used else 1 for v in out]) * _factor(term, scalars)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ from polymodel.sparse.execute.values import (
 )
 from polymodel.sparse.fibertree import Ints, changes, sorting
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import SpaceTime
+from polymodel.spec.teaal.records import Expression, Operand, Product, SpaceTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +186,18 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
         _levels(ran) if keep_loops else None,
         {} if ran.thin is None else _stands_for(ran.plan, ran.thin),
     )
+
+
+def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[SparseTensor, EinsumCounts]:
+    """An Einsum that reads no tensor: its one value, and what it takes to write it."""
+    products = [t for t in expression.terms if isinstance(t, Product)]
+    named = [[scalars[f] if isinstance(f, str) else f for f in t.factors] for t in products]
+    value = sum(prod(float(n) for n in numbers if not isinstance(n, Operand)) for numbers in named)
+    made = SparseTensor.from_coo(expression.name, (), (), np.zeros((0, 1), dtype=np.int64), [value])
+    zero = int(value == 0)
+    multiplies = sum(len(t.factors) - 1 for t in products)
+    added = len(products) - 1
+    return made, EinsumCounts(expression.name, (), multiplies, 1, 0, added, 1, 1, zero, (), None, {})
 
 
 def _times(ran: Ran, spacetime: SpaceTime) -> Times:

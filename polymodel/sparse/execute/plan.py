@@ -10,7 +10,7 @@ from typing import Literal
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
-from polymodel.sparse.partition import Columns, Slices
+from polymodel.sparse.partition import Columns, Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Product, Take
 
@@ -88,12 +88,13 @@ def make_plan(
     symbols: Mapping[str, int],
     slices: Slices,
     kept: bool,
+    partitioners: Mapping[str, Partitioner],
 ) -> Plan:
     """Partition the tensors of one Einsum and order their ranks as the loops go."""
     operands = list(expression.operands)
     names = _slot_names(operands)
     columns = [_columns(o, n, tensors[o.tensor]) for o, n in zip(operands, names, strict=True)]
-    arranged = Arrangement(expression, mapping, columns, sizes, symbols, slices, kept)
+    arranged = Arrangement(expression, mapping, columns, sizes, symbols, slices, kept, partitioners)
     arranged.run()
     order = arranged.loops()
     if not order:

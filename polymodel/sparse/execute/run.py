@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.coerce import given_tensor
-from polymodel.sparse.execute.dense_ranks import find_thin
-from polymodel.sparse.execute.einsum import count, result, walk_through
-from polymodel.sparse.execute.plan import make_plan, rank_of
+from polymodel.sparse.execute.dense_ranks import Thin, find_thin
+from polymodel.sparse.execute.einsum import constant, count, result, walk_through
+from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
-from polymodel.sparse.partition import Slices
+from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_number, shown
+from polymodel.spec.coerce import as_number, by_name, shown
 from polymodel.spec.faults import not_a
+from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]
@@ -31,6 +32,7 @@ def run(
     slices: Literal["own", "kept"] = "own",
     values: bool = True,
     keep_loops: bool = False,
+    partitioners: Mapping[str, Partitioner] | None = None,
 ) -> Execution:
     """Run every Einsum of a cascade on sparse operands, in the order of the spec, as its mapping says.
 
@@ -43,17 +45,16 @@ def run(
     innermost loops over a rank that is dense everywhere are not walked. `keep_loops` keeps all iterations
     (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are walked
     once for all nodes that are alike.
+    `partitioners`: functions by the names that the spec calls them, `drt(A.64)`: from the coordinates of one
+    fiber of the leader, ascending, and the size (64), the first coordinate of each part.
     Raises SpecError for tensors that are missing, unknown or do not fit, all at once; Refused, by name, for
     what is not executed: index math in outputs, loops over index math, terms without a tensor.
     """
+    numbers = dict(symbols or {})
+    teaal = with_strides(teaal, numbers)
     given = _tensors(teaal, tensors)
     sizes = _sizes(teaal, given, rank_sizes or {})
-    numbers = dict(symbols or {})
-    faults = _unknown_scalars(teaal, numbers)
-    if slices not in ("own", "kept"):
-        faults.append(Diagnostic(f"slices={slices!r}", "own or kept"))
-    if faults:
-        raise SpecError(faults)
+    _check(teaal, sizes, numbers, partitioners or {}, slices)
     whole = {name: int(v) for name, v in numbers.items() if float(v).is_integer()}
     known: dict[str, SparseTensor] = dict(given)
     results: dict[str, SparseTensor] = {}
@@ -61,25 +62,50 @@ def run(
     kept = Slices()
     mappings = [_mapping(teaal, e.name) for e in teaal.expressions]
     thin = None
-    if not values and not keep_loops:
+    if not (values or keep_loops):
         thin = find_thin(teaal.expressions, mappings, known, sizes, whole)
     if thin is not None:
         known = {name: thin.thinned(t) for name, t in known.items()}
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
-        plan = make_plan(expression, mapping, known, sizes, numbers, whole, kept, slices == "kept")
-        ours = thin if thin is not None and thin.has(expression) else None
-        ran = walk_through(plan, mapping.spacetime, keep_loops, ours, values)
-        zeros = 0
-        later = {o.tensor for e in teaal.expressions[at + 1 :] for o in e.operands}
-        if values or expression.name in later:
-            made, zeros = result(ran, values)
+        if expression.operands:
+            how = (kept, slices == "kept", partitioners or {})
+            plan = make_plan(expression, mapping, known, sizes, numbers, whole, *how)
+            ours = thin if thin is not None and thin.has(expression) else None
+            later = any(o.tensor == expression.name for e in teaal.expressions[at + 1 :] for o in e.operands)
+            made, counts = _walked(plan, mapping, ours, values, keep_loops, values or later)
+        else:
+            made, counts = constant(expression, numbers)
+        einsums.append(counts)
+        if made is not None:
             declared = teaal.declaration.get(expression.name, made.ranks)
             known[expression.name] = made.renamed(expression.name, declared)
-        einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
-        del plan, ran  # loops of one Einsum at a time: they are large
         if values:
             results[expression.name] = known[expression.name]
     return Execution(results, tuple(einsums), given, sizes, teaal, numbers, values)
+
+
+def _check(
+    teaal: TeaalSpec,
+    sizes: Mapping[str, int],
+    numbers: Mapping[str, float],
+    partitioners: Mapping[str, object],
+    slices: str,
+) -> None:
+    """Raise SpecError with everything that has no value, or another than it may have."""
+    faults = [*_unknown_scalars(teaal, numbers), *_without_size(teaal, sizes), *_no_functions(partitioners)]
+    if slices not in ("own", "kept"):
+        faults.append(Diagnostic(f"slices={slices!r}", "own or kept"))
+    if faults:
+        raise SpecError(faults)
+
+
+def _walked(
+    plan: Plan, mapping: EinsumMapping, thin: Thin | None, values: bool, keep_loops: bool, read: bool
+) -> tuple[SparseTensor | None, EinsumCounts]:
+    """The result of one Einsum, where it is `read`, and its counts; its loops are large and end with this."""
+    ran = walk_through(plan, mapping.spacetime, keep_loops, thin, values)
+    made, zeros = result(ran, values) if read else (None, 0)
+    return made, count(ran, mapping.spacetime, zeros, keep_loops)
 
 
 def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:
@@ -164,6 +190,24 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
     return {rank: size for rank, (size, _) in found.items()}
 
 
+def _no_functions(partitioners: Mapping[str, object]) -> list[Diagnostic]:
+    by_name("partitioners", partitioners, '{"drt": function}')
+    return [
+        Diagnostic(f"the partitioner {n} is {shown(f)}", "give a function of coordinates and a size")
+        for n, f in partitioners.items()
+        if not callable(f)
+    ]
+
+
+def _without_size(teaal: TeaalSpec, sizes: Mapping[str, int]) -> list[Diagnostic]:
+    """Ranks of loops that no tensor has, such as those of an output of index math, and that have no size."""
+    ranks = {rank_of(v) for e in teaal.expressions for i in indices_of(e) for v, _ in i.terms}
+    return [
+        Diagnostic(f"rank {rank} has no size", f"give rank_sizes={{{rank!r}: ...}}, or --size {rank}=...")
+        for rank in sorted(ranks - set(sizes))
+    ]
+
+
 def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Diagnostic]:
     names = {
         f
@@ -173,6 +217,7 @@ def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Dia
         for f in t.factors
         if isinstance(f, str)
     }
+    names |= set(strides_of(teaal))
     return [
         Diagnostic(f"scalar {name} has no value", f"give symbols={{{name!r}: ...}}, or --set {name}=...")
         for name in sorted(names - set(numbers))

@@ -21,6 +21,7 @@ from polymodel.sparse.traffic.merge import merge_steps
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.sparse.traffic.output import OutTree
 from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
+from polymodel.spec.teaal.convert import strides_of, with_strides
 from polymodel.spec.teaal.records import Binding, Component, Expression, Operand, Take, TeaalSpec
 
 # Iterations of the loop that is merged in one fiber of the output, where its lines are told apart by windows.
@@ -44,6 +45,13 @@ def traffic(
     what a cache drops when it is full; without it, caches must hold all that passes through them. Rules:
     docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
     """
+    spec = with_strides(spec, symbols or {})
+    if strides := strides_of(spec):
+        remedy = f"give symbols={{{strides[0]!r}: ...}}, or --set {strides[0]}=..."
+        raise SpecError([Diagnostic(f"scalar {strides[0]} has no value", remedy)])
+    constants = [e.name for e in spec.expressions if not e.operands]
+    if constants:
+        raise Refused(f"Einsum {constants[0]} reads no tensor", "put its scalars where it is read")
     sizes = _checked(spec, tensors, walked, replacement)
     known = dict(tensors)
     # No count depends on the value of a scalar.
@@ -53,7 +61,7 @@ def traffic(
     found = []
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
-        plan = make_plan(expression, mapping, known, sizes, scalars, values, slices, False)
+        plan = make_plan(expression, mapping, known, sizes, scalars, values, slices, False, {})
         whole = plan_walked(spec, expression.name, walked)
         einsum = _Einsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)

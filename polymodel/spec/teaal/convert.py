@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from polymodel.affine import Affine
@@ -19,6 +19,7 @@ from polymodel.spec.teaal.records import (
     Directive,
     EinsumMapping,
     Expression,
+    Index,
     Level,
     Operand,
     Product,
@@ -64,13 +65,38 @@ def symbols_of(spec: TeaalSpec) -> tuple[str, ...]:
             written += [text for text in given if isinstance(text, str)]
         clock = configuration.root.attributes.get("clock_frequency", 0)
         written += [clock] if isinstance(clock, str) else []
-    return tuple(dict.fromkeys(s for text in written for s in symbols_in(text)))
+    return tuple(dict.fromkeys((*(s for text in written for s in symbols_in(text)), *strides_of(spec))))
+
+
+def strides_of(spec: TeaalSpec) -> tuple[str, ...]:
+    """The scalars that multiply rank variables in indices and have no value yet."""
+    return tuple(s for e in spec.expressions for i in indices_of(e) for _, s in i.strides)
+
+
+def with_strides(spec: TeaalSpec, values: Mapping[str, float]) -> TeaalSpec:
+    """The spec with strides that have a value. Raises SpecError for values that are none."""
+    faults = Faults()
+    fill = _Fill({name: int(v) if float(v).is_integer() else v for name, v in values.items()}, faults)
+    found = replace(spec, expressions=tuple(fill.expression(e) for e in spec.expressions))
+    faults.raise_if_any()
+    return found
+
+
+def indices_of(expression: Expression) -> Iterator[Index]:
+    """The indices of all tensors of an expression, of the output first."""
+    for operand in (expression.output, *expression.operands):
+        yield from operand.indices
 
 
 def workload_of(spec: TeaalSpec) -> Workload | str:
     """The workload, or why there is none."""
     for expression in spec.expressions:
         reason = _not_dense(expression)
+        if not expression.operands:
+            reason = f"Einsum {expression.name} reads no tensor"
+        waiting = next((i for i in indices_of(expression) if i.strides), None)
+        if waiting is not None and not reason:
+            reason = f"Einsum {expression.name}: {waiting.strides[0][1]} in the index {waiting} has no value"
         if reason:
             return reason
     return Workload(
@@ -148,6 +174,7 @@ def bound(spec: TeaalSpec, symbols: Symbols, faults: Faults) -> TeaalSpec:
     fill = _Fill(symbols, faults)
     return replace(
         spec,
+        expressions=tuple(fill.expression(e) for e in spec.expressions),
         rank_sizes={
             r: fill.size(s, ("teaal", "einsum", "rank_sizes", r)) for r, s in spec.rank_sizes.items()
         },
@@ -187,6 +214,31 @@ class _Fill:
             self.faults.add(path, message, "use a whole number of at least 1")
             return text
         return int(value)
+
+    def expression(self, expression: Expression) -> Expression:
+        if not any(i.strides for i in indices_of(expression)):
+            return expression
+        return replace(
+            expression,
+            output=self.operand(expression.output),
+            terms=tuple(self.term(t) for t in expression.terms),
+        )
+
+    def term(self, term: Product | Take) -> Product | Take:
+        if isinstance(term, Take):
+            return replace(term, factors=tuple(self.operand(f) for f in term.factors))
+        return Product(tuple(self.operand(f) if isinstance(f, Operand) else f for f in term.factors))
+
+    def operand(self, operand: Operand) -> Operand:
+        return replace(operand, indices=tuple(self.index(i) for i in operand.indices))
+
+    def index(self, index: Index) -> Index:
+        """The index with the values of its strides in the factors."""
+        path: Path = ("teaal", "einsum", "expressions")
+        sizes = {v: self.size(s, path) for v, s in index.strides}
+        known = {v: n for v, n in sizes.items() if isinstance(n, int)}
+        terms = tuple((v, f * known.get(v, 1)) for v, f in index.terms)
+        return Index(terms, tuple((v, s) for v, s in index.strides if v not in known))
 
     def mapping(self, mapping: EinsumMapping) -> EinsumMapping:
         parts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.records import Expression
@@ -76,10 +77,12 @@ def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[tu
     if not items:
         walk.add(path, "there is no expression", EXAMPLE)
     found: list[tuple[Path, ParsedExpression]] = []
+    variables = {r.lower() for ranks in declaration.values() for r in ranks}
+    read = partial(parse_expression, variables=variables if declaration else None)
     for i, item in enumerate(items):
         at = (*path, i) if isinstance(data, (list, tuple)) else path
         text = _with_brackets(item, declaration) if isinstance(item, str) else item
-        parsed = walk.parsed(text, at, parse_expression, "Z[m, n] = A[k, m] * B[k, n]")
+        parsed = walk.parsed(text, at, read, "Z[m, n] = A[k, m] * B[k, n]")
         if parsed is not None:
             found.append((at, parsed))
     for at, parsed in found if declaration else ():
@@ -151,7 +154,7 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
                 f"write {name}[{ranks}]",
                 offset=offset,
             )
-    if len(parsed.tensors) == 1:
+    if len(parsed.tensors) == 1 and parsed.expression.output.indices:
         walk.add(path, "there is no tensor on the right", EXAMPLE)
 
 

@@ -21,6 +21,7 @@ from polymodel.spec.teaal.text import parse_directive, parse_ranks, parse_stamp
 from polymodel.spec.teaal.walk import Walk
 
 KEYS = ("rank-order", "partitioning", "loop-order", "spacetime")
+_OLD = {"display": "spacetime", "partitions": "partitioning"}  # keys of older files
 PATH: Path = ("mapping",)
 _SPACETIME = "{space: [K1], time: [M, K0]}"
 
@@ -36,7 +37,8 @@ class MappingSection:
 
 def read_mappings(data: object, einsums: EinsumSection, walk: Walk) -> MappingSection:
     """Read and check the section; every fault is noted."""
-    section = walk.mapping(data, PATH, "mapping: {loop-order: {Z: [M, N, K]}}")
+    given = walk.mapping(data, PATH, "mapping: {loop-order: {Z: [M, N, K]}}")
+    section = {_OLD.get(k, k) if _OLD.get(k, k) not in given else k: v for k, v in given.items()}
     walk.keys(section, PATH, KEYS)
     order = _rank_order(section.get("rank-order"), einsums, walk)
     names = [e.name for e in einsums.expressions]
@@ -44,7 +46,7 @@ def read_mappings(data: object, einsums: EinsumSection, walk: Walk) -> MappingSe
     lost = () if einsums.whole else einsums.declaration
     tables: dict[str, dict[str, object]] = {}
     for key in KEYS[1:]:
-        table = walk.mapping(section.get(key), (*PATH, key), f"{key}: {{Z: ...}}")
+        table = walk.mapping(_joined(section.get(key)), (*PATH, key), f"{key}: {{Z: ...}}")
         for name in table:
             if name not in names and name not in lost:
                 walk.unknown((*PATH, key, name), "Einsum", name, names)
@@ -59,6 +61,19 @@ def read_mappings(data: object, einsums: EinsumSection, walk: Walk) -> MappingSe
     return MappingSection(order, tuple(mappings.values()), ranks)
 
 
+def _joined(data: object) -> object:
+    """A list of `Z: ...`, as older files have it, as the mapping that it is."""
+    if not isinstance(data, list) or not all(isinstance(one, dict) and len(one) == 1 for one in data):
+        return data
+    joined = {name: value for one in data for name, value in one.items()}
+    return joined if len(joined) == len(data) else data
+
+
+def _listed(data: object) -> object:
+    """Ranks in one text, `K, M`, as a list."""
+    return [r.strip() for r in data.split(",")] if isinstance(data, str) and "," in data else data
+
+
 def _rank_order(data: object, einsums: EinsumSection, walk: Walk) -> dict[str, tuple[str, ...]]:
     """As stored; the declared order where none is given."""
     path = (*PATH, "rank-order")
@@ -68,7 +83,7 @@ def _rank_order(data: object, einsums: EinsumSection, walk: Walk) -> dict[str, t
         if declared is None:
             walk.unknown((*path, tensor), "tensor", tensor, einsums.declaration)
             continue
-        ranks = walk.names(given, (*path, tensor), "rank", f"{tensor}: [{', '.join(declared)}]")
+        ranks = walk.names(_listed(given), (*path, tensor), "rank", f"{tensor}: [{', '.join(declared)}]")
         if sorted(ranks) == sorted(declared):
             found[tensor] = ranks
             continue
@@ -97,7 +112,8 @@ def _mapping_of(
     loops = tuple(ranks.order)
     if name in tables["loop-order"]:
         path = (*PATH, "loop-order", name)
-        given = walk.names(tables["loop-order"][name], path, "rank", f"{name}: [{', '.join(loops)}]")
+        written = _listed(tables["loop-order"][name])
+        given = walk.names(written, path, "rank", f"{name}: [{', '.join(loops)}]")
         sound = sound and check_loop_order(given, ranks, path, walk)
         loops = given
     spacetime = None

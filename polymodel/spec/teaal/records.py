@@ -18,14 +18,25 @@ DATA_DEPENDENT = frozenset({"uniform_occupancy", "uniform_slice"})
 
 @dataclass(frozen=True)
 class Index:
-    """One index of a tensor: a sum of integer multiples of rank variables, as (variable, factor) pairs."""
+    """One index of a tensor: a sum of integer multiples of rank variables, as (variable, factor) pairs.
+
+    `strides`: (variable, scalar) for each variable whose multiple is a scalar without a value yet, `g` in
+    `g * x + r`; its factor among the terms then counts on top of that.
+    """
 
     terms: tuple[tuple[str, int], ...]
+    strides: tuple[tuple[str, str], ...] = ()
 
     @property
     def variable(self) -> str | None:
         """The rank variable, where the index is nothing else."""
-        return self.terms[0][0] if len(self.terms) == 1 and self.terms[0][1] == 1 else None
+        alone = len(self.terms) == 1 and self.terms[0][1] == 1 and not self.strides
+        return self.terms[0][0] if alone else None
+
+    def __str__(self) -> str:
+        by = dict(self.strides)
+        factors = [(f"{by[v]}*{v}" if v in by else v, f) for v, f in self.terms]
+        return " + ".join(text if f == 1 else f"{f}*{text}" for text, f in factors)
 
 
 @dataclass(frozen=True)
@@ -77,11 +88,13 @@ class Expression:
 @dataclass(frozen=True)
 class Directive:
     """One operation of a partitioning. `size`: of the split (a symbol's name where it is not a number yet);
-    `leader`: of uniform_occupancy and follow."""
+    `leader`: of uniform_occupancy and follow. `partitioner`: the name of a function of the user's that cuts
+    the leader's fibers, instead of after equally many coordinates."""
 
     kind: Kind
     size: int | str = 0
     leader: str = ""
+    partitioner: str = ""
 
 
 @dataclass(frozen=True)
@@ -352,7 +365,7 @@ def directive_text(directive: Directive) -> str:
     if directive.kind == "follow":
         return f"follow({directive.leader})"
     if directive.kind == "uniform_occupancy":
-        return f"uniform_occupancy({directive.leader}.{directive.size})"
+        return f"{directive.partitioner or directive.kind}({directive.leader}.{directive.size})"
     return f"{directive.kind}({directive.size})"
 
 

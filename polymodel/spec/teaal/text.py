@@ -5,12 +5,14 @@ Every reader raises TextFault, with the offset of the fault in the text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from polymodel.spec.affine_text import affine_of
-from polymodel.spec.faults import TextFault, suggestion
-from polymodel.spec.scan import Cursor, Token, arithmetic, number_of
+from polymodel.spec.faults import TextFault, close_to, suggestion
+from polymodel.spec.scan import Binary, Cursor, Name, Token, Tree, arithmetic, number_of
 from polymodel.spec.teaal.records import (
     Directive,
     Expression,
@@ -25,6 +27,8 @@ from polymodel.spec.teaal.records import (
 EXAMPLE = "write e.g. Z[m, n] = A[k, m] * B[k, n]"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LED = ("uniform_occupancy", "follow")
+# A partitioner of the user's: cuts of a leader, like those of uniform_occupancy.
+_OWN = re.compile(r"\s*[A-Za-z_]\w*\s*\(\s*[A-Za-z_]\w*\s*\.\s*\w+\s*\)\s*", re.ASCII)
 _OCCUPANCY = "write e.g. uniform_occupancy(A.32)"
 
 
@@ -47,10 +51,12 @@ class ParsedExpression:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, variables: Collection[str] | None = None) -> None:
         self.cursor = Cursor(text)
+        self.variables = variables
         self.tensors: list[Located] = []
         self.scalars: list[tuple[str, int]] = []
+        self.sums: list[tuple[str, int]] = []
 
     def name(self, what: str) -> Token:
         token = self.cursor.now
@@ -81,13 +87,31 @@ class _Reader:
         if self.cursor.now.text == "[":
             where = self.cursor.now.offset
             raise TextFault("a `]` is missing before this tensor's indices", where, "close the bracket")
-        found = affine_of(tree, {})
+        strides: dict[str, str] = {}
+        found = affine_of(self.without_strides(tree, strides), {})
         if found.constant:
             remedy = "write sums of multiples of rank variables, e.g. 2*p + r"
             raise TextFault(f"an index has no constant part, {found} has", start, remedy)
         if not found.terms:
             raise TextFault("the index has no rank variable", start, "write a rank variable")
-        return Index(found.terms)
+        return Index(found.terms, tuple(strides.items()))
+
+    def without_strides(self, tree: Tree, strides: dict[str, str]) -> Tree:
+        """The index without scalars that multiply a rank variable, which are noted by variable."""
+        if not isinstance(tree, Binary) or self.variables is None:
+            return tree
+        sides = [s for s in (tree.left, tree.right) if isinstance(s, Name)]
+        scalars = [s for s in sides if s.name not in self.variables]
+        if tree.op == "*" and len(sides) == 2 and len(scalars) == 1:
+            (variable,) = (s for s in sides if s is not scalars[0])
+            if strides.setdefault(variable.name, scalars[0].name) != scalars[0].name:
+                what = f"{variable.name} has two strides, {strides[variable.name]} and {scalars[0].name}"
+                raise TextFault(what, scalars[0].offset, "write one multiple of each rank variable")
+            return variable
+        left, right = self.without_strides(tree.left, strides), self.without_strides(tree.right, strides)
+        if (left, right) != (tree.left, tree.right) and tree.op != "+":
+            raise TextFault("a stride stands in a sum alone", tree.offset, "write e.g. g*x + r")
+        return replace(tree, left=left, right=right)
 
     def factor(self) -> Operand | str | float:
         token = self.cursor.now
@@ -112,10 +136,31 @@ class _Reader:
         now, ahead = self.cursor.now, self.cursor.ahead()
         if now.text == "take" and ahead.text == "(":
             return self.taken()
+        if now.text == "sum" and ahead.text == "(":
+            return self.summed()
         factors = [self.factor()]
         while self.cursor.take("*"):
             factors.append(self.factor())
         return Product(tuple(factors))
+
+    def summed(self) -> Product:
+        """`sum(K, M).(A[k, m] * B[k])`, in older files: the ranks are those that the output lacks."""
+        c = self.cursor
+        c.next()
+        c.next()
+        ranks: list[Token] = []
+        while not c.take(")"):
+            if ranks:
+                c.need(",", "between the ranks of sum")
+            ranks.append(self.name("a rank"))
+        c.need(".", "after the ranks of sum")
+        c.need("(", "around what is summed up")
+        found = self.term()
+        c.need(")", "after what is summed up")
+        if not isinstance(found, Product):
+            raise TextFault("sum is of a product", ranks[0].offset if ranks else 0, "write take(...) alone")
+        self.sums += [(r.text, r.offset) for r in ranks]
+        return found
 
     def taken(self) -> Take:
         c = self.cursor
@@ -142,9 +187,12 @@ class _Reader:
         return Take(operands, tensors.index(which) if which in tensors else -1, scalars)
 
 
-def parse_expression(text: str) -> ParsedExpression:
-    """`T[idx, ..] = term (+ term)*` with `term = factor (* factor)*` or `take(factor, .., n)`."""
-    reader = _Reader(text)
+def parse_expression(text: str, variables: Collection[str] | None = None) -> ParsedExpression:
+    """`T[idx, ..] = term (+ term)*` with `term = factor (* factor)*` or `take(factor, .., n)`.
+
+    `variables`: names of rank variables; any other name in an index is a scalar that is a stride.
+    """
+    reader = _Reader(text, variables)
     c = reader.cursor
     output = reader.operand(reader.name("the output tensor"))
     c.need("=", "after the output")
@@ -156,6 +204,11 @@ def parse_expression(text: str) -> ParsedExpression:
     if c.now.text == "/":
         raise TextFault("there is no division", c.now.offset, "multiply by a tensor that holds the inverse")
     c.finish()
+    kept = {v.upper() for index in output.indices for v, _ in index.terms}
+    for rank, offset in reader.sums:
+        if rank in kept:
+            what = f"rank {rank} is summed up, and the output has it"
+            raise TextFault(what, offset, "sum over the ranks that the output does not have")
     expression = Expression(output, tuple(terms), " ".join(text.split()))
     return ParsedExpression(expression, tuple(reader.tensors), tuple(reader.scalars))
 
@@ -191,11 +244,13 @@ def parse_directive(text: str) -> Directive:
     names = ", ".join(f"{k}(...)" for k in KINDS)
     if token.kind != "name":
         raise TextFault(f"expected an operation, found {c.found()}", token.offset, f"one of {names}")
-    kind = next((k for k in KINDS if k == token.text), None)
-    if kind is None:
+    kind = next((k for k in KINDS if token.text in (k, _camel(k))), None)
+    partitioner = "" if kind is not None or close_to(token.text, KINDS) else token.text
+    if kind is None and not (partitioner and _OWN.fullmatch(text)):
         raise TextFault(
             f"unknown operation {token.text}", token.offset, suggestion(token.text, KINDS, "operations")
         )
+    kind = kind or "uniform_occupancy"
     c.next()
     c.need("(", f"after {kind}")
     leader = ""
@@ -210,7 +265,13 @@ def parse_directive(text: str) -> Directive:
         raise TextFault("flatten takes no argument", c.now.offset, "write flatten() and the ranks as the key")
     c.need(")", f"after the argument of {kind}")
     c.finish()
-    return Directive(kind, size, leader)
+    return Directive(kind, size, leader, partitioner)
+
+
+def _camel(kind: str) -> str:
+    """The name of an operation in older files: uniformShape."""
+    first, *others = kind.split("_")
+    return first + "".join(word.title() for word in others)
 
 
 def _leader(reader: _Reader, kind: str) -> str:

@@ -1,0 +1,142 @@
+"""TeAAL specs in older words, scalars as strides, Einsums without a tensor, partitioners of the user's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+
+PRODUCT = {"declaration": {"A": ["K", "M"], "B": ["K", "N"], "Z": ["M", "N"]}}
+
+
+def loaded(expressions: list[str], declaration: dict[str, list[str]], **mapping: Any) -> pm.Spec:
+    section = {"declaration": declaration, "expressions": expressions}
+    return pm.load({"einsum": section, **({"mapping": mapping} if mapping else {})})
+
+
+def product(*operations: str, **more: Any) -> pm.Spec:
+    order = ["M", "K1", "K0", "N"]
+    return loaded(
+        ["Z[m, n] = A[k, m] * B[k, n]"],
+        PRODUCT["declaration"],
+        **{"partitioning": {"Z": {"K": list(operations)}}, "loop-order": {"Z": order}, **more},
+    )
+
+
+def operands(m: int = 5, n: int = 4, k: int = 9) -> dict[str, Any]:
+    return {
+        "A": pm.random_tensor(["K", "M"], [k, m], 0.6, seed=1),
+        "B": pm.random_tensor(["K", "N"], [k, n], 0.6, seed=2),
+    }
+
+
+@pytest.mark.parametrize("written", ["g * x + r", "r + x*g"])
+def test_a_stride_may_be_a_scalar(written: str) -> None:
+    spec = loaded([f"O[x] = I[{written}] * F[r]"], {"I": ["W"], "F": ["R"], "O": ["X"]})
+    data = {"I": np.arange(1, 12), "F": np.array([1, 2, 3])}
+    with pytest.raises(SpecError, match="scalar g has no value"):
+        pm.execute(spec, data, rank_sizes={"X": 4})
+    with pytest.raises(SpecError, match="rank X has no size"):
+        pm.execute(spec, data, symbols={"g": 2})
+    ran = pm.execute(spec, data, symbols={"g": 2}, rank_sizes={"X": 4})
+    assert ran.results["O"].to_dense().tolist() == [
+        sum((2 * x + r + 1) * (r + 1) for r in range(3)) for x in range(4)
+    ]
+    assert ran.check()[0].agrees
+    assert any("g in the index" in remark for remark in spec.remarks)
+    for g in (2, 3):
+        bound = spec.bind(g=g, R=3, X=4)
+        assert f"{g}*x" in str(bound.workload["O"])
+        assert bound.bind(g=1).workload["O"] != bound.workload["O"]
+    with pytest.raises(SpecError, match="is not a whole number"):
+        pm.execute(spec, data, symbols={"g": 0.5}, rank_sizes={"X": 4})
+
+
+def test_what_is_no_stride_is_told() -> None:
+    declared = {"I": ["W"], "F": ["R"], "O": ["X"]}
+    for index, why in (
+        ("x * r", "a product of rank variables is not affine"),
+        ("g * x + h * x", "x has two strides, g and h"),
+        ("2 * (g * x)", "a stride stands in a sum alone"),
+        ("g * q + r", "a product of rank variables is not affine"),
+    ):
+        with pytest.raises(SpecError, match=why):
+            loaded([f"O[x] = I[{index}] * F[r]"], declared)
+
+
+def test_older_words() -> None:
+    """`sum(K).(...)`, `display`, `partitions`, operations in camel case, loop orders as lists and texts."""
+    spec = loaded(
+        ["T[m, n] = sum(K).(A[k, m] * B[k, n])", "Z[m, n] = T[m, n] + C[m, n]"],
+        {"A": ["K", "M"], "B": ["K", "N"], "C": ["M", "N"], "T": ["M", "N"], "Z": ["M", "N"]},
+        **{
+            "loop-order": [{"T": "K, N, M"}, {"Z": ["M2", "N", "M1", "M0"]}],
+            "partitions": {"Z": {"M": ["uniformShape(4)", "uniformShape(2)"]}},
+            "display": {"T": {"space": ["N"], "time": ["K.pos", "M.coord"]}},
+        },
+    )
+    first, second = spec.teaal.mappings  # type: ignore[union-attr]  # it is TeAAL's
+    assert first.loop_order == ("K", "N", "M")
+    assert [s.rank for s in first.spacetime.space] == ["N"]  # type: ignore[union-attr]  # it has one
+    assert [d.size for d in second.partitioning[0].directives] == [4, 2]
+    data = {**operands(), "C": pm.random_tensor(["M", "N"], [5, 4], 0.5, seed=3)}
+    assert all(c.agrees for c in pm.execute(spec, data).check())
+    with pytest.raises(SpecError, match="rank M is summed up, and the output has it"):
+        loaded(["Z[m, n] = sum(M).(A[k, m] * B[k, n])"], PRODUCT["declaration"])
+
+
+def test_an_einsum_without_a_tensor_is_its_scalars() -> None:
+    spec = loaded(["A[] = 2 * b + c", "Z[k] = V[k] * A"], {"A": [], "V": ["K"], "Z": ["K"]})
+    ran = pm.execute(spec, {"V": np.array([1, 0, 3])}, symbols={"b": 4, "c": 1})
+    assert ran.results["Z"].to_dense().tolist() == [9, 0, 27]
+    assert all(c.agrees for c in ran.check())
+    made = ran.einsums[0]
+    assert (made.multiplies, made.term_adds, made.updates, made.output_nnz, made.zeros) == (1, 1, 1, 1, 0)
+    assert pm.execute(spec, {"V": np.array([1, 0])}, symbols={"b": 0, "c": 0}).einsums[0].zeros == 1
+
+
+def test_a_partitioner_of_the_users_cuts_the_leader() -> None:
+    own = product("drt(A.3)")
+    assert "drt(A.3)" in str(own.teaal)
+    data = operands()
+    with pytest.raises(Refused, match="rank K is split by drt, which is not given"):
+        pm.execute(own, data)
+    asked: list[tuple[list[int], int]] = []
+
+    def equal(coords: Any, size: int) -> Any:
+        asked.append((coords.tolist(), size))
+        return coords[::size]
+
+    ours = pm.execute(own, data, partitioners={"drt": equal})
+    theirs = pm.execute(product("uniform_occupancy(A.3)"), data)
+    assert ours.einsums[0].accesses == theirs.einsums[0].accesses
+    fibers = [np.flatnonzero(c).tolist() for c in data["A"].to_dense().T]
+    assert asked == [(f, 3) for f in fibers if f]
+    halved = pm.execute(own, data, partitioners={"drt": lambda c, n: [x for x in c if x == c[0] or x == n]})
+    assert halved.check()[0].agrees
+
+
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        (lambda c, n: [], "a partitioner cuts the coordinates"),
+        (lambda c, n: c[1:], "a partitioner cuts the coordinates"),
+        (lambda c, n: c[::-1], "a partitioner cuts the coordinates"),
+        (lambda c, n: [float(c[0])], "a partitioner cuts the coordinates"),
+        (lambda c, n: [c[0], 99], "begins a part at 99, which is no coordinate"),
+        ("drt", "the partitioner drt is 'drt'"),
+    ],
+)
+def test_a_partitioner_that_cuts_nothing_is_told(cut: Any, why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        pm.execute(product("drt(A.3)"), operands(), partitioners={"drt": cut})
+
+
+def test_a_misspelt_operation_is_no_partitioner() -> None:
+    for operation in ("uniform_ocupancy(A.3)", "drt(3)", "drt()"):
+        with pytest.raises(SpecError, match="unknown operation"):
+            product(operation)
