@@ -23,7 +23,7 @@ from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, TileChains, broken_rules, spread_after
 from polymodel.mapper.term_factors import Factors
-from polymodel.mapper.terms import Costs, Form, Part, costs, parts, worth
+from polymodel.mapper.terms import Actions, Costs, Form, costs, parts, worth
 
 Array = Any
 Group = tuple[int, ...]
@@ -31,6 +31,7 @@ PAIRED = 60  # moves of each of two bundles that are looked at together
 LEAST = 1e-300
 GAIN = 1e-9  # relative, below which a move is none
 ROUNDS = 60  # moves at most from one start
+REMEMBERED = 512  # arrays of moves whose factors are kept
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,9 @@ class Descent:
         self.room, self.ask = room, ask
         self.places = Places(space, template, sizes)
         self.costs: Costs = costs(space, template)
-        forms: list[Form] = [self.costs.energy, *self.costs.more, *self.costs.times.forms]
-        self.terms = parts([*forms, {t: 1.0 for t, _ in self.costs.nodes}])
-        self.group_of = {b: g for g in space.groups for b in g}
+        self.amounts = _Amounts(self.costs, template, len(space.memories))
+        self._found: dict[tuple[int, bytes], tuple[TileChains, Array]] = {}
+        self._factors: dict[tuple[Group, tuple[bytes, ...]], Array] = {}
 
     def from_(self, placed: tuple[Array, ...]) -> Found:
         """The best point that moves lead to, or that they have led to once time is over."""
@@ -262,64 +263,115 @@ class Descent:
 
     def figures(self, placed: tuple[Array, ...], several: Mapping[int, Array]) -> Figures:
         """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`."""
-        chains = tuple(self.places.chains(b, several.get(b, x)) for b, x in enumerate(placed))
+        now = tuple(several.get(b, x) for b, x in enumerate(placed))
         counts = [several[b].shape[2] for b in several]
         axes = {b: k for k, b in enumerate(several)}
         shape = (*counts, *([1] * (2 - len(counts))))
-        made = Factors(self.space, self.template, chains)
-        values = {t: self._value(made, t, axes, shape) for t in self.terms}
-        seconds = self.costs.times.seconds(lambda form: _form(form, values, shape))
+        amounts = self.amounts.of(self._values(now, axes, shape))
+        seconds = self.costs.times.seconds(lambda form: amounts[id(form)] if form else np.zeros(shape))
         latency = seconds * self.space.times
-        energy = _form(self.costs.energy, values, shape) * self.space.times + self.space.leak * latency
-        linear = [_form(form, values, shape) for form in self.costs.more]
+        energy = amounts[id(self.costs.energy)] * self.space.times + self.space.leak * latency
+        linear = [amounts[id(form)] for form in self.costs.more]
         more = tuple(self.space.added_up(linear, latency))
-        private, shared = self._held(values, shape, False), self._held(values, shape, True)
+        private, shared = ([amounts[id(f)] for f in some] for some in self.amounts.held)
         held = [a + b for a, b in zip(private, shared, strict=True)]
-        excess = self._unfit(chains, axes, shape)
+        excess = self._unfit(now, axes, shape)
         for filled, room in zip(held, self.room, strict=True):
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
         bits, apart = (tuple(x[m] for m in self.memories) for x in (held, private))
         return Figures(energy, latency, more, bits, apart, excess)
 
-    def _value(self, made: Factors, term: Part, axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        result = np.ones(shape)
+    def _chains(self, bundle: int, placed: Array) -> tuple[TileChains, Array]:
+        """The chains of these exponents, and in how many ways each breaks rules or spreads what it must not
+        [n]."""
+        key = bundle, placed.tobytes()
+        if key not in self._found:
+            if len(self._found) > REMEMBERED:
+                self._found.clear()
+            c = self.places.chains(bundle, placed)
+            broken = broken_rules(self.space, self.template, self.space.bundles[bundle][0], c)
+            for row, admitted in zip(c.spread, self.places.widths[bundle], strict=True):
+                broken = broken + ~np.isin(row, admitted)
+            self._found[key] = c, broken.astype(float)
+        return self._found[key]
+
+    def _values(self, now: tuple[Array, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
+        """Every part's value at every combination [parts, n, m]."""
+        result = np.ones((len(self.amounts.parts), 1, 1))
         for group in self.space.groups:
-            factor = made.of(term, group)
+            factor = self._factor(group, now)
+            sizes = [1, 1]
             mine = [b for b in group if b in axes]
-            factor = factor.reshape([factor.shape[group.index(b)] for b in mine] or [1])
+            for b in mine:
+                sizes[axes[b]] = now[b].shape[2]
             if len(mine) == 2 and axes[mine[0]] > axes[mine[1]]:
-                factor = factor.T
-            if len(mine) == 1:
-                factor = _along(factor, axes[mine[0]])
-            result = result * factor
-        return result
+                factor = factor.reshape(len(factor), *(now[b].shape[2] for b in mine)).transpose(0, 2, 1)
+            result = result * factor.reshape(len(factor), *sizes)
+        return np.broadcast_to(result, (len(result), *shape))
 
-    def _held(self, values: Mapping[Part, Array], shape: tuple[int, ...], shared: bool) -> list[Array]:
-        """Bits in every memory, of exchanged tensors or of the others."""
-        result = [np.zeros(shape) for _ in self.space.memories]
-        for node, (term, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
-            if node.shared == shared:
-                result[node.memory] = result[node.memory] + values[term] * bits
-        return result
+    def _factor(self, group: Group, now: tuple[Array, ...]) -> Array:
+        """What a group gives to every part [parts, candidates of its bundles]. Most of it has been worked out
+        for another move."""
+        key = group, tuple(now[b].tobytes() for b in group)
+        if key not in self._factors:
+            if len(self._factors) > REMEMBERED:
+                self._factors.clear()
+            made = Factors(self.space, self.template, tuple(self._chains(b, x)[0] for b, x in enumerate(now)))
+            rows = [made.of(part, group) for part in self.amounts.parts]
+            self._factors[key] = np.array(rows).reshape(len(rows), *(now[b].shape[2] for b in group))
+        return self._factors[key]
 
-    def _unfit(self, chains: Sequence[TileChains], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """By how much fanouts are too narrow, or used too little."""
+    def _unfit(self, now: tuple[Array, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
+        """By how much fanouts are too narrow, or used too little, and how many rules are broken."""
         result = np.zeros(shape)
+        each = [self._chains(b, x) for b, x in enumerate(now)]
         reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts
         for f, fanout in enumerate(self.space.fanouts):
             used = np.ones(shape)
-            for b, c in enumerate(chains):
+            for b, (c, _) in enumerate(each):
                 used = used * _along(c.spread[f].astype(float), axes.get(b, 0))
             result = result + np.maximum(used / fanout.width - 1, 0)
             if fanout.least and f < reach:
                 result = result + np.maximum(fanout.least * fanout.width / used - 1, 0)
-        for b, c in enumerate(chains):
-            broken = broken_rules(self.space, self.template, self.space.bundles[b][0], c)
-            for row, admitted in zip(c.spread, self.places.widths[b], strict=True):
-                broken = broken + ~np.isin(row, admitted)
-            result = result + _along(broken.astype(float), axes.get(b, 0))
+        for b, (_, broken) in enumerate(each):
+            result = result + _along(broken, axes.get(b, 0))
         return result
+
+
+class _Amounts:
+    """The values of all of a template's forms, from those of the products that they add up.
+
+    `held`: per memory the bits of tensors that are not exchanged, and of those that are.
+    """
+
+    def __init__(self, found: Costs, template: Template, memories: int) -> None:
+        private: list[Form] = [{} for _ in range(memories)]
+        shared: list[Form] = [{} for _ in range(memories)]
+        for node, (term, bits) in zip(template.nodes, found.nodes, strict=True):
+            form = (shared if node.shared else private)[node.memory]
+            form[term] = form.get(term, 0.0) + bits
+        self.held = private, shared
+        self.forms: list[Form] = [found.energy, *found.more, *found.times.forms, *private, *shared]
+        self.parts = parts(self.forms)
+        place = {part: k for k, part in enumerate(self.parts)}
+        self.weights = np.zeros((len(self.forms), len(self.parts)))
+        self.rounded: list[tuple[int, Actions, float]] = []
+        for k, form in enumerate(self.forms):
+            for key, c in form.items():
+                if isinstance(key, Actions):
+                    self.rounded.append((k, key, c))
+                else:
+                    self.weights[k, place[key]] += c
+        self.place = place
+
+    def of(self, values: Array) -> dict[int, Array]:
+        """By the identity of each form its value [n, m]; `values` [parts, n, m]."""
+        shape = values.shape[1:]
+        sums = (self.weights @ values.reshape(len(values), prod(shape))).reshape(-1, *shape)
+        for k, key, c in self.rounded:
+            sums[k] += worth(key, lambda part: values[self.place[part]]) * c
+        return {id(form): row for form, row in zip(self.forms, sums, strict=True)}
 
 
 def _along(row: Array, axis: int) -> Array:
@@ -332,13 +384,6 @@ class Stopped(Exception):
     def __init__(self, found: Found) -> None:
         super().__init__()
         self.found = found
-
-
-def _form(form: Form, values: Mapping[Part, Array], shape: tuple[int, ...]) -> Array:
-    result = np.zeros(shape)
-    for key, c in form.items():
-        result = result + worth(key, values.__getitem__) * c
-    return result
 
 
 def _better(one: Found, other: Found) -> bool:
