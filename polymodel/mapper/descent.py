@@ -8,8 +8,8 @@ another; moves of two bundles are looked at together, as one may need the room t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import inf, prod
@@ -37,14 +37,15 @@ REMEMBERED = 512  # arrays of moves whose factors are kept
 @dataclass(frozen=True)
 class Figures:
     """What points cost: joules, seconds, other figures that add up (`more`), bits per memory of interest
-    (`private`: without exchanged tensors); `excess`: by how much they exceed memories and fanouts, 0 if
-    they fit."""
+    (`private`: without exchanged tensors) and per memory (`held`); `excess`: by how much they exceed memories
+    and fanouts, 0 if they fit."""
 
     energy: Array
     latency: Array
     more: tuple[Array, ...]
     bits: tuple[Array, ...]
     private: tuple[Array, ...]
+    held: tuple[Array, ...]
     excess: Array
 
 
@@ -55,7 +56,7 @@ Goal = Callable[[Figures], Array]
 class Found:
     """A mapping of one Einsum: its template, per bundle its tile sizes at the levels, its spread and the
     sizes below its fused loops, the exponents of its slots (`placed`), and its bits in the memories of
-    interest without exchanged tensors."""
+    interest without exchanged tensors; `held`: all that it has in each memory."""
 
     template: Template
     tiles: Array
@@ -68,6 +69,7 @@ class Found:
     score: float
     placed: tuple[Array, ...]
     private: tuple[float, ...]
+    held: tuple[float, ...]
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -122,23 +124,40 @@ class Places:
         extent = prod(self.space.extents[v] for v in self.space.bundles[bundle])
         return TileChains(extent, tiles, spread, np.zeros((self.depth, tiles.shape[1]), np.int64), True)
 
-    def start(self, wide: bool) -> tuple[Array, ...]:
-        """All factors above the first node, where tiles are smallest; `wide`: as many as may be in
-        fanouts."""
+    def starts(self) -> Iterator[tuple[Array, ...]]:
+        """Points from which to descend, no point twice: fanouts as full as they can be, of each bundle in
+        turn first, and empty ones."""
+        seen: set[bytes] = set()
+        for order in (*self._turns(), ()):
+            placed = self.start(order)
+            key = b"".join(x.tobytes() for x in placed)
+            if key not in seen:
+                seen.add(key)
+                yield placed
+
+    def _turns(self) -> Iterator[tuple[int, ...]]:
+        several = range(len(self.primes))
+        return ((*several[k:], *several[:k]) for k in several)
+
+    def start(self, order: Sequence[int]) -> tuple[Array, ...]:
+        """All factors above the first node, where tiles are smallest, but for those that bundles, in this
+        order, may have in fanouts."""
         result = []
-        left = [float(f.width) for f in self.space.fanouts]
         for b, several in enumerate(self.primes):
             placed = np.zeros((len(several), self.slots, 1), np.int64)
             fused = self._fused(b)
             for k, (p, count) in enumerate(several):
                 placed[k, : self.depth, 0] = [exponents.get(p, 0) for exponents in fused]
-                here = count - int(placed[k].sum())
-                for f in (f for f, w in enumerate(self.widths[b]) if wide and len(w) > 1):
-                    while here and left[f] >= p:
-                        placed[k, self.levels + f] += 1
-                        left[f], here = left[f] / p, here - 1
-                placed[k, self.depth] = here
+                placed[k, self.depth] = count - int(placed[k].sum())
             result.append(placed)
+        left = [float(f.width) for f in self.space.fanouts]
+        for b in order:
+            for k, (p, _) in enumerate(self.primes[b]):
+                for f in (f for f, w in enumerate(self.widths[b]) if len(w) > 1):
+                    while result[b][k, self.depth, 0] and left[f] >= p:
+                        result[b][k, self.levels + f] += 1
+                        result[b][k, self.depth] -= 1
+                        left[f] /= p
         return tuple(result)
 
     def _fused(self, bundle: int) -> list[dict[int, int]]:
@@ -188,6 +207,7 @@ class Descent:
         self.costs: Costs = costs(space, template)
         self.amounts = _Amounts(self.costs, template, len(space.memories))
         self._found: dict[tuple[int, bytes], tuple[TileChains, Array]] = {}
+        self._moved: dict[tuple[int, bytes], Array] = {}
         self._factors: dict[tuple[Group, tuple[bytes, ...]], Array] = {}
 
     def from_(self, placed: tuple[Array, ...]) -> Found:
@@ -206,23 +226,23 @@ class Descent:
     def _step(self, now: Found) -> Found | None:
         """The best of the moves of single bundles, else of two."""
         bundles = range(len(now.placed))
-        best = now
+        best: _Move | None = None
         for some in ([(b,) for b in bundles], list(combinations(bundles, 2))):
             for chosen in some:
                 self.ask()
                 other = self._best_move(now, chosen)
-                if _better(other, best):
+                if _better(other, now if best is None else best):
                     best = other
-                if best is not now and len(chosen) > 1:
-                    return best
-            if best is not now:
-                return best
+                if best is not None and len(chosen) > 1:
+                    return self._found_at(best)
+            if best is not None:
+                return self._found_at(best)
         return None
 
-    def _best_move(self, now: Found, chosen: tuple[int, ...]) -> Found:
-        several = {b: self.places.moves(b, now.placed[b]) for b in chosen}
+    def _best_move(self, now: Found, chosen: tuple[int, ...]) -> _Move:
+        several = {b: self._moves(b, now.placed[b]) for b in chosen}
         if len(chosen) > 1:
-            several = {b: self._some(now, b, x) for b, x in several.items()}
+            several = {b: replace(x, kept=self._some(now, b, x)) for b, x in several.items()}
         figures = self.figures(now.placed, several)
         score = self.goal(figures)
         fits = figures.excess <= 0
@@ -230,42 +250,59 @@ class Descent:
         where = np.unravel_index(at, figures.excess.shape)
         placed = list(now.placed)
         for b, k in zip(chosen, where, strict=False):
-            placed[b] = several[b][:, :, k : k + 1]
-        return self.point(tuple(placed))
+            one = int(several[b].kept[k])
+            placed[b] = several[b].placed[:, :, one : one + 1]
+        return _Move(tuple(placed), figures, where, float(figures.excess[where]), float(score[where]))
 
-    def _some(self, now: Found, bundle: int, moves: Array) -> Array:
-        """Of many moves those that are best by themselves, whether or not they fit."""
-        if moves.shape[2] <= PAIRED:
-            return moves
+    def _moves(self, bundle: int, placed: Array) -> _Several:
+        key = bundle, placed.tobytes()
+        if key not in self._moved:
+            if len(self._moved) > REMEMBERED:
+                self._moved.clear()
+            self._moved[key] = self.places.moves(bundle, placed)
+        return _Several(self._moved[key], np.arange(self._moved[key].shape[2]))
+
+    def _some(self, now: Found, bundle: int, moves: _Several) -> Array:
+        """Of many moves the positions of those that are best by themselves, whether or not they fit."""
+        if len(moves.kept) <= PAIRED:
+            return moves.kept
         figures = self.figures(now.placed, {bundle: moves})
         score = self.goal(figures)[:, 0]
         room = np.argsort(figures.excess[:, 0] * 1e6 + score / max(abs(now.score), LEAST), kind="stable")
         gain = np.argsort(score, kind="stable")
-        kept = np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
-        result: Array = moves[:, :, kept]
-        return result
+        return np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
 
     def point(self, placed: tuple[Array, ...]) -> Found:
         """One point, with its figures."""
         figures = self.figures(placed, {})
-        several = [self.places.chains(b, x) for b, x in enumerate(placed)]
+        return self._found_at(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
+
+    def _found_at(self, move: _Move) -> Found:
+        """Where a move leads, as a mapping."""
+        several = [self._chains(b, x)[0] for b, x in enumerate(move.placed)]
         levels, fans = self.places.levels, len(self.space.fanouts)
-        tiles = np.array([c.tiles[:, 0] for c in several], np.int64).reshape(len(placed), levels)
-        spread = np.array([c.spread[:, 0] for c in several], np.int64).reshape(len(placed), fans)
-        energy, latency, excess, score = (
-            float(x[0, 0]) for x in (figures.energy, figures.latency, figures.excess, self.goal(figures))
+        tiles = np.array([c.tiles[:, 0] for c in several], np.int64).reshape(len(several), levels)
+        spread = np.array([c.spread[:, 0] for c in several], np.int64).reshape(len(several), fans)
+        figures, at = move.figures, move.at
+        energy, latency, excess = (float(x[at]) for x in (figures.energy, figures.latency, figures.excess))
+        more, private, held = (
+            tuple(float(x[at]) for x in some) for some in (figures.more, figures.private, figures.held)
         )
-        more, private = (tuple(float(x[0, 0]) for x in some) for some in (figures.more, figures.private))
         keys = self.places.keys()
         return Found(
-            self.template, tiles, spread, keys, energy, latency, more, excess, score, placed, private
-        )
+            self.template, tiles, spread, keys, energy, latency, more, excess, move.score, move.placed,
+            private, held,
+        )  # fmt: skip
 
-    def figures(self, placed: tuple[Array, ...], several: Mapping[int, Array]) -> Figures:
+    def figures(self, placed: tuple[Array, ...], several: Mapping[int, _Several]) -> Figures:
         """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`."""
-        now = tuple(several.get(b, x) for b, x in enumerate(placed))
-        counts = [several[b].shape[2] for b in several]
+        # The first of the moves is none; what they all give is worked out anyway.
+        stays = np.zeros(1, np.int64)
+        now = tuple(
+            several.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed)
+        )
         axes = {b: k for k, b in enumerate(several)}
+        counts = [len(x.kept) for x in several.values()]
         shape = (*counts, *([1] * (2 - len(counts))))
         amounts = self.amounts.of(self._values(now, axes, shape))
         seconds = self.costs.times.seconds(lambda form: amounts[id(form)] if form else np.zeros(shape))
@@ -280,7 +317,7 @@ class Descent:
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
         bits, apart = (tuple(x[m] for m in self.memories) for x in (held, private))
-        return Figures(energy, latency, more, bits, apart, excess)
+        return Figures(energy, latency, more, bits, apart, tuple(held), excess)
 
     def _chains(self, bundle: int, placed: Array) -> tuple[TileChains, Array]:
         """The chains of these exponents, and in how many ways each breaks rules or spreads what it must not
@@ -296,46 +333,47 @@ class Descent:
             self._found[key] = c, broken.astype(float)
         return self._found[key]
 
-    def _values(self, now: tuple[Array, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
+    def _values(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
         """Every part's value at every combination [parts, n, m]."""
         result = np.ones((len(self.amounts.parts), 1, 1))
         for group in self.space.groups:
-            factor = self._factor(group, now)
+            factor = self._factor(group, now)[(slice(None), *np.ix_(*(now[b].kept for b in group)))]
             sizes = [1, 1]
             mine = [b for b in group if b in axes]
             for b in mine:
-                sizes[axes[b]] = now[b].shape[2]
+                sizes[axes[b]] = len(now[b].kept)
             if len(mine) == 2 and axes[mine[0]] > axes[mine[1]]:
-                factor = factor.reshape(len(factor), *(now[b].shape[2] for b in mine)).transpose(0, 2, 1)
+                factor = factor.reshape(len(factor), *(len(now[b].kept) for b in mine)).transpose(0, 2, 1)
             result = result * factor.reshape(len(factor), *sizes)
         return np.broadcast_to(result, (len(result), *shape))
 
-    def _factor(self, group: Group, now: tuple[Array, ...]) -> Array:
+    def _factor(self, group: Group, now: tuple[_Several, ...]) -> Array:
         """What a group gives to every part [parts, candidates of its bundles]. Most of it has been worked out
         for another move."""
-        key = group, tuple(now[b].tobytes() for b in group)
+        key = group, tuple(now[b].placed.tobytes() for b in group)
         if key not in self._factors:
             if len(self._factors) > REMEMBERED:
                 self._factors.clear()
-            made = Factors(self.space, self.template, tuple(self._chains(b, x)[0] for b, x in enumerate(now)))
+            each = tuple(self._chains(b, x.placed)[0] for b, x in enumerate(now))
+            made = Factors(self.space, self.template, each)
             rows = [made.of(part, group) for part in self.amounts.parts]
-            self._factors[key] = np.array(rows).reshape(len(rows), *(now[b].shape[2] for b in group))
+            self._factors[key] = np.array(rows).reshape(len(rows), *(now[b].placed.shape[2] for b in group))
         return self._factors[key]
 
-    def _unfit(self, now: tuple[Array, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
+    def _unfit(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
         """By how much fanouts are too narrow, or used too little, and how many rules are broken."""
         result = np.zeros(shape)
-        each = [self._chains(b, x) for b, x in enumerate(now)]
+        each = [(*self._chains(b, x.placed), x.kept) for b, x in enumerate(now)]
         reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts
         for f, fanout in enumerate(self.space.fanouts):
             used = np.ones(shape)
-            for b, (c, _) in enumerate(each):
-                used = used * _along(c.spread[f].astype(float), axes.get(b, 0))
+            for b, (c, _, kept) in enumerate(each):
+                used = used * _along(c.spread[f][kept].astype(float), axes.get(b, 0))
             result = result + np.maximum(used / fanout.width - 1, 0)
             if fanout.least and f < reach:
                 result = result + np.maximum(fanout.least * fanout.width / used - 1, 0)
-        for b, (_, broken) in enumerate(each):
-            result = result + _along(broken, axes.get(b, 0))
+        for b, (_, broken, kept) in enumerate(each):
+            result = result + _along(broken[kept], axes.get(b, 0))
         return result
 
 
@@ -386,7 +424,27 @@ class Stopped(Exception):
         self.found = found
 
 
-def _better(one: Found, other: Found) -> bool:
+@dataclass(frozen=True)
+class _Several:
+    """Exponents of a bundle [primes, slots, n], and the positions of those that are looked at."""
+
+    placed: Array
+    kept: Array
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Where a move leads: its exponents, its place `at` among figures, by how much it exceeds memories and
+    fanouts, and its score."""
+
+    placed: tuple[Array, ...]
+    figures: Figures
+    at: tuple[Any, ...]
+    excess: float
+    score: float
+
+
+def _better(one: _Move, other: Found | _Move) -> bool:
     if one.excess > 0 or other.excess > 0:
         return one.excess < other.excess - GAIN
     return one.score < other.score - GAIN * abs(other.score)

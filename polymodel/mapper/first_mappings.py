@@ -7,232 +7,36 @@ hold it, then what leaves out, adds or moves one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import comb, inf, prod
+from math import comb, inf, isfinite, prod
+from operator import ge
 from typing import Any
 
 import numpy as np
 
-from polymodel.factoring import divisors, prime_factors
+from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import Late, Watch
-from polymodel.mapper.descent import LEAST, Descent, Figures, Found, Goal, Stopped
+from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Found, Goal, Stopped
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
+from polymodel.mapper.exchange_plans import Part, Plan, Plans, Sketch, room_beside
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.join import JoinRules, Lives
+from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
-from polymodel.mapper.records import Limits, Request
-from polymodel.mapper.space import EinsumSpace, Operand
-from polymodel.mapper.templates import Node, Shape, Template, exchanges_of, in_loop_orders
+from polymodel.mapper.records import Request
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.templates import Node, Shape, Template, in_loop_orders
 from polymodel.objectives import uses
-
-# Plans of first mappings: where each intermediate is exchanged, below which fused loops, at which sizes.
-#
-# First all are as far out as they may be; then those that fit whole are in the first memory inside the
-# backing storage; then runs of Einsums share a loop, so that tiles of what does not fit whole fit there or
-# further inside.
-
-ROOM = 0.5  # of a memory, at most, for all that is exchanged there at one time
-
-
-@dataclass(frozen=True)
-class Part:
-    """What neighbours see of one Einsum: its shape, and tile sizes below its fused loops."""
-
-    shape: Shape
-    sizes: tuple[int, ...] = ()
-
-
-Plan = tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    """Einsums from `first` on that share a loop: the variable of each, the size below it, what is exchanged
-    below it, and in which memory."""
-
-    first: int
-    variables: tuple[int, ...]
-    size: int
-    tensors: frozenset[str]
-    memory: int
-
-    def variable(self, number: int) -> int | None:
-        at = number - self.first
-        return self.variables[at] if 0 <= at < len(self.variables) else None
-
-
-def plans(spaces: Sequence[EinsumSpace], limits: Limits, lives: Lives) -> Iterator[Plan]:
-    """Each once."""
-    where = _memories(spaces, limits)
-    if not all(where.values()):
-        return
-    chosen = {t: min(allowed) for t, allowed in where.items()}
-    seen = [_plan(spaces, chosen, ())]
-    yield seen[0]
-    held, large = _whole(spaces, lives, where, chosen)
-    runs = [list(_runs(spaces, span, large, where, held)) for span in _spans(large)]
-    several = [()] if limits.max_fused_loops == 0 else [(), *_one_of_each(runs)]
-    for some in several:
-        inside = {t: run.memory for run in some for t in run.tensors}
-        plan = _plan(spaces, chosen | inside, some)
-        if plan not in seen:
-            seen.append(plan)
-            yield plan
-
-
-def _one_of_each(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, ...]]:
-    """The first way of every span, the second ..., of those that have any."""
-    ways = [r for r in runs if r]
-    for k in range(max(map(len, ways), default=0)):
-        yield tuple(r[min(k, len(r) - 1)] for r in ways)
-
-
-def _memories(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, list[int]]:
-    """Per tensor the memories in which all of its Einsums may have its outermost tile."""
-    where: dict[str, list[int]] = {}
-    for s in spaces:
-        reach = len(s.memories) if s.copy else max(u.memories for u in s.units)
-        for o in s.operands:
-            allowed = exchanges_of(s, o, limits, reach)
-            where[o.tensor] = [m for m in where.get(o.tensor, allowed) if m in allowed]
-    return where
-
-
-def _whole(
-    spaces: Sequence[EinsumSpace], lives: Lives, where: Mapping[str, list[int]], chosen: dict[str, int]
-) -> tuple[list[float], dict[str, range]]:
-    """Puts what fits whole into the first memory: bits held there per Einsum, and what does not fit, with the
-    Einsums of its life."""
-    held, large = [0.0] * len(spaces), {}
-    for i, s in enumerate(spaces):
-        for o in s.operands:
-            if not o.output or o.tensor not in lives.last or 1 not in where[o.tensor]:
-                continue
-            bits, alive = float(o.elements * o.bits), range(i, lives.last[o.tensor] + 1)
-            if all(held[k] + bits <= s.memories[1].capacity * ROOM for k in alive):
-                chosen[o.tensor] = 1
-                for k in alive:
-                    held[k] += bits
-            else:
-                large[o.tensor] = alive
-    return held, large
-
-
-def _spans(large: Mapping[str, range]) -> Iterator[range]:
-    """Lives that overlap, together."""
-    now = range(0)
-    for alive in sorted(large.values(), key=lambda r: r.start):
-        if now and alive.start < now.stop:
-            now = range(now.start, max(now.stop, alive.stop))
-        else:
-            if now:
-                yield now
-            now = alive
-    if now:
-        yield now
-
-
-def _runs(
-    spaces: Sequence[EinsumSpace],
-    span: range,
-    large: Mapping[str, range],
-    where: Mapping[str, list[int]],
-    held: Sequence[float],
-) -> Iterator[Run]:
-    """Ways to share one loop, inner memories first, in each the largest tiles that fit."""
-    mine = frozenset(t for t, alive in large.items() if alive.start in span)
-    first = next(o for o in spaces[span.start].operands if o.tensor in mine and o.output)
-    for memory in sorted(frozenset.intersection(*(frozenset(where[t]) for t in mine)) - {0}, reverse=True):
-        room = spaces[0].memories[memory].capacity * ROOM
-        for start in (v for v in first.ranks if v in first.alone):
-            variables = _followed(spaces, span, mine, start)
-            if variables is None:
-                continue
-            for size in divisors(spaces[span.start].extents[start])[-2::-1]:
-                needs = [
-                    held[i] * (memory == 1) + _exchanged(spaces[i], mine, variables[i - span.start], size)
-                    for i in span
-                ]
-                if max(needs) <= room:
-                    yield Run(span.start, variables, size, mine, memory)
-                    break
-
-
-def _exchanged(space: EinsumSpace, tensors: frozenset[str], variable: int, size: int) -> float:
-    """Bits of tiles that an Einsum exchanges below a loop."""
-    return sum(bits_below(o, space, variable, size) for o in space.operands if o.tensor in tensors)
-
-
-def _followed(
-    spaces: Sequence[EinsumSpace], span: range, tensors: frozenset[str], start: int
-) -> tuple[int, ...] | None:
-    """The variable of each Einsum that indexes the same rank of what they exchange; None if there is none."""
-    ranks: dict[str, int] = {}
-    result: list[int] = []
-    for i in span:
-        read = [o for o in spaces[i].operands if o.tensor in ranks and not o.output]
-        found = {o.ranks[ranks[o.tensor]] for o in read} if i > span.start else {start}
-        if len(found) != 1 or min(found) < 0:
-            return None
-        v = found.pop()
-        for o in spaces[i].operands:
-            if o.tensor in tensors:
-                if v not in o.alone or v not in o.ranks:
-                    return None
-                ranks.setdefault(o.tensor, o.ranks.index(v))
-        result.append(v)
-    return tuple(result)
-
-
-def bits_below(o: Operand, space: EinsumSpace, variable: int | None, size: int) -> float:
-    """Bits of a tensor below a loop over a variable with tiles of this size."""
-    share = size / space.extents[variable] if variable is not None and variable in o.alone else 1.0
-    return o.elements * o.bits * share
-
-
-def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequence[Run]) -> Plan:
-    result = []
-    for i, s in enumerate(spaces):
-        run = next((r for r in runs if r.variable(i) is not None), None)
-        below = run.tensors if run is not None else frozenset()
-        shared = tuple(
-            (k, chosen[o.tensor], int(o.tensor in below))
-            for k, o in enumerate(s.operands)
-            if chosen[o.tensor]
-        )
-        if run is None or not any(d for _, _, d in shared):
-            result.append(Part(Shape((), tuple((k, m, 0) for k, m, _ in shared))))
-        else:
-            variable = run.variable(i)
-            assert variable is not None
-            result.append(Part(Shape((variable,), shared), (run.size,)))
-    return tuple(result)
-
-
-def room_beside(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
-    """Per Einsum what tensors that pass it by leave of every memory."""
-    memories = spaces[0].memories
-    result = [[m.capacity for m in memories] for _ in plan]
-    for i, (space, part) in enumerate(zip(spaces, plan, strict=True)):
-        for number, m, depth in part.shape.shared:
-            o = space.operands[number]
-            loop = part.shape.prefix[0] if depth else None
-            bits = bits_below(o, space, loop, part.sizes[0] if depth else 1)
-            for k in range(i + 1, lives.last[o.tensor] + 1 if o.output else 0):
-                if spaces[k].operand(o.tensor) is None:
-                    result[k][m] -= bits
-    return [tuple(x) for x in result]
-
-
-# The mappings of a plan.
 
 Array = Any
 MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
-FAIR = 150  # steps of descents at most, some milliseconds each
+FAIR = 300  # steps of descents at most, some milliseconds each
 IMPROVED, LEAST_IMPROVED = 3000, 400  # of better ones: of all Einsums and goals together, and of each
+MOVES, LEAST_MOVES = 2000, 20  # changes of plans: of all Einsums together, and at least
 BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
 
+# Mappings by what is looked for, of which Einsum in which part of a plan: the room there was, and what was
+# found.
+Known = dict[object, list[tuple[tuple[float, ...], list[Found]]]]
 NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
@@ -254,25 +58,54 @@ def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> D
     """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
     time, then a fair one of every plan, then better ones of the best plan."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
-    known: dict[object, list[Found]] = {}
-    every = [_OfPlan(work, p, known) for p in plans(spaces, request.limits, work.rules.lives)]
-    for one in every:
+    several = Plans(spaces, request.limits, work.rules.lives)
+    known: Known = {}
+    every = [(sketch, _OfPlan(work, several.plan(sketch), known)) for sketch in several.first()]
+    for _, one in every:
         if not work.wholes:
             one.join(_Search.first)
-    best: _OfPlan | None = None
-    for one in every:
+    best: tuple[Sketch, _OfPlan] | None = None
+    for sketch, one in every:
         if watch.going_on():
             one.join(_Search.fair)
-            best = one if best is None or one.least < best.least else best
+            best = (sketch, one) if best is None or one.least < best[1].least else best
+    if best is not None:
+        best = _varied(best, several, work, known)
     if best is not None and watch.going_on():
-        best.join(_Search.improved)
+        best[1].join(_Search.improved)
     return work if any(len(w) for w in work.wholes) else None
+
+
+def _varied(
+    best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known
+) -> tuple[Sketch, _OfPlan]:
+    """What leads from a plan to a better one, each a change of one tensor or run, as far as that goes."""
+    left = max(MOVES // len(several.spaces), LEAST_MOVES) if len(several.spaces) > 1 else 0
+    changed = True
+    while changed and isfinite(best[1].least):
+        changed = False
+        for sketch in several.beside(best[0]):
+            left -= 1
+            if left < 0 or not work.watch.going_on():
+                return best
+            one = _OfPlan(work, several.plan(sketch), known)
+            one.join(_Search.fair)
+            if one.least < best[1].least * (1 - GAIN):
+                best, changed = (sketch, one), True
+    return best
+
+
+def _serves(before: tuple[tuple[float, ...], list[Found]], room: tuple[float, ...]) -> bool:
+    """Whether what was found with other room is what there is in this one: it was as much or more, and
+    none of it was needed."""
+    fits = all(h <= r for f in before[1] for h, r in zip(f.held, room, strict=True))
+    return before[0] == room or (fits and all(map(ge, before[0], room)))
 
 
 class _OfPlan:
     """The mappings of one plan; Einsums of equal shape are looked at once."""
 
-    def __init__(self, work: Deepening, plan: Plan, known: dict[object, list[Found]]) -> None:
+    def __init__(self, work: Deepening, plan: Plan, known: Known) -> None:
         """`known`: what was found for other plans."""
         self.work, self.plan, self.known = work, plan, known
         self.rooms = room_beside(work.spaces, plan, work.rules.lives)
@@ -287,12 +120,16 @@ class _OfPlan:
             self.work.watch.look(self.work.spaces[i].name)
             if not self.work.watch.going_on():
                 looked_for = _Search.first  # what is better of the others counts all the same
-            key = looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i], self.rooms[i]
-            if key not in self.known:
+            several = self.known.setdefault(
+                (looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i]), []
+            )
+            served = next((x for x in several if _serves(x, self.rooms[i])), None)
+            if served is None:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
                 searches = (_Search(self.work, i, self.plan[i], self.rooms[i], g, steps) for g in goals)
-                self.known[key] = [f for search in searches for f in looked_for(search)]
-            found[i] = self.known[key]
+                served = self.rooms[i], [f for search in searches for f in looked_for(search)]
+                several.append(served)
+            found[i] = served[1]
             if not found[i]:
                 return
         self.work.found = [
@@ -360,14 +197,14 @@ class _Search:
     def first(self) -> list[Found]:
         """The best of the points from which descents start, if any of them fits."""
         for template in self._starts():
-            for wide in (True, False):
-                descent = self._descent(template)
-                self._take(descent.point(descent.places.start(wide)))
+            descent = self._descent(template)
+            for placed in descent.places.starts():
+                self._take(descent.point(placed))
         return self._fitting()
 
     def fair(self) -> list[Found]:
-        """The best of what descents from every unit's first template lead to."""
-        return self._within(FAIR, self._look_at_starts)
+        """The best of what descents from every unit's first template lead to from which one fits."""
+        return self._within(FAIR, lambda: self._look_at_starts(briefly=True))
 
     def improved(self) -> list[Found]:
         """The best of what is found beside those as well."""
@@ -391,16 +228,21 @@ class _Search:
     def _fitting(self) -> list[Found]:
         return [self.best] if self.best is not None and not self.best.excess else []
 
-    def _look_at_starts(self) -> None:
+    def _look_at_starts(self, briefly: bool = False) -> None:
+        """`briefly`: of a unit no more templates once one has led to what fits."""
+        done: set[int] = set()
         for template in self._starts():
+            if briefly and template.unit in done:
+                continue
             descent = self._descent(template)
-            self._take(descent.from_(descent.places.start(wide=True)))
+            for placed in descent.places.starts():
+                found = descent.from_(placed)
+                self._take(found)
+                if not found.excess:
+                    done.add(template.unit)
 
     def _look_at_all(self) -> None:
-        for template in self._starts():
-            for wide in (True, False):
-                descent = self._descent(template)
-                self._take(descent.from_(descent.places.start(wide)))
+        self._look_at_starts()
         while self.best is not None and self._next():
             pass
 

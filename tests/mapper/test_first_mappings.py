@@ -65,6 +65,17 @@ def test_a_run_of_einsums_shares_a_loop_where_what_they_exchange_does_not_fit_wh
     assert first_of(spec, Request(("energy",)))[0][0] < 0.8 * apart
 
 
+def test_plans_are_varied_where_what_fits_first_is_not_what_is_worth_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first intermediate takes the room in which the larger one behind it would save more."""
+    spec = pm.load("matmul_chain_3", "simple_two_level", M=1024, N0=64, N1=16, N2=64, N3=64)
+    varied = first_of(spec, Request(("energy",)))
+    monkeypatch.setattr(first_mappings, "MOVES", 0)
+    monkeypatch.setattr(first_mappings, "LEAST_MOVES", 0)
+    assert min(varied)[0] < 0.9 * min(first_of(spec, Request(("energy",))))[0]
+
+
 @pytest.mark.parametrize("kind", seeds(1, KINDS))
 def test_bounds_are_below_every_mapping_and_rise(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_mappings, "MANY", 0)
