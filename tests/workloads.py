@@ -223,6 +223,27 @@ def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
             sketch("E1", "Y[p,m]", "Z[p]"),
             sketch("E2", "Z[p]", "B[m]", "X[p+1,m]"),
         ),
+        "cycle of 4": (
+            sketch("E0", "X[p,m]", "A[p]", "Y[p,m]"),
+            sketch("E1", "Y[p,m]", "X[p,m]", "Z[p,m]"),
+            sketch("E2", "Z[p,m]", "B[m]", "V[p]"),
+            sketch("E3", "V[p]", "Z[p,m]", "X[p+1,m]"),
+        ),
+        "cycle of 2 with neighbours": (
+            sketch("E0", "U[p,x]", "U[p,x+2]", "W[p,x+1]"),
+            sketch("E1", "W[p,x+1]", "U[p,x+1]", "A[x]", "U[p+1,x+1]"),
+        ),
+        "cycle of 2 over two generations": (
+            sketch("E0", "X[p+1]", "X[p]", "A[p,k]", "Y[p]"),
+            sketch("E1", "Y[p]", "X[p+1]", "X[p+2]"),
+        ),
+        "square of a running value": (
+            sketch("E0", "R[p,m]", "R[p,m]", "A[p,m]", "A[p,m]", "R[p+1,m]"),
+        ),
+        "what is added up of a running value": (
+            sketch("E0", "R[p,m]", "A[p,m]", "R[p+1,m]"),
+            sketch("E1", "R[p+1,m]", "B[m,f]", "Z[f]"),
+        ),
         "running value and its reader": (
             sketch("E0", "R[p,m]", "A[p,m]", "R[p+1,m]"),
             sketch("E1", "R[p,m]", "R[p+1,m]", "D[p,m]"),

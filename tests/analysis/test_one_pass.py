@@ -50,6 +50,20 @@ def test_keys_and_values_pass_once_for_each_tile_of_queries(p: int, tiles: int) 
     assert moved == {"Q": 2 * p * 6, "K": tiles * keys, "V": tiles * keys, "AV": 2 * p * 6}
 
 
+@pytest.mark.slow
+def test_closed_forms_are_the_formula_of_flash_attention(tmp_path: Path) -> None:
+    """Q and the result once, K and V once for each tile of queries; a sweep has the same numbers."""
+    mapping = tmp_path / "tiled.yaml"
+    mapping.write_text(FILE.read_text().replace("tile_shape: 8", "tile_shape: TP"))
+    spec = pm.load("simple_two_level", "attention_one_pass", mapping, H=2, C=3, M=4, P=20, E=6)
+    found = pm.closed_forms(spec, ranks=True).value("accesses:DRAM")
+    keys = "8*C*E*H*M*ceiling(P/TP) + 8*C*F*H*M*ceiling(P/TP)"
+    assert str(found) == f"{keys} + 8*E*H*P + 8*F*H*P"
+    swept = pm.sweep(spec, {"TP": [1, 3, 8, 20]}, keep="all").frame
+    moved = (swept["reads:DRAM"] + swept["writes:DRAM"]).tolist()
+    assert moved == [8 * 2 * 6 * (2 * 3 * 4 * -(-20 // tile) + 2 * 20) for tile in (1, 3, 8, 20)]
+
+
 def test_the_room_that_is_alive_does_not_depend_on_the_number_of_chunks() -> None:
     arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, allocation="live"), unit()]}
     rooms = set()

@@ -21,6 +21,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.spaces import without_boundaries
 from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusals, compare, drawing
 from tests.analysis.test_several_accesses import evaluated, moved
+from tests.analysis.unchecked import closed_forms_agree
 from tests.generators import lawless, legal
 from tests.support.features import fanout, leaf, loop, memory, split, spread, storage, unit
 from tests.workloads import recurrence_forms
@@ -47,7 +48,7 @@ def faults(workload: object, *nodes: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_a_running_value_keeps_one_generation(engine: str) -> None:
     """36 operations: 18 partial sums are read again, and what was before, but for the first one."""
     nodes = [storage("DRAM", "R", "A"), loop("p", 1), storage("GLB", "R", reuse="slide"), leaf("R")]
@@ -70,7 +71,7 @@ def test_live_elements_do_not_grow_with_the_generations(engine: str, generations
     assert (held.distinct, held.live) == (3 * generations, 4)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_a_cycle_of_two_einsums_below_the_loop_that_carries_it(engine: str) -> None:
     nodes = [
         storage("DRAM", "X", "A", "B"),
@@ -173,6 +174,31 @@ def test_stages_of_a_pipeline_hand_nothing_back() -> None:
         pm.evaluate(spec)
 
 
+def test_closed_forms_count_generations() -> None:
+    """P - 1 generations are read again, of which each tile of p but the first fills one; P are written."""
+    nodes = [storage("DRAM", "R", "A"), loop("p", "TP"), storage("GLB", "R", "A"), leaf("R")]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    sized = {**RUNNING, "rank_sizes": {"P": "P", "M": 3, "K": 2}, "bits_per_value": {"All": 1}}
+    open_ = {"symbols": {"P": None}, "arch": arch, "workload": sized, "mapping": {"nodes": nodes}}
+    found = pm.closed_forms(pm.load(open_), ranks=True).value("accesses:DRAM")
+    assert str(found) == "K*M*P + M*P + M*ceiling(P/TP) - M"
+
+
+def test_a_sweep_tells_tiles_in_which_iterations_follow_one_another_too_early() -> None:
+    """A cycle of two Einsums is legal below a loop that runs one iteration at a time, and below no other."""
+    nodes = [
+        storage("DRAM", "X", "A", "B"),
+        loop("p", "TP"),
+        storage("GLB", "X", "Y", "A", "B"),
+        split([leaf("Y")], [leaf("X")]),
+    ]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    spec = pm.load({"arch": arch, "workload": CYCLE, "mapping": {"nodes": nodes}})
+    swept = pm.sweep(spec, {"TP": [1, 2, 3, 6]}, keep="all").frame
+    assert swept["feasible"].tolist() == [True, False, False, False]
+    assert "Y reads X of an earlier iteration before X has finished it" in swept["reason"][1]
+
+
 def begun(draw: st.DrawFn, cascade: Cascade) -> Cascade:
     """The cascade with something before each tensor that is carried forward: a number, or a tensor."""
     init: list[tuple[str, float | str]] = []
@@ -224,6 +250,7 @@ def run_many(count: int) -> Counter[str]:
         tally["illegal"] += broken is not None
         assume(broken is None)
         compare(problem, reuse, tally)
+        closed_forms_agree(problem, tally, reuse)
 
     cast(Callable[[], None], agree)()
     return tally
@@ -238,3 +265,4 @@ def test_engines_agree_on_recurrences_at_length() -> None:
     tally = run_many(2_000)
     assert_few_refusals(tally, 0.01)
     assert tally["not decided"] < tally["examples"]
+    assert tally["closed forms"] > 800

@@ -132,6 +132,20 @@ class Atom:
         return walk.down(self.levels, self.leaf, Tile(e, e, more))
 
 
+@dataclass(frozen=True, eq=False)
+class FullAgain(Atom):
+    """1 if some tile behind the first one is as large as that, else 0."""
+
+    def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
+        walk = Walk(ops, values, False)
+        whole, *tiles = (walk.size(s) for s in (self.extent, *(lv.tile for lv in self.levels)))
+        none = 1
+        for tile in tiles:
+            none = none * (1 - ops.le(tile + tiles[-1], whole))
+            whole = tile
+        return 1 - none
+
+
 @dataclass(frozen=True)
 class Tile:
     """A tile's extent, that of the first instance at the same counters, and what a window adds to it."""

@@ -24,7 +24,7 @@ from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, temporal
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
-from polymodel.analysis.symbolic.spaces import Space
+from polymodel.analysis.symbolic.spaces import Space, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split
 
@@ -103,7 +103,22 @@ def elements(space: Space, roles: Stamp) -> Form:
     return space.sized[key]
 
 
+def _with_generations(space: Space, roles: Stamp) -> Form:
+    """The same with what the tile holds of the generation before, which none does at the first stamp."""
+    assert space.carried is not None
+    at = {roles[i] for i in space.generations}
+    if space.carried.behind == "first" and at <= {"first", "widest", "second", "third"}:
+        return ZERO if at & {"second", "third"} else elements(space.before, roles)
+    if space.carried.behind == "lacking" or not at <= {"first", "widest", "second", "third"}:
+        raise unlike_first(space)
+    later = space.carried.behind == "each" or at & {"second", "third"}
+    found = elements(space.alone, roles)
+    return found + elements(space.before, roles) if later else found
+
+
 def _elements(space: Space, roles: Stamp) -> Form:
+    if space.carried is not None:
+        return _with_generations(space, roles)
     result = product(chain(space, v, roles, SIZE) for v in sorted(space.single - space.tied))
     result = result * product(chain(space, v, roles) for v in space.spread if v not in space.tied)
     for h in space.halos:
@@ -332,6 +347,13 @@ def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:
 def _in_common(space: Space, axis: int) -> int | None:
     """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
     v = space.axes[axis].variable
+    if space.carried is not None and space.carried.behind == "first":
+        if axis in space.generations:
+            return 0
+        if any(i > axis for i in space.generations):
+            return None
+    elif axis in space.generations:
+        return 1
     window = space.window(v)
     met = dict(window.later).get(axis, 0) if window is not None else 0
     if v not in space.access.variables:

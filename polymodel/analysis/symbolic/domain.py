@@ -58,11 +58,15 @@ class Breaking:
 
     def at(self, values: Mapping[str, int]) -> tuple[Diagnostic, ...]:
         """The dependences that the mapping breaks with these sizes."""
-        if not self.problem.cascade.intermediates:
+        if not self._depends:
             return ()
         cascade = resized(self.problem.cascade, {v: values[s] for v, s in self.sizes.items()})
         tree = bind_tree(ResolvedMapping(self.problem.tree), values, Faults()).tree
         return check(Problem(cascade, self.problem.hierarchy, tree))
+
+    @property
+    def _depends(self) -> bool:
+        return bool(self.problem.cascade.intermediates or self.problem.cascade.recurrent)
 
     @property
     def once(self) -> tuple[tuple[Size, Size, str], ...]:
@@ -76,7 +80,7 @@ class Breaking:
 
     @cached_property
     def _found(self) -> tuple[tuple[tuple[Size, Size, str], ...], bool]:
-        if not self.problem.cascade.intermediates:
+        if not self._depends:
             return (), False
         pairs = tuple(dict.fromkeys(p for chain in self.chains for p in _pairs(chain)))
         plain = all(isinstance(s, (int, str)) for chain in self.chains for s in chain)

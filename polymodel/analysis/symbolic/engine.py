@@ -150,6 +150,7 @@ def _symbols(layout: Layout) -> tuple[str, ...]:
 
 def _chains(layout: Layout) -> tuple[Chain, ...]:
     found: dict[Chain, None] = {}
+    forward = carried_variables(layout)
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
         for v in layout.problem.cascade[einsum].rank_variables:
@@ -163,8 +164,20 @@ def _chains(layout: Layout) -> tuple[Chain, ...]:
                 else:
                     found.update({(chain[-1], a.tile): None, (chain[-1], a.start): None})
                     chain.append(_larger(a.tile, a.start))
+            if v in forward[einsum] and chain[-1] != 1:
+                chain.append(1)  # whether iterations inside a tile follow one another decides what is legal
             found[tuple(chain)] = None
     return tuple(found)
+
+
+def carried_variables(layout: Layout) -> dict[str, set[str]]:
+    """By Einsum the rank variables along which it reads or writes tensors that are carried forward."""
+    found: dict[str, set[str]] = {e: set() for e in layout.paths}
+    for tensor, line in layout.lines.items():
+        for e in layout.paths:
+            for access in layout.problem.cascade[e].accesses_of(tensor):
+                found[e] |= set(access.projection[line.rank].variables)
+    return found
 
 
 def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:

@@ -9,11 +9,13 @@ from functools import cached_property, partial
 from polymodel.analysis.result import RefillLoad
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
+from polymodel.analysis.symbolic.generations import in_einsum
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
 from polymodel.analysis.symbolic.spaces import Space, Use
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode
+from polymodel.workload.einsum import TensorAccess
 
 # One tensor's way from one storage to the next, and what has no closed form on it.
 
@@ -24,7 +26,8 @@ Dimension = tuple[str, str]  # a component and its dimension
 class Link:
     """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
 
-    `space` has the loops above the child (compute: all of the operation's coordinates).
+    `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
+    that compute reads or writes.
     """
 
     layout: Layout
@@ -32,6 +35,7 @@ class Link:
     chain: tuple[Node, ...]
     place: int
     carried: tuple[Carry, ...]
+    access: TensorAccess
 
     @property
     def tensor(self) -> str:
@@ -48,7 +52,10 @@ class Link:
     @cached_property
     def space(self) -> Space:
         child = self.child
-        return self.layout.space(self.einsum, self.tensor, None if child is None else child.depth)
+        if child is None:
+            return self.layout.read(self.einsum, self.access)
+        space = self.layout.space(self.einsum, self.tensor, child.depth)
+        return space if child.producer is not None else in_einsum(space, child.space)
 
     @property
     def parts_stay(self) -> bool:
@@ -255,24 +262,16 @@ def flows(layout: Layout, busiest: bool = True) -> Ledger:
                 ledger.entry(einsum, node)
             kept = carries(layout, einsum, chain)
             # Storage is filled once for all accesses of a tensor; compute reads for each.
-            again = any(a.tensor == access.tensor for a in one.accesses[:position])
+            again = access != one.access_of(access.tensor) or access in one.accesses[:position]
             for place in range(len(chain) if again else 1, len(chain) + 1):
-                link = Link(layout, einsum, chain, place, kept)
+                link = Link(layout, einsum, chain, place, kept, access)
                 if access.output:
                     _output(link, ledger)
-                elif _is_filled(link):
+                elif layout.is_filled(einsum, link.child):
                     _input(link, ledger)
+                if layout.is_filled_from_before(einsum, link.child):
+                    _input(link, ledger, _needed_of_before)
     return ledger
-
-
-def _is_filled(link: Link) -> bool:
-    """An input's fill is booked once, to the first user; what is produced below the child needs none."""
-    child = link.child
-    if child is None:
-        return True
-    if child.producer in link.layout.inferred:
-        return True  # with what was made at earlier stamps
-    return child.producer is None and child.users[0] == link.einsum
 
 
 def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) -> Form:
@@ -301,6 +300,18 @@ def _shared(link: Link) -> Callable[[int], Use]:
     return lambda i: "merge" if link.shares(i) else "keep"
 
 
+Needs = Callable[[Link, bool, int, Callable[[int], Use]], Form]
+
+
+def _needed_of_before(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
+    """The same of what the child's tiles hold of the generation before."""
+    assert link.child is not None
+    use, whole = _use(link, first, held, between), in_einsum(link.space, link.child.space)
+    return needed(whole, use, link.carry, link.parts_stay) - needed(
+        whole.alone, use, link.carry, link.parts_stay
+    )
+
+
 def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     use = _use(link, first, held, between)
     found = needed(link.space, use, link.carry, link.parts_stay)
@@ -314,24 +325,26 @@ def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Us
     return found - count(made, {i: use(i) for i in range(len(made.axes))})
 
 
-def _input(link: Link, ledger: Ledger) -> None:
+def _input(link: Link, ledger: Ledger, needs: Needs = _needed_over) -> None:
     parent, child = link.parent, link.child
     refuse_idle(link)
     outer = ledger.entry(link.einsum, parent)
-    outer.add("reads_fill", lambda first: _needed_over(link, first, parent.depth, _shared(link)))
+    outer.add("reads_fill", lambda first: needs(link, first, parent.depth, _shared(link)))
     if child is not None:
         inner = ledger.entry(link.einsum, child)
-        inner.add("writes_fill", lambda first: _needed_over(link, first, child.depth, _shared(link)))
+        inner.add("writes_fill", lambda first: needs(link, first, child.depth, _shared(link)))
     for entry, held, mesh in _crossed(link, ledger):
-        entry.add("reads_fill", partial(_passing, link, held, mesh))
+        entry.add("reads_fill", partial(_passing, link, held, mesh, needs=needs))
 
 
-def _passing(link: Link, held: int, mesh: Dimension | None, first: bool) -> Form:
+def _passing(
+    link: Link, held: int, mesh: Dimension | None, first: bool, needs: Needs = _needed_over
+) -> Form:
     """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
     between = _shared(link)
     if mesh is not None and not first:
         between = along_mesh(link, mesh, between, down=False)
-    return _needed_over(link, first, held, between)
+    return needs(link, first, held, between)
 
 
 def _output(link: Link, ledger: Ledger) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polymodel.affine import Affine
@@ -18,6 +18,15 @@ from polymodel.analysis.symbolic.counts import (
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.analysis.symbolic.generations import (
+    Line,
+    behind,
+    carried_lines,
+    first_behind,
+    only_at_first,
+    same_elements,
+    with_generations,
+)
 from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window, groups, halos
 from polymodel.errors import NotSeparable
@@ -67,6 +76,7 @@ class Layout:
     windows: dict[str, tuple[tuple[str, Window], ...]]
     inferred: dict[str, frozenset[int]]
     sizes: tuple[tuple[str, str], ...] = ()
+    lines: Mapping[str, Line] = field(default_factory=dict)
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
@@ -87,6 +97,29 @@ class Layout:
             axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
             self._spaces[key] = Space(one, one.access_of(tensor), axes, self.sizes, self.windows[einsum])
         return self._spaces[key]
+
+    def read(self, einsum: str, access: TensorAccess) -> Space:
+        """The Einsum's operations and the elements that one access reads."""
+        space = replace(self.space(einsum, access.tensor), access=access)
+        if access.stands_for:
+            return only_at_first(space)
+        return with_generations(space, self.lines[access.tensor], "lacking") if access.guard else space
+
+    def is_filled(self, einsum: str, child: Node | None) -> bool:
+        """An input's fill is booked once, to the first user; what is produced below the child needs none."""
+        if child is None:
+            return True
+        if child.producer in self.inferred:
+            return True  # with what was made at earlier stamps
+        return child.producer is None and child.users[0] == einsum
+
+    def is_filled_from_before(self, einsum: str, child: Node | None) -> bool:
+        """Whether the fill of what a tile holds of the generation before, which is made below the child, is
+        booked here: to the first Einsum that reads it."""
+        if child is None or child.producer is None or child.space.carried is None:
+            return False
+        users = [self.problem.cascade[e] for e in child.users]
+        return first_behind(users, self.lines[child.tensor]) == einsum
 
     def stamps(self, einsum: str, axes: tuple[Axis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""
@@ -112,13 +145,9 @@ def lay_out(
     tree = problem.tree
     if pipelines_of(problem):
         raise NotSeparable("stages of a Pipeline overlap, which has no closed form", "use engine exact")
-    for tensor in problem.cascade.recurrent:
-        raise NotSeparable(
-            f"{tensor} is carried from one iteration to the next, which has no closed form",
-            "use engine exact",
-        )
+    lines = carried_lines(problem)
     for name in tree.einsums:
-        check_space(problem.cascade[name])
+        check_space(problem.cascade[name], lines)
     check_tied_loops(problem)
     _check_loops(problem)
     found = paths(problem, reuse, single or {})
@@ -134,9 +163,13 @@ def lay_out(
             "leave extents numbers (ranks=False)",
         )
     executed = {e: axes[e] + _offsets(problem.cascade[e], found[e], ranks or {}) for e in tree.einsums}
+    for tensor in lines:
+        if any(decided[e] for e in tree.einsums if tensor in problem.cascade[e].tensors):
+            message = f"{tensor} is carried forward by Einsums that loops infer or repeat"
+            raise NotSeparable(message, "use engine exact")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
-    layout = Layout(problem, {}, axes, executed, decided, windows, inferred, sizes)
+    layout = Layout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines)
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -168,20 +201,54 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     inferred = producer in layout.inferred
     # What an inferred Einsum makes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
+    line = layout.lines.get(tensor)
+    if line is not None and producer is not None:
+        spaces.insert(0, layout.space(producer, tensor, depth))
     for other in spaces[1:]:
-        if tile_signature(other) != tile_signature(spaces[0]):
+        if tile_signature(other, line) != tile_signature(spaces[0], line):
             raise NotSeparable(
                 f"{spaces[0].einsum.name} and {other.einsum.name} touch different tiles of {tensor} in "
                 f"{node.component}",
                 "use engine exact",
             )
+    space = spaces[0]
+    if line is not None:
+        space = _with_generations(problem, space, line, found, producer)
+    elif space.access.stands_for:
+        space = only_at_first(space)
     policy = reuse or node.reuse
-    return Node(node_id, node.component, tensor, policy, parent, tuple(found), spaces[0], producer)
+    return Node(node_id, node.component, tensor, policy, parent, tuple(found), space, producer)
 
 
-def tile_signature(space: Space) -> tuple[object, ...]:
-    """What decides which elements are touched at which stamp: equal signatures, equal tiles."""
-    ranks = tuple(_rank_signature(space, expr) for expr in space.access.projection)
+def _with_generations(
+    problem: Problem, space: Space, line: Line, users: Sequence[str], producer: str | None
+) -> Space:
+    """The tile of a tensor that is carried forward, which all its users touch together."""
+    variables = space.access.projection[line.rank].variables
+    looped = any(space.of(v) for v in variables)
+    if producer is not None and not looped:
+        return space  # whatever is read has been made in the same visit
+    mine = [problem.cascade[e] for e in users]
+    ranges = {e.access_of(line.tensor).projection[line.rank].variables for e in mine}
+    if len(users) > 1 and not looped and () in ranges:
+        raise NotSeparable(
+            f"{users[0]} and {users[1]} read {line.tensor} of different generations", "use engine exact"
+        )
+    return with_generations(space, line, behind(mine, line))
+
+
+def tile_signature(space: Space, line: Line | None = None) -> tuple[object, ...]:
+    """What decides which elements are touched at which stamp: equal signatures, equal tiles.
+
+    `line`: of a tensor that is carried forward; along it tiles need only be moved by the same loops.
+    """
+    ranks: list[tuple[object, ...]] = []
+    for rank, expr in enumerate(space.access.projection):
+        if line is None or rank != line.rank:
+            ranks.append(_rank_signature(space, expr))
+            continue
+        nodes = [tuple(space.axes[i].node for i in space.of(v)) for v in expr.variables]
+        ranks.append(tuple(n for n in nodes if n))
     return (*ranks, *tied_signature(space))
 
 
@@ -213,6 +280,8 @@ def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
         first, *others = (layout.space(e, node.tensor, node.depth) for e in node.users)
         for other in others:
             for mine, theirs in zip(first.access.projection, other.access.projection, strict=True):
+                if len(mine.terms) != len(theirs.terms):
+                    continue  # the last generation of a tensor that is carried forward
                 terms = zip(_rank_terms(first, mine), _rank_terms(other, theirs), strict=True)
                 yield from ((a, b, node.tensor) for (_, a), (_, b) in terms if a != b)
     cascade = layout.problem.cascade
@@ -223,11 +292,14 @@ def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
             yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
 
 
-def check_space(einsum: Einsum) -> None:
-    """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables."""
+def check_space(einsum: Einsum, lines: Mapping[str, Line] | None = None) -> None:
+    """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
+
+    `lines`: of tensors that are carried forward, which may be read at several generations.
+    """
     groups(einsum)
     for access in einsum.accesses:
-        if access.projection != einsum.access_of(access.tensor).projection:
+        if not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
             raise NotSeparable(
                 f"{einsum.name} accesses {access.tensor} at several elements in one operation",
                 "use engine exact",

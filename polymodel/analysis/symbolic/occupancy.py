@@ -1,8 +1,9 @@
 """Working sets as the largest of few phases (docs/semantics.md, Occupancy).
 
 In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent
-there (used by later branches, from an earlier iteration) asks for other stamps: the second ones. A loop with
-a first tile of its own is taken at its largest tile, or where buffets come and go at its first three.
+there (used by later branches, from an earlier iteration), or holds nothing of a generation before, asks for
+other stamps: the second ones. A loop with a first tile of its own is taken at its largest tile, or where
+buffets come and go at its first three.
 """
 
 from __future__ import annotations
@@ -473,7 +474,10 @@ def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
     Of loops with a smaller first tile, over which buffets come and go or windows shrink, the first three
     steps: the second tile may be the largest, and is what is left from the step before at the third step.
     """
-    sets = sorted({tuple(a for a, _ in i.not_first) for i in items if i.not_first})
+    sets = sorted(
+        {tuple(a for a, _ in i.not_first) for i in items if i.not_first}
+        | {i.node.space.generations for i in items if i.node.space.generations and not i.fixed}
+    )
     chosen = {
         frozenset(axes)
         for n in range(len(sets) + 1)

@@ -18,6 +18,10 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 # What happens to a counter in a count: kept apart, merged (a union), or held at the first instance; `hops`:
 # kept apart, and counted as often as the counter says, from 1 on.
 Use = Literal["keep", "merge", "at0", "hops"]
+# Of a tensor that is carried forward, what the tile of its variable holds: `later`: in each tile but the
+# first also an element further back, `each`: in each tile; `lacking`: in the first tile an element less.
+# `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
+Behind = Literal["", "later", "each", "lacking", "first"]
 
 
 @dataclass(frozen=True)
@@ -137,10 +141,21 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """The rank of an access along which the tensor is carried forward, its variable, and what tiles hold of
+    the generation before. `rank` is -1 where the tensor has no such rank."""
+
+    rank: int
+    variable: str
+    behind: Behind
+
+
+@dataclass(frozen=True)
 class Space:
     """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
 
     `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
+    `carried`: of a tensor of which tiles hold something of the generation before.
     """
 
     einsum: Einsum
@@ -148,6 +163,25 @@ class Space:
     axes: tuple[Axis, ...]
     sizes: tuple[tuple[str, str], ...] = ()
     windows: tuple[tuple[str, Window], ...] = ()
+    carried: Carried | None = None
+
+    @cached_property
+    def alone(self) -> Space:
+        """Without what tiles hold of the generation before."""
+        return replace(self, carried=None)
+
+    @cached_property
+    def before(self) -> Space:
+        """What a tile holds of the generation before, as if it were a tensor without the carried rank."""
+        assert self.carried is not None
+        rest = tuple(x for r, x in enumerate(self.access.projection) if r != self.carried.rank)
+        ranks = tuple(x for r, x in enumerate(self.access.ranks) if r != self.carried.rank)
+        return replace(self, access=replace(self.access, projection=rest, ranks=ranks), carried=None)
+
+    @cached_property
+    def generations(self) -> tuple[int, ...]:
+        """Positions of the loops over the variable along which the tensor is carried."""
+        return tuple(self.of(self.carried.variable)) if self.carried is not None else ()
 
     def window(self, variable: str) -> Window | None:
         return next((w for v, w in self.windows if v == variable), None)
@@ -230,8 +264,10 @@ class Space:
         return [i for i in found if i < len(self.axes)]
 
     def bare(self) -> Space:
-        """The stamps alone, without elements."""
-        return replace(self, access=TensorAccess(self.access.tensor, (), ()))
+        """The stamps alone, at which anything is touched, without elements."""
+        first = self.carried is not None and self.carried.behind == "first"
+        carried = replace(self.carried, rank=-1) if self.carried is not None and first else None
+        return replace(self, access=TensorAccess(self.access.tensor, (), ()), carried=carried)
 
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
@@ -252,3 +288,20 @@ def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
             g = gcd(a, b)
             found.append(Halo(p, r, b // g, a // g))
     return tuple(found)
+
+
+def unlike_first(space: Space) -> NotSeparable:
+    return NotSeparable(
+        f"tiles of {space.access.tensor} in {space.einsum.name} lack at first what is read of the generation "
+        "before, which has no closed form",
+        "use engine exact",
+    )
+
+
+def begins_again(space: Space) -> NotSeparable:
+    assert space.carried is not None
+    return NotSeparable(
+        f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which it "
+        "is carried forward, begins again",
+        "use engine exact, or reuse: slide",
+    )
