@@ -533,6 +533,7 @@ FEATURES: tuple[Feature, ...] = (
         },
         tree=(
             storage("DRAM", "X", "A", "B"),
+            loop("m", 2),
             loop("p", 1),
             storage("GLB", "X", "A", "B", "Y"),
             split([leaf("Y")], [leaf("X")]),

@@ -186,8 +186,7 @@ class ListedChain:
         where, start, end = places[order][first], v[first], v[last]
         produced = order < self._operations[0].count  # the producer's rows stand first
         written = np.bincount(ids, weights=produced) > 0
-        executions = self._executions[rows][order]
-        begun, done = executions[first], executions[last]
+        begun, done = self._of_executions(self._executions[rows][order], first)
         none = np.zeros(len(start), dtype=bool)
         found = Runs(where, x[first], start, end, begun, done, written, none, none)
         if parent is None:
@@ -210,6 +209,15 @@ class ListedChain:
         if self.levels[level - 1].spans:
             return np.asarray(made, dtype=bool)
         return np.asarray(made | (parent.filled[owner] & (parent.first[owner] == runs.first)), dtype=bool)
+
+    @staticmethod
+    def _of_executions(executions: Ints, first: Bools) -> tuple[Ints, Ints]:
+        """The first and the last execution that writes in each run; -1 where none does."""
+        if not len(executions):
+            return executions, executions
+        starts, never = np.flatnonzero(first), np.iinfo(np.int64).max
+        begun = np.minimum.reduceat(np.where(executions < 0, never, executions), starts)
+        return np.where(begun == never, -1, begun), np.maximum.reduceat(executions, starts)
 
     @staticmethod
     def _carried(here: Level, stamp: Ints) -> Bools:

@@ -2,9 +2,9 @@
 
 Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in them,
 and one element further back along p for each index of the other ranks: what iteration a reads. The first tile
-holds nothing further back if `init` says what is before. So counts are those of the tensor without the elements
-further back, plus those of a tensor without that rank, whose elements are there in each tile of p, or in each
-but the first.
+holds nothing further back if `init` says what is before. So counts are those of the tensor without the
+elements further back, plus those of a tensor without that rank, whose elements are there in each tile of p,
+or in each but the first.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ def unlike_first(space: Space) -> NotSeparable:
 def begins_again(space: Space) -> NotSeparable:
     assert space.carried is not None
     return NotSeparable(
-        f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which it "
-        "is carried forward, begins again",
+        f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which "
+        "it is carried forward, begins again",
         "use engine exact, or reuse: slide",
     )
