@@ -13,11 +13,12 @@ from typing import Literal
 
 from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, FullAgain, Leaf, Level, Role, atom
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
+from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
 from polymodel.analysis.symbolic.pair_atoms import Asked, Cut, Meet, Side, Step
 from polymodel.analysis.symbolic.regions import What, total
-from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use, begins_again, groups, unlike_first
+from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use, groups
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 
@@ -38,29 +39,13 @@ def count(space: Space, uses: Uses) -> Form:
     """How many distinct (kept counters, element) there are."""
     key = tuple(map(uses.__getitem__, range(len(space.axes))))
     if key not in space.counted and space.carried is not None:
-        space.counted[key] = _with_generations(space, uses)
+        space.counted[key] = counted(count, space, uses)
     if key not in space.counted:
         result = _apart(space, uses)
         for group in space.groups:
             result = result * of_atom(within(space, group, uses))
         space.counted[key] = result
     return space.counted[key]
-
-
-def _with_generations(space: Space, uses: Uses) -> Form:
-    """The same with what tiles hold of the generation before."""
-    assert space.carried is not None
-    if space.carried.behind == "first":
-        return count(space.before, _at_first(space, uses))
-    found = count(space.alone, uses)
-    if space.carried.behind != "lacking":
-        found = found + count(space.before, uses)
-    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
-
-
-def _at_first(space: Space, uses: Uses) -> Uses:
-    """At the first tile of the variable along which a tensor is carried."""
-    return {i: "merge" if i in space.generations else use for i, use in uses.items()}
 
 
 def _apart(space: Space, uses: Uses) -> Form:
@@ -185,7 +170,7 @@ def largest(space: Space) -> Form:
     if space.carried is not None and space.carried.behind == "first":
         return largest(space.before)
     if space.carried is not None:
-        return largest(space.alone) + largest(space.before) * _more_later(space)
+        return largest(space.alone) + largest(space.before) * more_later(space)
     result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))
     for group in space.groups:
         what, rank = touched(space, group)
@@ -194,19 +179,6 @@ def largest(space: Space) -> Form:
             asked = (Asked(len(u), len(v), what, rank),)
             result = result * of_atom(Cut(group.region, u, v, asked=asked))
     return result
-
-
-def _more_later(space: Space) -> Form:
-    """1 if the largest tile of a variable holds an element of the generation before."""
-    assert space.carried is not None
-    if space.carried.behind == "lacking":
-        raise unlike_first(space)
-    if space.carried.behind == "each":
-        return number(1)
-    if not space.generations:
-        return Form()
-    levels = tuple(space.axes[i].level("each") for i in space.generations)
-    return of_atom(FullAgain(space.extent(space.carried.variable), levels))
 
 
 def settled(space: Space, axis: int) -> Form:
@@ -230,7 +202,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     """
     moving = space.axes[axis].variable
     if space.carried is not None:
-        return _carried_generations(space, axis, uses, sliding)
+        return generation_stays(carried, space, axis, uses, sliding)
     window = space.window(moving)
     met = dict(window.later).get(axis, 0) if window is not None else 0
     if moving in space.single and not met:
@@ -264,28 +236,6 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         else:
             result = result * _shared_window(space, halo, axis, uses)
     return result
-
-
-def _carried_generations(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
-    """The same of a tensor that is carried forward: over a step of its variable, what the later tile holds of
-    the generation before; over steps of others the whole tile."""
-    assert space.carried is not None
-    moves, inside = axis in space.generations, any(i > axis for i in space.generations)
-    if space.carried.behind == "first":
-        if moves:
-            return Form()
-        if inside:
-            raise begins_again(space)
-        return carried(space.before, axis, _at_first(space, uses), sliding)
-    found = carried(space.alone, axis, uses, sliding)
-    if space.carried.behind == "lacking" and moves:
-        return found
-    if space.carried.behind == "lacking" or (not sliding and inside):
-        raise begins_again(space)
-    found = found + carried(space.before, axis, uses, sliding)
-    if moves or space.carried.behind == "each":
-        return found
-    return found - carried(space.before, axis, _at_first(space, uses), sliding)
 
 
 def _kept_within(space: Space, group: Group, axis: int, uses: Uses) -> Cut | Step:

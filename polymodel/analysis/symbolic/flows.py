@@ -218,6 +218,7 @@ def refuse_idle(link: Link) -> None:
 # The ledger of everything that moves.
 
 Chosen = Callable[[int], Use]
+Needs = Callable[["Link", bool, int, Chosen], Form]
 
 
 @dataclass
@@ -300,16 +301,12 @@ def _shared(link: Link) -> Callable[[int], Use]:
     return lambda i: "merge" if link.shares(i) else "keep"
 
 
-Needs = Callable[[Link, bool, int, Callable[[int], Use]], Form]
-
-
 def _needed_of_before(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     """The same of what the child's tiles hold of the generation before."""
     assert link.child is not None
     use, whole = _use(link, first, held, between), in_einsum(link.space, link.child.space)
-    return needed(whole, use, link.carry, link.parts_stay) - needed(
-        whole.alone, use, link.carry, link.parts_stay
-    )
+    alone = needed(whole.alone, use, link.carry, link.parts_stay)
+    return needed(whole, use, link.carry, link.parts_stay) - alone
 
 
 def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:

@@ -9,14 +9,20 @@ or in each but the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.spaces import Behind, Carried, Space
+from polymodel.analysis.symbolic.atoms import FullAgain
+from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.spaces import Behind, Carried, Space, Use, begins_again, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+Uses = Mapping[int, Use]
+Count = Callable[[Space, Uses], Form]  # as counts.count
+Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
 
 
 @dataclass(frozen=True)
@@ -183,3 +189,54 @@ def _along(space: Space, carried: Carried) -> Space:
             "use engine exact",
         )
     return replace(space, carried=carried)
+
+
+def counted(count: Count, space: Space, uses: Uses) -> Form:
+    """What `count` counts, with what tiles hold of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "first":
+        return count(space.before, _at_first(space, uses))
+    found = count(space.alone, uses)
+    if space.carried.behind != "lacking":
+        found = found + count(space.before, uses)
+    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
+
+
+def _at_first(space: Space, uses: Uses) -> Uses:
+    """At the first tile of the variable along which a tensor is carried."""
+    return {i: "merge" if i in space.generations else use for i, use in uses.items()}
+
+
+def more_later(space: Space) -> Form:
+    """1 if the largest tile of a variable holds an element of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "lacking":
+        raise unlike_first(space)
+    if space.carried.behind == "each":
+        return number(1)
+    if not space.generations:
+        return Form()
+    levels = tuple(space.axes[i].level("each") for i in space.generations)
+    return of_atom(FullAgain(space.extent(space.carried.variable), levels))
+
+
+def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
+    """What `carried` says stays of a tensor that is carried forward: over a step of its variable, what the
+    later tile holds of the generation before; over steps of others the whole tile."""
+    assert space.carried is not None
+    moves, inside = axis in space.generations, any(i > axis for i in space.generations)
+    if space.carried.behind == "first":
+        if moves:
+            return Form()
+        if inside:
+            raise begins_again(space)
+        return carried(space.before, axis, _at_first(space, uses), sliding)
+    found = carried(space.alone, axis, uses, sliding)
+    if space.carried.behind == "lacking" and moves:
+        return found
+    if space.carried.behind == "lacking" or (not sliding and inside):
+        raise begins_again(space)
+    found = found + carried(space.before, axis, uses, sliding)
+    if moves or space.carried.behind == "each":
+        return found
+    return found - carried(space.before, axis, _at_first(space, uses), sliding)
