@@ -86,17 +86,75 @@ def causal(length: int) -> tuple[pm.Spec, Sizes]:
     return spec(einsum, {"H": 16, "M": length, "N": length, "E": 64}, levels), tiles
 
 
-def tied() -> dict[str, Row]:
-    """Points per second of one core, tables included."""
-    cases = {
+def flash(length: int, size: float | str = "inf") -> tuple[pm.Spec, Sizes]:
+    """Causal attention in one nest, 16 heads of 64: scores stay on chip, keys and values are passed by."""
+
+    def einsum(name: str, *accesses: dict[str, Any]) -> dict[str, Any]:
+        return {"name": name, "iteration_space_shape": "n <= m", "tensor_accesses": list(accesses)}
+
+    def storage(component: str, *tensors: str, reuse: str = "refill") -> dict[str, Any]:
+        return {"type": "Storage", "component": component, "tensors": list(tensors), "reuse": reuse}
+
+    def loop(variable: str) -> dict[str, Any]:
+        return {"type": "Temporal", "rank_variable": variable, "tile_shape": f"T{variable.upper()}"}
+
+    def branch(name: str, *loops: dict[str, Any]) -> dict[str, Any]:
+        unit = {"type": "Compute", "einsum": name, "component": "MAC"}
+        return {"type": "Nested", "nodes": [*loops, unit]}
+
+    scores, weights = (access(name, ["h", "m", "n"]) for name in "SP")
+    einsums = [
+        einsum("S", access("Q", ["h", "m", "e"]), access("K", ["h", "n", "e"]), {**scores, "output": True}),
+        einsum("P", scores, {**weights, "output": True}),
+        einsum("O", weights, access("V", ["h", "n", "f"]), access("O", ["h", "m", "f"], True)),
+    ]
+    nodes = [
+        storage("DRAM", "Q", "K", "V", "O"), loop("h"), loop("m"),
+        storage("GLB", "Q", "O"), loop("n"),
+        storage("GLB", "K", "V", reuse="keep_previous"), storage("GLB", "S", "P"),
+        {"type": "Sequential", "nodes": [branch("S", loop("e")), branch("P"), branch("O", loop("f"))]},
+    ]  # fmt: skip
+    tiles = {"TM": spread(24, length), "TN": spread(24, length), "TH": list(range(1, 17))}
+    tiles |= {"TE": list(range(1, 65)), "TF": list(range(1, 65))}
+    actions = [{"name": a, "energy": 1e-12, "throughput": 1e9} for a in ("read", "write")]
+    memories = [
+        {"type": "Memory", "name": n, "size": s, "actions": actions}
+        for n, s in (("DRAM", "inf"), ("GLB", size))
+    ]
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-12}]}
+    spec = pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [*memories, unit]},
+            "workload": {
+                "rank_sizes": {"H": 16, "M": length, "N": length, "E": 64, "F": 64},
+                "bits_per_value": {"All": 16},
+                "einsums": einsums,
+            },
+            "mapping": {"nodes": nodes},
+            "symbols": dict.fromkeys(tiles, 1),
+        }
+    )
+    return spec, tiles
+
+
+def spaces() -> dict[str, tuple[pm.Spec, Sizes]]:
+    """The grids that are swept: name -> spec and values of its symbols."""
+    return {
         "sweep ResNet-50's 3x3 of 56 x 56 x 64, padded": layer(1, 56, 64),
         "sweep ResNet-50's 3x3 of 28 x 28 x 128, padded, stride 2": layer(2, 28, 128),
         "sweep causal scores of 4096 x 4096": causal(4096),
+        "sweep causal FlashAttention of 4096 x 4096": flash(4096),
     }
+
+
+def tied() -> dict[str, Row]:
+    """Points per second of one core, tables included: of a front, and of every point."""
     found = {}
-    for name, (one, tiles) in cases.items():
-        start = time.process_time()
-        swept = pm.sweep(one, tiles, objectives=("energy", "latency"))
-        spent = time.process_time() - start
-        found[f"{name}, {swept.points:.2g} points"] = rate(swept.points / spent, BEFORE, SAID)
+    for name, (one, tiles) in spaces().items():
+        for prune, said in ((None, ""), (False, ", every point")):
+            start = time.process_time()
+            swept = pm.sweep(one, tiles, objectives=("energy", "latency"), prune=prune)
+            spent = time.process_time() - start
+            found[f"{name}, {swept.points:.2g} points{said}"] = rate(swept.points / spent, BEFORE, SAID)
     return found

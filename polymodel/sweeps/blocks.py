@@ -61,6 +61,20 @@ def run_block(
         report()
 
 
+def prepare(block: Scenario, objectives: Sequence[str]) -> None:
+    """Tabulate the counts that are asked for. NotSeparable where one has no closed form at some tile sizes."""
+    if not block.legal or is_sparse(objectives):
+        return
+    kernel, first = block.kernel, slice(0, 1)
+    digits = kernel.left_digits(0, 1)
+    for v in block.variants:
+        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
+        found = v.evaluator(rows)
+        for name in objectives:
+            objective(name, found, rows, v.costing)
+        assert len(found.fits) == len(v.costing.limits)
+
+
 def count_left_out(block: Scenario, state: Keeper, units: Units) -> None:
     """Count the points of a block that are not looked at: illegal ones, and those that pruning left out."""
     whole = prod(a.whole for a in block.axes)

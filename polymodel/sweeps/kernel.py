@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,22 @@ class Row:
     bound: int
 
 
+class OnDemand(Sequence[Any]):
+    """Entries that are made when they are first asked for: not all rows of a block are looked at."""
+
+    def __init__(self, count: int, make: Callable[[int], Any]) -> None:
+        self._made: list[Any] = [None] * count
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, i: Any) -> Any:
+        if self._made[i] is None:
+            self._made[i] = self._make(i)
+        return self._made[i]
+
+
 class Kernel:
     """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
 
@@ -55,7 +71,9 @@ class Kernel:
             width *= self.axes[split].size
         self.split, self.width = split, width
         self.height = math.prod(a.size for a in self.axes[:split])
-        self.rows = [self._row(f, scale) for f, scale in zip(rows.forms, rows.scales, strict=True)]
+        self.rows: Sequence[Row] = OnDemand(
+            len(rows.forms), lambda i: self._row(rows.forms[i], rows.scales[i])
+        )
 
     @cached_property
     def left_shape(self) -> tuple[int, ...]:
@@ -162,12 +180,13 @@ class Kernel:
             found = found * column[self.right_digits[axis - self.split]]
         return found
 
-    def left(self, digits: tuple[Array, ...], count: int) -> list[Array]:
+    def left(self, digits: tuple[Array, ...], count: int) -> Sequence[Array]:
         """Left matrices [count, k] of every row."""
         products: dict[tuple[Key, Any], Array] = {}
-        found = []
-        for row in self.rows:
-            made = np.zeros((count, len(row.groups)), row.dtype)
+
+        def made(i: int) -> Array:
+            row = self.rows[i]
+            found = np.zeros((count, len(row.groups)), row.dtype)
             for g, group in enumerate(row.groups):
                 for c, key in group:
                     if (key, row.dtype) not in products:
@@ -175,6 +194,7 @@ class Kernel:
                         for axis, atoms in key:
                             value = value * self.factor(axis, tuple(atoms)).astype(row.dtype)[digits[axis]]
                         products[key, row.dtype] = value
-                    made[:, g] += c * products[key, row.dtype]
-            found.append(made)
-        return found
+                    found[:, g] += c * products[key, row.dtype]
+            return found
+
+        return OnDemand(len(self.rows), made)

@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from polymodel.architecture.hierarchy import uncut_text
-from polymodel.errors import Refused, SpecError, TimeUp
+from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
 from polymodel.governor import Share, bytes_of, limits, share, within
 from polymodel.loading import Spec, says_sparse
 from polymodel.pareto import Archive
@@ -18,7 +18,7 @@ from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
 from polymodel.stores.store import locked, spare_others
-from polymodel.sweeps.blocks import run_block
+from polymodel.sweeps.blocks import prepare, run_block
 from polymodel.sweeps.boxes import bounded, run_boxes
 from polymodel.sweeps.grid import Grid, Roles, make_grid, roles
 from polymodel.sweeps.kernel import BLOCK
@@ -314,7 +314,10 @@ class _Search:
         place = self.places[key]
         if place is None:
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
-        found = exact_cells(*place, point, self.objectives)
+        try:
+            found = exact_cells(*place, point, self.objectives)
+        except NotSeparable:  # what this sweep did not look at, such as the peak of a memory of any size
+            return point_cells(self.specs[i], self.grid, inside, self.objectives)
         if is_sparse(self.objectives):
             agree(found, self.state.values(number), self.objectives)
         return found
@@ -353,18 +356,20 @@ class _Search:
                 _misfit(fault, grid, part, self.state)
             return
         except Refused as reason:
-            rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes, self._mine)
-            for number, row in rows:
-                self.state.single(number, row, self.objectives)
-                self.report()
+            self._one_by_one(i, part, share, reason)
             return
         check_objectives(self.objectives, [v.costing for v in found.variants])
         used = None
-        if self.asked.prunes(found.points):
-            if self.asked.keep == "front":
-                found = pruned(found, self.objectives, grid)
-                self.pruned += found.pruned
-            used = bounded(found, self.objectives)
+        try:
+            if self.asked.prunes(found.points):
+                if self.asked.keep == "front":
+                    found = pruned(found, self.objectives, grid)
+                used = bounded(found, self.objectives)
+            prepare(found, self.objectives)
+        except NotSeparable as reason:  # at some tile sizes, of what is asked for
+            self._one_by_one(i, part, share, reason)
+            return
+        self.pruned += found.pruned
         self.skipped += found.skipped
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
@@ -374,6 +379,15 @@ class _Search:
             run_boxes(found, used, self.objectives, grid, self.state, self.units, self.report)
         if found.legal:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
+
+    def _one_by_one(self, i: int, part: Roles, share: int, reason: Refused) -> None:
+        """The points of a block without closed forms, by `evaluate`."""
+        rows = evaluate_points(
+            self.specs[i], self.grid, i, share, part, self.objectives, reason, self.notes, self._mine
+        )
+        for number, row in rows:
+            self.state.single(number, row, self.objectives)
+            self.report()
 
 
 def _names(specs: Sequence[Spec], given: Sequence[MappingLike] | None) -> list[str]:

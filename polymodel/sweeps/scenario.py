@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import forms as closed
 from polymodel.analysis.symbolic.forms import SymbolicAnalysis
@@ -196,7 +198,9 @@ def scenario(
     broken = illegal(base.problem, axes, base.varying, found, plain)
     rows, made = base.costed()
     if all(a.size for a in axes):
-        point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
+        # What has no costs at all is refused here, at large tiles: of many small ones peaks take long.
+        largest = [(a, int(np.argmax(sum(a.columns.values())))) for a in axes]
+        point = {n: int(c[i]) for a, i in largest for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
     number = mapping * grid.size + share
     block = Scenario(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from benchmarks.tied import flash
 from tests.conv_pair import HOLD, pair_text
 from tests.sweep.test_sweep import check_blocks, check_rows
 
@@ -73,3 +74,16 @@ def test_fused_points_equal_evaluate(tmp_path: Path, nodes: str, spread: bool) -
     pruned = pm.sweep(spec, GRID, objectives=("energy", "working_set:GLB"), prune=True)
     plain = pm.sweep(spec, GRID, objectives=("energy", "working_set:GLB"), prune=False)
     assert pruned.frame.equals(plain.frame)
+
+
+@pytest.mark.parametrize("size", ["inf", 21000])
+def test_peaks_without_a_closed_form_at_some_tiles(size: str | int) -> None:
+    """They are not looked at where no memory is too small for them; else points are evaluated one by one."""
+    spec, _ = flash(16, size)
+    grid = {"TM": [3, 8], "TN": [8, 7], "TH": [1], "TE": [64], "TF": [64]}
+    with pytest.raises(pm.NotSeparable, match="at tiles 3, 8 more than 3 stamps may be the peak"):
+        pm.evaluate(spec.bind(TM=3, TN=8, TH=1, TE=64, TF=64), engine="symbolic")
+    found = pm.sweep(spec, grid, keep="all")
+    check_rows(found)
+    assert found.feasible == (4 if size == "inf" else 2)
+    assert bool(found.notes) == (size != "inf")

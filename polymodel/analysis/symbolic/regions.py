@@ -354,10 +354,29 @@ def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: I
     row, low, high = region.rows
     first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
     begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
+    least, most = np.minimum(before, after), np.maximum(before, after)
+    # Of two tiles with none in between, a row without points in both either begins behind the first one or
+    # ends before the second one: these are counted without a look at each row.
+    width = len(cuts[1]) + 1
+    late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
+    early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
+    found = end - begin - late - early
+    (apart,) = np.nonzero(most - least > 1)
+    if len(apart):
+        ends = begin[apart], end[apart]
+        found[apart] = _rows_around(first, last, ends, least[apart], most[apart])
+    return found
+
+
+def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
+    """How many of some rows begin no later than a tile and end no earlier than another one, row by row."""
+    import numpy as np
+
+    begin, end = ends
     which = repeated(end - begin)
     at = begin[which] + numbered(end - begin)
-    both = (first[at] <= np.minimum(before, after)[which]) & (last[at] >= np.maximum(before, after)[which])
-    return np.bincount(which[both], minlength=len(tile)).astype(np.int64)
+    both = (first[at] <= least[which]) & (last[at] >= most[which])
+    return np.bincount(which[both], minlength=len(begin)).astype(np.int64)
 
 
 @lru_cache(maxsize=8)
