@@ -62,7 +62,7 @@ def run_block(
 
 
 def prepare(block: Scenario, objectives: Sequence[str]) -> None:
-    """Tabulate the counts that are asked for. NotSeparable where one has no closed form at some tile sizes."""
+    """Tabulate the counts that are asked for. NotSeparable where one has no closed form at some tiles."""
     if not block.legal or is_sparse(objectives):
         return
     kernel, first = block.kernel, slice(0, 1)
