@@ -26,6 +26,11 @@ def cpu_seconds(value: float, peer: float | None, peer_name: str) -> Row:
     return _row(value, "CPU s", 3, peer, peer_name)
 
 
+def megabytes(value: float, peer: float, peer_name: str) -> Row:
+    """Two sizes in bytes, shown in megabytes."""
+    return _row(value / 1e6, "MB", 1, peer / 1e6, peer_name)
+
+
 def _row(value: float, unit: str, digits: int, peer: float | None, peer_name: str) -> Row:
     return {
         "value": round(value, digits),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import polymodel as pm
-from benchmarks.rows import Row, milliseconds
+from benchmarks.rows import Row, megabytes, milliseconds
+from polymodel.extras import EXTRAS
 
 Seconds = Callable[[Callable[[], object], int], float]
+CORE = (
+    "islpy-barvinok", "jinja2", "joblib", "lazy_loader", "moocore", "numpy", "pandas", "pydantic", "pyyaml",
+    "threadpoolctl",
+)  # fmt: skip
 EINSUMS, SIZE, TILE = 100, 64, 16
 
 
@@ -65,4 +73,22 @@ def small(seconds: Seconds) -> dict[str, Row]:
         both = seconds(lambda spec=spec: str(pm.evaluate(spec)), repeats)  # type: ignore[misc]  # a loop's value
         rows[f"pm.evaluate, {name}"] = milliseconds(evaluated, both, "with its printed report")
         rows[f"print(report), {name}"] = milliseconds(both - evaluated, evaluated, "its evaluation")
+    every = [*EXTRAS, *CORE]
+    rows["what an installation takes"] = megabytes(installed(CORE), installed(every), "with all extras")
     return rows
+
+
+def installed(packages: Sequence[str]) -> int:
+    """Bytes of packages and of all that they need, as they are installed here."""
+    waiting, seen, total = list(packages), set[str](), 0
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        found = distribution(name)
+        places = (Path(str(found.locate_file(f))) for f in found.files or ())
+        total += sum(p.stat().st_size for p in places if p.is_file())
+        required = (r for r in found.requires or () if ";" not in r)
+        waiting += [re.split(r"[^\w.-]", r, maxsplit=1)[0] for r in required]
+    return total

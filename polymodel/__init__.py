@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import lazy_loader
 
+from polymodel.extras import tell_missing
+
+tell_missing()
 __version__ = "0.1.0"
 
 # The names stand in the stub beside this file, and nowhere else.

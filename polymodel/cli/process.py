@@ -19,7 +19,9 @@ TRACEBACK = "POLYMODEL_TRACEBACK"
 COLLECTED_AFTER = 50_000  # new objects; Python's own number is 700
 
 # Names that packages are installed by, where they are others than those that are imported.
-_PACKAGES = {"yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]"}
+_PACKAGES = {
+    "yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]", "onnx": "polymodel[onnx]",
+}  # fmt: skip
 
 
 def unforeseen(error: Exception, command: str, version: str) -> str:

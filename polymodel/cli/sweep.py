@@ -14,6 +14,7 @@ from polymodel.cli.output import check_targets, tell, write_page
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.extras import installed
 from polymodel.objectives import SUMS, listed
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _save(found: Sweep, folder: Path) -> None:
 
     with writing(folder):
         write_text(folder / "sweep.csv", found.frame.to_csv(index=False))
-        write_rows(folder / "sweep.parquet", [found.columns])
+        if installed("pyarrow"):
+            write_rows(folder / "sweep.parquet", [found.columns])
         if found.frame["feasible"].any():
             write_text(folder / "best.yaml", found.mapping_yaml(found.best()))
 

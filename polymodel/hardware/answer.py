@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.api.evaluation import evaluate
 from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.extras import installed
 from polymodel.hardware.machines import Machine
 from polymodel.hardware.request import CodesignRequest
 from polymodel.loading import Spec, mapping_to_yaml
@@ -192,7 +193,7 @@ class Codesign(Answer):
         with self.keeping():
             found = [*self.to_csv(folder)]
             target = Path(folder)
-            found += self.to_parquet(target) if parquet else ()
+            found += self.to_parquet(target) if parquet and installed("pyarrow") else ()
             saved_text(masked(f"{self!r}\n"), target / "codesign.txt")
             found.append(target / "codesign.txt")
             for i, point in enumerate(self.points):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.extras import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
@@ -230,7 +231,7 @@ class Front(Answer):
         with self.keeping():
             result = [*self.to_csv(folder)]
             target = Path(folder)
-            result += self.to_parquet(target / "front.parquet") if parquet else ()
+            result += self.to_parquet(target / "front.parquet") if parquet and installed("pyarrow") else ()
             saved_text(masked(f"{self!r}\n"), target / "front.txt")
         mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
         return (*result, target / "front.txt", *mappings)

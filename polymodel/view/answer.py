@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
+from polymodel.extras import command_for, installed
 from polymodel.inputs import keeping
 from polymodel.spec.faults import suggestion
 from polymodel.view.figures import pinned
@@ -418,12 +419,16 @@ class Answer:
     ) -> str:
         """The answer as one self-contained HTML page, also written to `file` if given.
 
-        `plots=False` leaves out what takes matplotlib; `command`: the command line that asked, to be told.
+        `plots=False` leaves out what takes matplotlib, and so does an installation without it, which the page
+        says; `command`: the command line that asked, to be told.
         """
         from polymodel.view.html import page
 
         with self.keeping():
-            return saved_text(page(self.title, self.head(live), self.parts(live, plots, command)), file)
+            head, drawn = self.head(live), plots and installed("matplotlib")
+            if plots and not drawn:
+                head = [*head, Line(f"plots are left out: {command_for('matplotlib')} brings them")]
+            return saved_text(page(self.title, head, self.parts(live, drawn, command)), file)
 
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = False, command: str = ""

@@ -1,0 +1,60 @@
+"""Libraries that only parts of polymodel need, and the extra of the package that brings each.
+
+The core counts, sweeps and searches; plots, parquet files, data and formulas with SymPy take extras. A
+library that is missing is told with its extra wherever polymodel imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+from polymodel.errors import PackageFault
+
+# Library -> extra, and what it is for.
+EXTRAS = {
+    "matplotlib": ("plots", "plots"),
+    "pyarrow": ("parquet", "parquet files, stores, and reading large tables of data"),
+    "scipy": ("sparse", "sparse data and its models"),
+    "sympy": ("formulas", "formulas and closed forms of sums"),
+    "networkx": ("graphs", "graphs of Einsums"),
+}
+
+
+def command_for(library: str) -> str:
+    """What to type to get a library of an extra."""
+    return f'pip install "polymodel[{EXTRAS[library][0]}]"'
+
+
+def installed(library: str) -> bool:
+    """Whether a library of an extra can be imported."""
+    return library in sys.modules or find_spec(library) is not None
+
+
+class _Missing:
+    """The last finder that Python asks: no other has found the module."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name in EXTRAS and _asked_by_polymodel():
+            raise PackageFault(f"{name} is not installed; it is for {EXTRAS[name][1]}", command_for(name))
+        return None
+
+
+def _asked_by_polymodel() -> bool:
+    """Whether the module that imports is one of this package: others may do without."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib._bootstrap"):
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("polymodel.")
+
+
+def tell_missing() -> None:
+    """From now on a library that is missing is told with its extra."""
+    if _Missing not in sys.meta_path:
+        sys.meta_path.append(_Missing)
