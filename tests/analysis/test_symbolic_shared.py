@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import cast
 
 import pytest
 
@@ -10,11 +11,12 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.render import Renderer
 from polymodel.mapping.looptree import Loop, Node, Split, StorageNode
 from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Einsum
-from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf
+from tests.analysis.small import dram, einsum, glb, hierarchy, loop, mac, problem, rf, rule, spread
 from tests.analysis.test_agreement import differences
 
 POLICIES: tuple[Reuse | None, ...] = (None, "refill", "slide", "keep_previous")
@@ -131,3 +133,41 @@ def test_tiles_of_one_extent_are_equal_whatever_loops_of_one_trip_stand_above() 
     split = Split(((mac("E0"),), (loop("c", 1), mac("E1")), (mac("E2"),)))
     tree = (dram("T0", "W0", "W1", "W2", "T3"), shared, glb("T1", "T2"), split)
     assert agree(problem((one, two, three), *tree), (None, "slide")) == 2
+
+
+def test_instances_share_parts_of_windows_that_some_of_them_keep() -> None:
+    """Instances along q read overlapping rows of T0, of which each keeps what it had: GLB sends a row if any
+    of those that want it lacks it. Strides, uneven tiles and filters that are cut as well."""
+    shared = hierarchy(may_reuse=rule("E0", "T0"))
+    for stride, (outer, inner), taps, reuse in (
+        (1, (4, 1), 3, "slide"),
+        (1, (4, 3), 1, "keep_previous"),
+        (2, (5, 2), 2, "slide"),
+        (2, (3, 1), 1, "keep_previous"),
+    ):
+        conv = einsum("E0", f"T0[{stride}q+r]", "W0[r]", "T1[q]", sizes={"q": 7, "r": 3})
+        kept = StorageNode("RF", ("T0",), cast(Reuse, reuse))
+
+        def tree(*tiles: int | str, kept: StorageNode = kept) -> tuple[Node, ...]:
+            across = Loop("q", tiles[1], spatial=True, component="PE", dim="X")
+            loops = (Loop("q", tiles[0]), across, Loop("r", tiles[2]))
+            return (dram("W0", "T1"), glb("T0"), *loops, kept, mac())
+
+        numbers = problem(conv, *tree(outer, inner, taps), hardware=shared)
+        assert agree(numbers, (None, "slide", "keep_previous")) == 3
+        analysis = forms(problem(conv, *tree("x", "y", "z"), hardware=shared))
+        at = {"x": outer, "y": inner, "z": taps}
+        assert not differences(analysis.at(at), REFEREE.analyse(numbers))
+        (read,) = (t.reads_fill for t in analysis.traffic if (t.component, t.tensor) == ("GLB", "T0"))
+        renderer = Renderer(analysis.chains)
+        found = renderer.form(read).subs({renderer.symbols[s]: value for s, value in at.items()})
+        assert found == read.at(at)
+
+
+def test_instances_along_a_filter_and_along_rows_share_windows_in_more_than_one_way() -> None:
+    """Rows q are spread over PEs, and the steps of r inside bring each the row that its neighbour had."""
+    shared = hierarchy(may_reuse=rule("E0", "T0", "T1"))
+    for stride, tile, taps in ((1, 2, 1), (2, 1, 2), (1, 1, 1)):
+        conv = einsum("E0", f"T0[{stride}q+r]", "W0[r]", "T1[q]", sizes={"q": 4, "r": 4})
+        tree = (dram("T0", "W0", "T1"), spread("q", tile), loop("r", taps), loop("q", 1), rf("T0"), mac())
+        assert agree(problem(conv, *tree, hardware=shared)) == len(POLICIES)

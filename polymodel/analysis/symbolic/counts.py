@@ -16,8 +16,9 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
+from polymodel.analysis.symbolic.overlaps import Made, Overlap, Turn
 from polymodel.analysis.symbolic.pair_atoms import Asked, Cut, Meet, Side, Step
-from polymodel.analysis.symbolic.regions import What, total
+from polymodel.analysis.symbolic.regions import Region, What, total
 from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use, groups
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
@@ -154,11 +155,7 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
     innermost = space.axes[positions[-1]] if positions else None
     point = innermost is not None and innermost.tile == 1 and innermost.start is None
     if not point or any(uses[i] == "merge" for i in positions):
-        raise NotSeparable(
-            f"tiles of {space.access.tensor} in {space.einsum.name} overlap between instances along "
-            f"{merged} in more than one way",
-            "use engine exact",
-        )
+        return of_atom(_overlap(space, halo, uses))
     here = _elements_of(space, merged, uses)
     there = space.ladder(other, {i: _SPREAD[uses[i]] for i in positions})
     return summed(space.extent(merged), here, SIZE) * summed(space.extent(other), there, ONE)
@@ -230,8 +227,10 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
             # The windows are the same before and after, also those that instances share.
             result = result * _windows(space, halo, uses)
             continue
-        _refuse_merged(space, halo, uses)
-        if _both_move(space, halo, axis, uses, sliding):
+        both = (*space.of(halo.p), *space.of(halo.r))
+        if any(uses[i] == "merge" for i in both if space.axes[i].spatial):
+            result = result * of_atom(_overlap(space, halo, uses, axis))
+        elif _both_move(space, halo, axis, uses, sliding):
             result = result * _met_windows(space, halo, axis, uses)
         else:
             result = result * _shared_window(space, halo, axis, uses)
@@ -357,15 +356,37 @@ def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
     return any((i >= window.depth) == own for i in wraps)
 
 
-def _refuse_merged(space: Space, halo: Halo, uses: Uses) -> None:
-    """Refuse windows that instances share in part: what one of them keeps another one may need."""
-    both = [*space.of(halo.p), *space.of(halo.r)]
-    if any(uses[i] == "merge" for i in both if space.axes[i].spatial):
+def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> Overlap:
+    """Windows of which instances share parts; with `axis` what stays of them over the steps of that loop."""
+    positions = sorted((*space.of(halo.p), *space.of(halo.r)))
+    extents = tuple(space.extent(v) for v in (halo.p, halo.r))
+    odd = any(uses[i] == "hops" or (uses[i] == "at0" and space.axes[i].grows) for i in positions)
+    together = axis is not None and any(
+        uses[i] == "merge" and not space.axes[i].spatial for i in positions
+    )
+    if odd or together or not all(isinstance(n, int) for n in extents):
         raise NotSeparable(
-            f"instances share parts of windows of {space.access.tensor} in {space.einsum.name} that "
-            "others keep",
+            f"instances share parts of windows of {space.access.tensor} in {space.einsum.name}, and "
+            + ("a buffet outside keeps them together" if together else "extents or first tiles are symbols"),
             "use engine exact, or reuse: refill",
         )
+    terms = next(dict(e.terms) for e in space.access.projection if {halo.p, halo.r} <= set(e.variables))
+    u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (halo.p, halo.r))
+    axes = [(i, space.axes[i]) for i in positions]
+    turns = tuple(Turn("u" if a.variable == halo.p else "v", a.spatial, uses[i]) for i, a in axes)
+    step = None if axis is None else (sum(i < axis for i in positions), axis in positions)
+    region = Region((int(extents[0]), int(extents[1])), ())
+    made = _made(space, halo.p), _made(space, halo.r)
+    return Overlap(region, u, v, (terms[halo.p], terms[halo.r]), turns, made, step)
+
+
+def _made(space: Space, variable: str) -> Made | None:
+    """What executes of a variable of an inferred Einsum, for each of the loops that decide it."""
+    window = space.window(variable)
+    if window is None:
+        return None
+    later, loops = dict(window.later), [i for i in space.of(variable) if i < window.depth]
+    return Made(window.scale, window.start, tuple(later.get(i) for i in loops))
 
 
 def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> bool:

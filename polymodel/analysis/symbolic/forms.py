@@ -21,9 +21,9 @@ from polymodel.analysis.result import (
     mapped,
 )
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, Leaf, Level, Size, atom
-from polymodel.analysis.symbolic.pair_atoms import Cut, Meet, Step, Tied
+from polymodel.analysis.symbolic.pair_atoms import Meet, Tied
 
-Factor = Atom | Meet | Cut | Step
+Factor = Atom | Meet | Tied
 Product = tuple[Factor, ...]
 
 
