@@ -21,7 +21,7 @@ import polymodel as pm
 from polymodel import factoring, governor
 from polymodel.cli import build_parser, main
 from polymodel.sparse.files import read_tensor
-from polymodel.spec.source import Source
+from polymodel.spec.faults import Source
 from polymodel.spec.template import render
 from polymodel.sweeps.values import numbers_of
 from tests.seeds import seeds

@@ -19,7 +19,7 @@ from polymodel.architecture.hierarchy import Action, Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree, Pipeline, StorageNode, pipelines, shared_units
 from polymodel.reuse import Reuse
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
 from polymodel.schedule.legality import require_legal
+from polymodel.spec.document import given_symbols, words_of
 from polymodel.spec.faults import not_a, not_a_spec
-from polymodel.spec.symbols import given_symbols, words_of
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec

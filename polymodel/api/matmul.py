@@ -10,8 +10,7 @@ from polymodel.api.operands import Source, factor, operand
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import soft, until
 from polymodel.report.tiling.matmul import MatmulTiling
-from polymodel.spec.coerce import as_number, plainly
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import as_number, not_a, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import product_of

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.coerce import as_number, by_name, shown
-from polymodel.spec.faults import Faults, not_a_spec
-from polymodel.spec.symbols import given_symbols
+from polymodel.spec.document import given_symbols
+from polymodel.spec.faults import Faults, as_number, by_name, not_a_spec, shown
 from polymodel.spec.teaal.records import TeaalSpec
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from polymodel.report.tiling.tile import Tiling
 from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
-from polymodel.spec.faults import Faults, not_a
+from polymodel.spec.faults import Faults, not_a, shown
 from polymodel.tiling.cost.cost_bound import Objective
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.estimate import estimate

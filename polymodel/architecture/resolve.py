@@ -26,15 +26,26 @@ from polymodel.architecture.hierarchy import (
     TileRules,
 )
 from polymodel.operators import OPERATORS
-from polymodel.spec import Action as ActionSpec
-from polymodel.spec import Arch, ComputeUnit, EnergyModel, Fanout, Memory
-from polymodel.spec.arch_schema import Acting, ArchNode, DataTiles, Moving, ProductTiles, SparseSection
+from polymodel.spec.arch_schema import (
+    Acting,
+    Arch,
+    ArchNode,
+    ComputeUnit,
+    DataTiles,
+    EnergyModel,
+    Fanout,
+    Memory,
+    Moving,
+    ProductTiles,
+    SparseSection,
+)
+from polymodel.spec.arch_schema import Action as ActionSpec
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
 from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, TableFaults, ask
+from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Numbers, Value
-from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
 
 
 class Rules:

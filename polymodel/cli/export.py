@@ -58,7 +58,7 @@ def _files(tool: str, spec: Spec, allow: list[str]) -> dict[str, str]:
 
 
 def _written(folder: str, files: dict[str, str]) -> list[Path]:
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
 
     found = []
     with writing(folder):

@@ -24,7 +24,7 @@ def tell(text: str) -> None:
 
 def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
     """Write the page, if a file was named; what to say of it."""
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
 
     if not file:
         return []
@@ -85,7 +85,7 @@ def _table(table: Table, style: str) -> str:
 
 def write_file(path: Path, text: str) -> Path:
     """Write a text file, and the folder that it is in; returns its path."""
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
 
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

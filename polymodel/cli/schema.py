@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def write_schemas(folder: str) -> list[Path]:
     """Write every schema as `KIND.schema.json` into the folder, which is made. SpecError if it cannot be."""
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
     from polymodel.spec.schemas import KINDS, schema_text
 
     found = []

@@ -74,7 +74,7 @@ def picture_names(tensor: str) -> dict[str, str]:
 def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
-    from polymodel.spec.output import whole
+    from polymodel.spec.files import whole
     from polymodel.view.figures import write_figure
 
     made = []

@@ -163,7 +163,7 @@ def _heading(found: Sweep, objective: str) -> str:
 
 
 def _save(found: Sweep, folder: Path) -> None:
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
     from polymodel.sweeps.stored import write_rows
 
     with writing(folder):

@@ -199,7 +199,7 @@ def _other_files(found: Answer, tables: dict[str, Table], options: argparse.Name
 
 
 def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
 
     made: list[Path] = []
     if options.out:

@@ -86,7 +86,7 @@ def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak
     """CSV, words and picture under names that say what is followed and how."""
     from polymodel.report.plots_timeline import save_picture
     from polymodel.report.timeline import saved_names
-    from polymodel.spec.output import write_text
+    from polymodel.spec.files import write_text
 
     files = tuple(folder / name for name in saved_names(found.component, found.measure))
     with writing(folder):

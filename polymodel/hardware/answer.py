@@ -21,7 +21,7 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import canonical, unit_of
 from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
-from polymodel.spec.output import write_text
+from polymodel.spec.files import write_text
 from polymodel.sweeps.grid import Grid
 from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.files import saved_text

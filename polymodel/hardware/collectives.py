@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import look
 from polymodel.polyhedra.members import points_by_members, united, within
-from polymodel.spec.coerce import plainly
-from polymodel.spec.faults import Faults, TextFault
-from polymodel.spec.numbers import plain_number
-from polymodel.spec.unit_text import ENERGY, RATE, Dimension, in_base_units
+from polymodel.spec.faults import Faults, TextFault, plainly
+from polymodel.spec.numbers import ENERGY, RATE, Dimension, in_base_units, plain_number
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from polymodel.mapper.request import Constraints
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
 from polymodel.processes import terminable
-from polymodel.spec.coerce import plainly
-from polymodel.spec.faults import Faults, not_a_spec, suggestion
+from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
 from polymodel.stores.store import check_store, folder_of
 from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table

@@ -17,7 +17,7 @@ from polymodel.hardware.machines import asked_symbols
 from polymodel.loading import Spec
 from polymodel.objectives import objective_of
 from polymodel.pareto import undominated
-from polymodel.spec.request_schema import ExploreSection, MemoryRule
+from polymodel.spec.section_schemas import ExploreSection, MemoryRule
 from polymodel.sweeps.grid import Grid
 from polymodel.workload.einsum import Einsum
 

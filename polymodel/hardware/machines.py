@@ -12,9 +12,9 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
-from polymodel.spec import Action, Memory
-from polymodel.spec.request_schema import ExploreSection
-from polymodel.spec.symbols import words_of
+from polymodel.spec.arch_schema import Action, Memory
+from polymodel.spec.document import words_of
+from polymodel.spec.section_schemas import ExploreSection
 from polymodel.sweeps.expressions import Constraint
 from polymodel.sweeps.grid import Grid, Uses
 from polymodel.sweeps.values import Number

@@ -11,10 +11,9 @@ from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.objectives import FigureLimit, uses
-from polymodel.spec.coerce import listed, plainly, shown
-from polymodel.spec.faults import Faults, Path, path_text, suggestion
-from polymodel.spec.request_schema import CodesignSection, limit_texts
-from polymodel.spec.unit_text import amount_in
+from polymodel.spec.faults import Faults, Path, listed, path_text, plainly, shown, suggestion
+from polymodel.spec.numbers import amount_in
+from polymodel.spec.section_schemas import CodesignSection, limit_texts
 
 _MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
 _EINSUMS = ("utilisation",)  # figures that do not follow from those of the layers

@@ -25,7 +25,7 @@ from polymodel.objectives import value
 from polymodel.pareto import undominated
 from polymodel.processes import elsewhere, terminable
 from polymodel.spec.faults import Faults, not_a_spec
-from polymodel.spec.request_schema import CodesignSection, ExploreSection
+from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from polymodel.stores.store import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid

@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from polymodel.spec.expressions import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic
 from polymodel.spec.numbers import Value, evaluate_number, value_of
-from polymodel.spec.scan import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic
 
 Known = Mapping[str, Value | None]
 _COMPARE: dict[str, Callable[[Value, Value], bool]] = {

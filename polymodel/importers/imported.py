@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from polymodel.architecture.hierarchy import Component
 from polymodel.errors import Diagnostic, Place, SpecError, writing
 from polymodel.loading import Spec, load
-from polymodel.spec.coerce import check_classes
-from polymodel.spec.dump import dump
-from polymodel.spec.output import write_text
-from polymodel.spec.source import Source
-from polymodel.spec.yaml_text import parse_yaml
+from polymodel.spec.faults import Source, check_classes
+from polymodel.spec.files import write_text
+from polymodel.spec.yaml_text import dump, parse_yaml
 from polymodel.view.answer import Answer, Block, Code, declared
 from polymodel.view.figures import bar_axes
 from polymodel.view.files import Json

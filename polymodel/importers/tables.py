@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.imported import LeftOut
-from polymodel.spec.faults import Faults
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.faults import Entry, Faults, Node
 
 NO_MERGE = "nomerge"  # the tag of a mapping that `<<<` leaves as it is
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading.spec import Spec
-from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
-from polymodel.spec import symbols as naming
+from polymodel.spec import document as naming
+from polymodel.spec import files
+from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.coerce import by_name, plainly
 from polymodel.spec.document import (
     UNUSED,
     Document,
@@ -21,12 +21,19 @@ from polymodel.spec.document import (
     existing,
     read_file,
     read_mapping,
+    symbol_faults,
     unused_variable,
 )
-from polymodel.spec.faults import Faults, close_to, suggestion
+from polymodel.spec.faults import Faults, by_name, close_to, plainly, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.request_schema import CodesignSection, ExploreSection, SweepSection
-from polymodel.spec.symbols import symbol_faults
+from polymodel.spec.section_schemas import (
+    CodesignSection,
+    ExploreSection,
+    MappingSpec,
+    Renames,
+    SweepSection,
+    Workload,
+)
 
 Source = str | Path | Mapping[str, object] | SchemaObject
 
@@ -144,13 +151,13 @@ def read_source(source: object, document: Document, variables: Mapping[str, obje
 
 
 def _library_name(text: str) -> bool:
-    return library.is_name(text) and not os.path.isfile(text)
+    return files.is_name(text) and not os.path.isfile(text)
 
 
 def _model_variables(sources: Sequence[Source]) -> dict[str, object]:
     """The template variables of the published model that is among the sources; every template gets them."""
     names = [s for s in sources if isinstance(s, str) and _library_name(s)]
-    return {name: value for text in names for name, value in library.variables(text).items()}
+    return {name: value for text in names for name, value in files.variables(text).items()}
 
 
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
@@ -163,11 +170,11 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         if path is not None:
             read_file(path, document, variables)
         return
-    found = library.find(text)
+    found = files.find(text)
     if found is None:
         document.unread = True
-        known = (*library.names(), *library.specs())
-        near = close_to(text, library.specs()) if "/" in text else ""
+        known = (*files.names(), *files.specs())
+        near = close_to(text, files.specs()) if "/" in text else ""
         near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")
         document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
         return
@@ -189,20 +196,20 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
         if pair.variant:
             message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
             document.faults.note(
-                Diagnostic(message, suggestion("", library.architectures(), "architectures"))
+                Diagnostic(message, suggestion("", files.architectures(), "architectures"))
             )
         return
     given = "mapping" in document.entries or "mapping" in document.sections
-    variant = pair.variant or (None if given else library.default_variant(pair.workload, pair.arch))
+    variant = pair.variant or (None if given else files.default_variant(pair.workload, pair.arch))
     if variant is None:
         return
-    path = library.mapping_path(pair.workload, pair.arch, variant)
+    path = files.mapping_path(pair.workload, pair.arch, variant)
     if path is None:
-        known = library.variants(pair.workload, pair.arch)
+        known = files.variants(pair.workload, pair.arch)
         message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
         document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
         return
-    others = [f"{pair.workload}/{v}" for v in library.variants(pair.workload, pair.arch) if v != variant]
+    others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, pair.arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
     pair.chosen = f"{pair.workload}/{variant}{default}"
     read_file(path, document, variables)

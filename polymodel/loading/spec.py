@@ -30,14 +30,30 @@ from polymodel.mapping.resolve import (
 )
 from polymodel.schedule.legality import faults_of
 from polymodel.schedule.relations import Scheduler
-from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
-from polymodel.spec import symbols as naming
-from polymodel.spec.coerce import check_classes, plainly
+from polymodel.spec import document as naming
+from polymodel.spec import files as library
+from polymodel.spec.arch_schema import Arch
 from polymodel.spec.document import Document, existing, read_file
-from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
+from polymodel.spec.faults import (
+    Faults,
+    Joined,
+    Locator,
+    NodeLocator,
+    Without,
+    check_classes,
+    in_reading_order,
+    plainly,
+    suggestion,
+)
 from polymodel.spec.numbers import Value
-from polymodel.spec.request_schema import CodesignSection, ExploreSection, SweepSection
-from polymodel.spec.source import NodeLocator
+from polymodel.spec.section_schemas import (
+    CodesignSection,
+    ExploreSection,
+    MappingSpec,
+    Renames,
+    SweepSection,
+    Workload,
+)
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 

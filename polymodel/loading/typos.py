@@ -10,8 +10,7 @@ from math import inf
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.quantities import engineering
 from polymodel.spec.arch_schema import Acting, Arch
-from polymodel.spec.faults import close_to
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.faults import Entry, Node, close_to
 from polymodel.workload.einsum import Cascade
 
 

@@ -21,7 +21,7 @@ from polymodel.errors import LimitReached, MemoryUp, Refused
 from polymodel.governor import until
 from polymodel.mapper.aims import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
-from polymodel.spec.output import clear_unfinished, recorded
+from polymodel.spec.files import clear_unfinished, recorded
 from polymodel.stores.store import ANEW, locked, read_table, write_table
 
 # Steps of a search that are done, in a folder: a search that was ended goes on with what they gave.

@@ -30,7 +30,7 @@ from polymodel.objectives import canonical, on_dense_data, on_sparse_data, renam
 from polymodel.processes import elsewhere
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
-from polymodel.spec.output import write_text
+from polymodel.spec.files import write_text
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:

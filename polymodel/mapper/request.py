@@ -14,10 +14,9 @@ from polymodel.mapper.einsum_rules import side_by_side
 from polymodel.mapper.records import Limits, Progress, Request
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
 from polymodel.mapping.resolve import LoopRule
-from polymodel.spec.coerce import plainly, shown
 from polymodel.spec.document import Document, read_mapping
-from polymodel.spec.faults import Faults, Path
-from polymodel.spec.request_schema import ExploreSection, limit_texts
+from polymodel.spec.faults import Faults, Path, plainly, shown
+from polymodel.spec.section_schemas import ExploreSection, limit_texts
 from polymodel.stores.store import check_store
 from polymodel.workload.resolve import resolve_workload
 

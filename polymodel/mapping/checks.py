@@ -18,8 +18,8 @@ from polymodel.mapping.looptree import (
     users,
 )
 from polymodel.mapping.resolve import ResolvedMapping, tree_locator, written_sizes
+from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import Faults, Path, suggestion
-from polymodel.spec.setexpr import KEYWORDS
 from polymodel.workload.einsum import Cascade, Einsum
 
 

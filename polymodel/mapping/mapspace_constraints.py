@@ -28,11 +28,10 @@ from polymodel.objectives import (
     uses,
     written,
 )
-from polymodel.spec import Arch
+from polymodel.spec.arch_schema import Arch
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
-from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
-from polymodel.spec.request_schema import ExploreSection, MemoryRule
-from polymodel.spec.unit_text import amount_in
+from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, amount_in, symbols_in
+from polymodel.spec.section_schemas import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 

@@ -12,11 +12,21 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import Rules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.reuse import Reuse
-from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
-from polymodel.spec.dump import Scalar, dump
 from polymodel.spec.faults import Faults, Path, not_a, suggestion
 from polymodel.spec.numbers import Numbers, Value, evaluate_number, symbols_in
-from polymodel.spec.request_schema import FanoutRule, MemoryRule
+from polymodel.spec.section_schemas import (
+    Compute,
+    FanoutRule,
+    MappingSpec,
+    MemoryRule,
+    Nested,
+    Pipeline,
+    Sequential,
+    Spatial,
+    Storage,
+    Temporal,
+)
+from polymodel.spec.yaml_text import Scalar, dump
 from polymodel.workload.einsum import Cascade
 
 Written = Storage | Temporal | Spatial | Compute | Nested | Sequential | Pipeline

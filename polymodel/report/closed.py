@@ -22,8 +22,7 @@ from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbol
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.report.minimum import Minimum, minimum
 from polymodel.schedule.legality import require_legal
-from polymodel.spec.coerce import as_whole, plainly, shown
-from polymodel.spec.faults import Faults, close_to
+from polymodel.spec.faults import Faults, as_whole, close_to, plainly, shown
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Column, Table
 

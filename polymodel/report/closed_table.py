@@ -12,8 +12,7 @@ from polymodel.analysis.symbolic.render import Renderer
 from polymodel.cost import algebra as cost
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column
-from polymodel.spec.coerce import as_whole, by_name, shown, unknown
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import as_whole, by_name, shown, suggestion, unknown
 from polymodel.view.answer import Section
 from polymodel.view.table import Column, Table
 

@@ -29,7 +29,7 @@ from polymodel.report.exact_arrays import (
     floats,
     whole,
 )
-from polymodel.spec.coerce import listed
+from polymodel.spec.faults import listed
 
 if TYPE_CHECKING:
     import sympy

@@ -11,8 +11,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.choice import TILES, UNITS, Choice, choose
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_whole, listed, shown
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import as_whole, listed, not_a, shown
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 

@@ -24,7 +24,7 @@ from polymodel.report.fusion import fusion, retained
 from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
 from polymodel.schedule.touch import essential_constraints
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Passes, passes

@@ -14,7 +14,7 @@ from polymodel.integers import floats
 from polymodel.quantities import data_unit, engineering
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
-from polymodel.spec.output import whole
+from polymodel.spec.files import whole
 from polymodel.view.drawing import NAME, short
 from polymodel.view.figures import axes, without_trace, write_figure
 

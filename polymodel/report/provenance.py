@@ -10,7 +10,7 @@ from polymodel.loading import Spec
 from polymodel.loading.spec import named_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.spec.dump import files_as_read, spec_yaml
+from polymodel.spec.yaml_text import files_as_read, spec_yaml
 from polymodel.view.answer import TITLE, Block, Code, Facts, Line, Part, Section, made, notes
 from polymodel.view.table import Column, Table
 

@@ -11,7 +11,7 @@ from polymodel.mapping.looptree import LoopTree, looptree_text
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
-from polymodel.spec.output import write_text
+from polymodel.spec.files import write_text
 from polymodel.view.answer import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade, cascade_text, values_text
 from polymodel.workload.totals import totals

@@ -21,7 +21,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, made_part, notes
 from polymodel.view.table import Table
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError, writing
-from polymodel.spec.output import write_text
+from polymodel.spec.files import write_text
 
 _HEAD = """\
 # A polymodel spec: an architecture, a workload and a mapping. Units: bits, joules, seconds.

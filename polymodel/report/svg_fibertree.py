@@ -29,8 +29,7 @@ from polymodel.report.fibertree_layout import (
 )
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_whole
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import as_whole, not_a
 from polymodel.view.drawing import (
     CHAR,
     LINE,

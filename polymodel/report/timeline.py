@@ -11,7 +11,7 @@ from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
-from polymodel.spec.coerce import as_whole, shown
+from polymodel.spec.faults import as_whole, shown
 from polymodel.view.answer import Answer, Block, Code, declared
 from polymodel.view.figures import bar_axes
 from polymodel.view.table import Cell, Column, Table

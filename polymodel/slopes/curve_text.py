@@ -8,8 +8,7 @@ from textwrap import shorten
 from typing import Generic, Protocol, TypeVar
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.coerce import as_number
-from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.faults import as_number, not_a, suggestion
 from polymodel.view.table import Column, Table
 
 ENDS = 4  # points shown of a longer curve at either end

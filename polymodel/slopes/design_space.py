@@ -17,8 +17,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.factoring import divisor_count, prime_factors
 from polymodel.slopes.levels import BY_HAND
 from polymodel.slopes.tile_sizes import extent
-from polymodel.spec.coerce import as_whole, shown
-from polymodel.spec.faults import not_a_spec
+from polymodel.spec.faults import as_whole, not_a_spec, shown
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
 
 if TYPE_CHECKING:

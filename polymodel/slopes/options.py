@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from polymodel.slopes.tile_sizes import extent
-from polymodel.spec.coerce import shown
-from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.spec.faults import Faults, Path, shown, suggestion
 from polymodel.workload.einsum import Einsum
 
 TRUTH = (bool, np.bool_)

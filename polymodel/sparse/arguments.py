@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.coerce import as_number, as_whole, shown
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import as_number, as_whole, shown, suggestion
 
 
 class Arguments:

@@ -9,8 +9,9 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import SpecError
 from polymodel.sparse.actions.inputs import density_model, tensor_shape
 from polymodel.sparse.actions.storage import written_format
-from polymodel.spec import Arch, ComputeUnit, Memory, Workload
+from polymodel.spec.arch_schema import Arch, ComputeUnit, Memory
 from polymodel.spec.faults import Faults, Path
+from polymodel.spec.section_schemas import Workload
 from polymodel.workload.einsum import Cascade
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 
 WAYS = "pass a SparseTensor, a SciPy sparse matrix, an array of numbers, or pm.read_tensor(file)"
 

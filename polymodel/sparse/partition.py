@@ -19,7 +19,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import tick
 from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.fibertree import Fibertree, Ints, LoopRank, build, changes, sorting
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 from polymodel.spec.teaal.records import Directive, Partition
 
 Flags = NDArray[np.bool_]

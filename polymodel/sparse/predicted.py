@@ -14,7 +14,7 @@ from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
 from polymodel.sparse.density.slices import Slices, greedy
 from polymodel.sparse.formats import Format, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_whole, listed, shown
+from polymodel.spec.faults import as_whole, listed, shown
 
 TILES = 16, 128
 # A histogram of rows, and the loads of slices, are held one by one.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 
 if TYPE_CHECKING:
     import scipy.sparse

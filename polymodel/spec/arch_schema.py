@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, in_units, node_tag
-from polymodel.spec.unit_text import AREA, DATA, ENERGY, FREQUENCY, POWER, RATE, TIME, WORK, Dimension
+from polymodel.spec.numbers import AREA, DATA, ENERGY, FREQUENCY, POWER, RATE, TIME, WORK, Dimension
 from polymodel.spec.yaml_text import COMPONENT_TAGS
 
 

@@ -20,14 +20,26 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from polymodel.errors import SpecError
-from polymodel.spec.affine_text import parse_affine, parse_constraints
-from polymodel.spec.coerce import plainly
-from polymodel.spec.faults import MAX_FAULTS, Faults, Path, TextFault, close_to, suggestion
-from polymodel.spec.numbers import evaluate_number, symbols_in
+from polymodel.spec.expressions import parse_set
+from polymodel.spec.faults import (
+    MAX_FAULTS,
+    UNKNOWN_TAG,
+    Faults,
+    Path,
+    TextFault,
+    close_to,
+    plainly,
+    suggestion,
+)
+from polymodel.spec.numbers import (
+    Dimension,
+    evaluate_number,
+    in_base_units,
+    parse_affine,
+    parse_constraints,
+    symbols_in,
+)
 from polymodel.spec.other_tools import key_of_another_tool
-from polymodel.spec.setexpr import parse_set
-from polymodel.spec.source import UNKNOWN_TAG
-from polymodel.spec.unit_text import Dimension, in_base_units
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

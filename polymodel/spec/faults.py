@@ -1,12 +1,17 @@
-"""Collecting faults: every room below `load` adds to one list, so that all of them are told at once."""
+"""Faults and where they are: every room below `load` adds to one list, so that all of them are told at once.
+
+A fault of a file has a place in its text (`Source`); one of an argument of a call has a path.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from itertools import count
+from numbers import Rational, Real
+from typing import Protocol, TypeVar, cast
 
 from polymodel.errors import Diagnostic, Place, SpecError
 
@@ -210,3 +215,264 @@ class Faults:
 
     def __len__(self) -> int:
         return len(self.found)
+
+
+# Source texts and the tree of located YAML nodes read from them.
+
+# Stands for a tag that the reader has refused already.
+UNKNOWN_TAG = "!unknown"
+MAX_VALUES = 200_000  # of plain data, as of a file
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One text. `origin` maps lines of a rendered template to lines of the file, from 1.
+
+    `original` holds the file's own lines where the text was rendered from a template.
+    """
+
+    file: str
+    lines: tuple[str, ...]
+    original: tuple[str, ...] | None = None
+    origin: tuple[int, ...] = ()
+    folder: str = ""
+
+    def place(self, line: int, column: int) -> Place:
+        """The place of a (line, column) of the text that was parsed."""
+        if not line:
+            return Place(self.file)
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        if self.original is None:
+            return Place(self.file, line, column, text)
+        number = self.origin[line - 1] if line <= len(self.origin) else len(self.original)
+        written = self.original[number - 1] if 0 < number <= len(self.original) else ""
+        if written.rstrip() == text.rstrip():
+            return Place(self.file, number, column, written)
+        return Place(self.file, number, column, f"{text.rstrip()}    # as rendered from the template")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of a mapping with its value; where the key stands."""
+
+    key: str
+    line: int
+    column: int
+    source: Source
+    value: Node
+
+
+@dataclass(frozen=True)
+class Node:
+    """A located YAML value: a scalar, a list or a mapping, with its tag (without `!`)."""
+
+    source: Source
+    line: int
+    column: int
+    tag: str = ""
+    scalar: object = None
+    quoted: bool = False
+    one_line: bool = True
+    entries: tuple[Entry, ...] | None = None
+    elements: tuple[Node, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        if self.entries is not None:
+            return "mapping"
+        return "list" if self.elements is not None else "scalar"
+
+    def entry(self, key: str) -> Entry | None:
+        for e in self.entries or ():
+            if e.key == key:
+                return e
+        return None
+
+    def plain(self) -> object:
+        """The value as plain Python data; a tag becomes the key `type`."""
+        if self.entries is not None:
+            found: dict[str, object] = {"type": self.tag} if self.tag else {}
+            found.update((e.key, e.value.plain()) for e in self.entries)
+            return found
+        if self.elements is not None:
+            return [e.plain() for e in self.elements]
+        return self.scalar
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for e in self.entries or ():
+            yield from e.value.walk()
+        for n in self.elements or ():
+            yield from n.walk()
+
+    def place(self, offset: int | None = None) -> Place:
+        """Where the value stands; `offset` counts characters into a one-line scalar."""
+        column = self.column
+        if offset is not None and self.kind == "scalar" and self.one_line:
+            column += offset + (1 if self.quoted else 0)
+        return self.source.place(self.line, column)
+
+
+def node_of(value: object, source: Source, depth: int) -> Node:
+    """Plain Python data as a node that stands nowhere. Raises SpecError where it grows without end."""
+    return _node_of(value, source, depth, count())
+
+
+def _node_of(value: object, source: Source, depth: int, made: Iterator[int]) -> Node:
+    if next(made) > MAX_VALUES:
+        message = f"the data has more than {MAX_VALUES} values"
+        raise SpecError([Diagnostic(message, "look whether a table holds itself", "", Place(source.file))])
+    if isinstance(value, Mapping) and depth < 60:
+        entries = (
+            Entry(str(k), 0, 0, source, _node_of(v, source, depth + 1, made)) for k, v in value.items()
+        )
+        return Node(source, 0, 0, entries=tuple(entries))
+    if isinstance(value, (list, tuple)) and depth < 60:
+        return Node(source, 0, 0, elements=tuple(_node_of(v, source, depth + 1, made) for v in value))
+    return Node(source, 0, 0, scalar=value)
+
+
+class NodeLocator:
+    """Locates paths in the sections of a spec; the nearest enclosing value where a part is missing."""
+
+    def __init__(self, sections: dict[str, Entry]) -> None:
+        self.sections = sections
+
+    def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
+        if not path or str(path[0]) not in self.sections:
+            first = next(iter(self.sections.values()), None)
+            return Place(first.source.file) if first else Place()
+        section = self.sections[str(path[0])]
+        entry: Entry | None = section
+        node = section.value
+        for depth, part in enumerate(path[1:], 1):
+            below = self._below(node, part)
+            if below is None:
+                return self._nearest(node, entry, depth)
+            entry, node = below
+        if key and entry is not None:
+            return entry.source.place(entry.line, entry.column + (offset or 0))
+        return node.place(offset)
+
+    @staticmethod
+    def _below(node: Node, part: str | int) -> tuple[Entry | None, Node] | None:
+        if isinstance(part, int):
+            if node.elements is not None and part < len(node.elements):
+                return None, node.elements[part]
+            return None
+        entry = node.entry(part)
+        return (entry, entry.value) if entry else None
+
+    @staticmethod
+    def _nearest(node: Node, entry: Entry | None, depth: int) -> Place:
+        if node.kind == "mapping" and entry is not None and not node.tag:
+            return entry.source.place(entry.line, entry.column)
+        return node.place()
+
+
+# What calls are given, as plain Python objects: numbers of other libraries, tables, lists and words.
+
+Number = int | float
+DEEPEST = 60  # tables and lists in each other, as in a file
+
+
+def as_number(value: object) -> Number | None:
+    """A number of numpy, pandas, SymPy or `fractions` as an int or a float of exactly the same value.
+
+    None for truth values, texts, and numbers that no float holds, such as a third; nan stays nan.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Rational) and value.denominator == 1:
+        return int(value.numerator)
+    if isinstance(value, Real):
+        try:
+            found = float(value)
+        except OverflowError:
+            return None
+        return found if found == value or found != found else None
+    item = getattr(value, "item", None)
+    if getattr(value, "shape", None) == () and callable(item):  # an array of no axes
+        inner: object = item()
+        return None if type(inner) is type(value) else as_number(inner)
+    return None
+
+
+def as_whole(value: object) -> int | None:
+    """The same for whole numbers: None for a float, also for one without a fraction."""
+    found = as_number(value)
+    return found if isinstance(found, int) else None
+
+
+def plainly(value: T, depth: int = 0) -> T:
+    """The same value with plain numbers in the place of other libraries', in tables and lists as well.
+
+    What is nested deeper than any spec, or in itself, stays as it is: who reads it refuses it.
+    """
+    found: object = value
+    if type(value) in (dict, list, tuple):
+        assert isinstance(value, (dict, list, tuple))
+        if depth > DEEPEST:
+            return value
+        if isinstance(value, dict):
+            found = {k: plainly(v, depth + 1) for k, v in value.items()}
+        else:
+            found = type(value)(plainly(v, depth + 1) for v in value)
+    elif value is not None and type(value) not in (str, bool, int, float):
+        number = as_number(value)
+        found = value if number is None else number
+    return cast(T, found)  # a number of another class counts as the same type
+
+
+def by_name(argument: str, given: object, example: str) -> dict[str, object]:
+    """A table from names to values, its numbers plain. SpecError where `argument` is something else."""
+    if not isinstance(given, Mapping):
+        raise SpecError(
+            [Diagnostic(f"{shown(given)} is no table of values by name", f"write e.g. {example}", argument)]
+        )
+    wrong = [name for name in given if not isinstance(name, str)]
+    if wrong:
+        raise SpecError(
+            [Diagnostic(f"{name!r} is no name", f"write e.g. {example}", argument) for name in wrong]
+        )
+    return {name: plainly(value) for name, value in given.items()}
+
+
+def listed(argument: str, given: object, example: str) -> tuple[object, ...]:
+    """What several values are given as, one after the other; a text is one of them. SpecError otherwise."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        raise SpecError([Diagnostic(f"{shown(given)} is no list", f"write e.g. {example}", argument)])
+    return tuple(given)
+
+
+def unknown(argument: str, given: object, known: Iterable[str], what: str) -> Diagnostic:
+    """The fault of a word that is none of the known ones; `what` is their plural."""
+    return Diagnostic(
+        f"there is no {what.removesuffix('s')} {given!r}", suggestion(str(given), known, what), argument
+    )
+
+
+def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[type, ...]]) -> None:
+    """Raises SpecError with every field of an object that is of another class than these.
+
+    A class that users know by another name has it in `CALLED`.
+    """
+    faults = []
+    for name, known in classes.items():
+        value = getattr(made, name)
+        if not isinstance(value, known):
+            of = known if isinstance(known, tuple) else (known,)
+            wanted = " or ".join(getattr(c, "CALLED", c.__name__) for c in of if c is not type(None))
+            what = f"{type(made).__name__}: {shown(value)} is no {wanted}"
+            faults.append(Diagnostic(what, remedy, name))
+    if faults:
+        raise SpecError(faults)
+
+
+def shown(value: object) -> str:
+    """A wrong value, briefly."""
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value) if plain else f"a {type(value).__name__}"

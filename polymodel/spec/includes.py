@@ -19,10 +19,9 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.faults import Faults
-from polymodel.spec.source import Node, Source
+from polymodel.spec.faults import Faults, Node, Source
+from polymodel.spec.files import text_of
 from polymodel.spec.template import Budget, Functions, Part, Refused, render
-from polymodel.spec.text_files import text_of
 from polymodel.spec.yaml_text import Parts, parse_yaml
 
 ENDINGS = (".yaml", ".yml", ".jinja", ".jinja2", ".j2")

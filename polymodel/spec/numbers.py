@@ -1,4 +1,4 @@
-"""Numbers written as expressions: `8 * 614e9`, `1.6e13`, `inf`, `2 * TN`."""
+"""Numbers and affine expressions as text: `8 * 614e9`, `2 * TN`, `2.5 pJ`, `2p + r`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from polymodel.affine import Affine, Constraint
+from polymodel.spec.expressions import (
+    Binary,
+    Call,
+    Cursor,
+    Name,
+    Number,
+    Tree,
+    Unary,
+    arithmetic,
+    names_in,
+    parse_arithmetic,
+)
 from polymodel.spec.faults import Faults, Path, TextFault, UnknownName, close_to, suggestion
-from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
 
 Value = int | float
 _LARGEST = 10**60
@@ -217,3 +229,342 @@ class Numbers:
             self.faults.add(path, f"{what} {value} is not a whole number of at least 1", "write 1, 2, 3, ...")
             return 1
         return int(value)
+
+
+# Numbers with a unit: `2.5 pJ`, `64 KiB`, `25.6 GB/s`, `1 GHz`, `0.8 mm^2`.
+#
+# They become numbers in the units of the architecture (joules, bits, bits or operations per second, hertz,
+# watts, seconds, square metres) as they are read; an expression with symbols stays one: `(8 * TN) * 8192`.
+
+_DECIMAL = {
+    "f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
+}  # fmt: skip
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_DATA = {"b": 1, "bit": 1, "bits": 1, "B": 8, "byte": 8, "bytes": 8}
+_LENGTHS = {"m": 0, "mm": -6, "um": -12, "µm": -12, "nm": -18}
+_WORD = r"(?P<unit>[^\W\d_]+(\^?2)?(/[^\W\d_]+)?)\s*"
+_NUMBER = r"\s*[0-9][0-9.]*([eE][+-]?[0-9]+)?"
+_LITERAL = re.compile(_NUMBER)
+_ADJOINING = re.compile(f"(?P<number>{_NUMBER}){_WORD}")
+_APART = re.compile(rf"(?P<number>.*[\w.)])\s+{_WORD}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """What a key is in. `examples`: how it is written; `units`: symbol -> (whole factor, power of ten)."""
+
+    name: str
+    base: str
+    examples: str
+    units: Mapping[str, tuple[int, int]]
+
+
+def _prefixed(*symbols: str) -> dict[str, tuple[int, int]]:
+    return {prefix + s: (1, power) for s in symbols for prefix, power in _DECIMAL.items()}
+
+
+def _amounts(end: str = "") -> dict[str, tuple[int, int]]:
+    large = {p: n for p, n in _DECIMAL.items() if n >= 0}
+    found = {f"{p}{s}{end}": (bits, n) for s, bits in _DATA.items() for p, n in large.items()}
+    found |= {f"{p}{s}{end}": (bits * n, 0) for s, bits in _DATA.items() for p, n in _BINARY.items()}
+    return found
+
+
+ENERGY = Dimension("energy", "joules", "2.5 pJ", _prefixed("J"))
+POWER = Dimension("power", "watts", "28 W or 3 mW", _prefixed("W"))
+TIME = Dimension("time", "seconds", "20 ns", _prefixed("s"))
+FREQUENCY = Dimension("frequency", "hertz", "1 GHz", _prefixed("Hz"))
+DATA = Dimension("size", "bits", "64 KiB or 512 kb", _amounts())
+RATE = Dimension("throughput", "bits per second", "25.6 GB/s", _amounts("/s"))
+WORK = Dimension("throughput", "operations per second", "1 Gop/s", _prefixed("op/s", "ops/s"))
+AREA = Dimension(
+    "area", "square metres", "0.8 mm^2",
+    {f"{unit}{power}": (1, n) for unit, n in _LENGTHS.items() for power in ("^2", "2")},
+)  # fmt: skip
+_KNOWN = (ENERGY, POWER, TIME, FREQUENCY, DATA, RATE, WORK, AREA)
+
+
+def in_base_units(text: object, dimension: Dimension) -> object:
+    """A text that ends with a unit as a number, or as an expression where symbols are in it; what has no unit
+    as it is. TextFault, with the place of the unit, for one that does not belong here."""
+    if not isinstance(text, str):
+        return text
+    found = _ADJOINING.fullmatch(text) or _APART.fullmatch(text)
+    if found is None:
+        return text
+    # The two signs for micro look alike.
+    number, unit, at = found["number"], found["unit"].replace("\u03bc", "\u00b5"), found.start("unit")
+    if unit not in dimension.units:
+        raise _foreign(unit, at, dimension)
+    factor, power = dimension.units[unit]
+    if symbols_in(number):
+        scale = factor * 10**power if power >= 0 else float(f"{factor}e{power}")
+        return f"({number.strip()}) * {scale!r}"
+    return _scaled(number.strip(), evaluate_number(number), factor, power)
+
+
+def amount_in(text: str, unit: str) -> Value | None:
+    """A number that may have a unit as one of `unit`; None for any other text."""
+    dimension = next((d for d in (ENERGY, TIME, DATA, AREA) if unit in d.units), None)
+    try:
+        found = in_base_units(text, dimension) if dimension is not None else text
+    except TextFault:
+        return None
+    if isinstance(found, str):
+        return float(found) if _LITERAL.fullmatch(found.strip()) else None
+    return found if isinstance(found, (int, float)) else None
+
+
+def _scaled(text: str, value: Value, factor: int, power: int) -> Value:
+    """Exact for whole numbers; of a decimal number the float that is nearest to what is written."""
+    if isinstance(value, int):
+        return value * factor * 10**power if power >= 0 else float(f"{value * factor}e{power}")
+    if factor == 1 and _LITERAL.fullmatch(text) and "e" not in text.lower():
+        exact = float(f"{text}e{power}")
+    else:
+        exact = value * factor * (10.0**power if power >= 0 else 1) / (1 if power >= 0 else 10.0**-power)
+    return int(exact) if power >= 0 and exact.is_integer() and abs(exact) < 2**53 else exact
+
+
+def _foreign(unit: str, at: int, dimension: Dimension) -> TextFault:
+    other = next((d for d in _KNOWN if unit in d.units), None)
+    remedy = f"write e.g. {dimension.examples}, or a number of {dimension.base}"
+    if other is not None:
+        return TextFault(f"{unit} is a unit of {other.name} ({other.base}), not {dimension.base}", at, remedy)
+    if unit.removesuffix("/s") in ("KB", "Kb"):
+        right = "kB (1000 bytes) or KiB (1024 bytes)" if "B" in unit else "kb (1000 bits) or Kib (1024 bits)"
+        return TextFault(f"{unit} may mean two sizes", at, f"write {right}")
+    if dimension is ENERGY and unit.partition("/")[0] in ENERGY.units:
+        return TextFault(f"{unit} is no unit here", at, _energy_alone(*unit.split("/", 1)))
+    alike = (u for u in dimension.units if u.lower() == unit.lower())
+    near = next(alike, None) or close_to(unit, dimension.units)
+    return TextFault(f"unknown unit {unit}", at, f"did you mean {near}? {remedy}" if near else remedy)
+
+
+def _energy_alone(unit: str, per: str) -> str:
+    """How an energy per something is written: the key says per what."""
+    if per in ("B", "byte", "bytes"):
+        return f"energies are per bit: divide by 8, e.g. write 16 / 8 {unit} for 16 {unit}/{per}"
+    return f"write {unit} alone: energies of reads and writes are per bit, those of compute per operation"
+
+
+# Affine expressions over rank variables, and constraints in ISL's notation.
+
+Symbols = Mapping[str, Value | None]
+_COMPARE = ("<", "<=", ">", ">=", "=", "==", "!=")
+_REFUSED = {
+    "or": "a union of ranges is not supported; write one Einsum per range",
+    "not": "write the opposite comparison",
+    "exists": "write the divisibility as `m mod 2 = 0`",
+}
+
+
+def parse_affine(text: str | int, symbols: Symbols | None = None) -> Affine:
+    """`2*p + 3*r - 1` as an Affine; names in `symbols` are replaced by their values.
+
+    Raises TextFault for products of variables, division, and other forms that are not affine.
+    """
+    if isinstance(text, int):
+        return Affine((), text)
+    return affine_of(parse_arithmetic(text), symbols or {})
+
+
+def affine_of(tree: Tree, symbols: Symbols) -> Affine:
+    """The affine expression that a syntax tree stands for. Raises TextFault."""
+    if isinstance(tree, Number):
+        return Affine((), _whole(tree.value, tree.offset))
+    if isinstance(tree, Name):
+        value = symbols.get(tree.name)
+        if tree.name in symbols and value is not None:
+            return Affine((), _whole(value, tree.offset))
+        return Affine.variable(tree.name)
+    if isinstance(tree, Unary):
+        return affine_of(tree.operand, symbols).scaled(-1 if tree.op == "-" else 1)
+    if isinstance(tree, Call):
+        raise TextFault(
+            f"{tree.name}(...) is not affine", tree.offset, "use sums of multiples of rank variables"
+        )
+    return _binary(tree, affine_of(tree.left, symbols), affine_of(tree.right, symbols))
+
+
+def _whole(value: Value, offset: int) -> int:
+    if isinstance(value, float) and not value.is_integer():
+        raise TextFault(f"{value} is not a whole number", offset, "coefficients are integers")
+    if abs(value) > 2**62:
+        raise TextFault(f"{value} is too large", offset, "coefficients must stay below 2**62")
+    return int(value)
+
+
+def _binary(tree: Binary, left: Affine, right: Affine) -> Affine:
+    if tree.op == "+":
+        return left + right
+    if tree.op == "-":
+        return left - right
+    if tree.op == "*" and not left.terms:
+        return right.scaled(left.constant)
+    if tree.op == "*" and not right.terms:
+        return left.scaled(right.constant)
+    if not left.terms and not right.terms:
+        value = evaluate_number(f"({left.constant}) {tree.op} ({right.constant})")
+        return Affine((), _whole(value, tree.offset))
+    what = "a product of rank variables" if tree.op == "*" else f"{tree.op!r} of a rank variable"
+    raise TextFault(
+        f"{what} is not affine", tree.offset, "use sums of integer multiples of rank variables, e.g. 2*p + r"
+    )
+
+
+def parse_constraints(text: str, symbols: Symbols | None = None) -> tuple[Constraint, ...]:
+    """`0 <= m < 128 and m mod 2 = 0` as Constraints. Raises TextFault."""
+    cursor = Cursor(text)
+    found = list(_chain(cursor, symbols or {}))
+    while True:
+        if cursor.take("and", "&&"):
+            found.extend(_chain(cursor, symbols or {}))
+            continue
+        _refuse_connective(cursor)
+        cursor.finish()
+        return tuple(found)
+
+
+def _refuse_connective(cursor: Cursor) -> None:
+    word = "or" if cursor.now.text == "||" else cursor.now.text
+    if word in _REFUSED:
+        raise TextFault(f"`{cursor.now.text}` is not supported", cursor.now.offset, _REFUSED[word])
+
+
+def _chain(cursor: Cursor, symbols: Symbols) -> tuple[Constraint, ...]:
+    _refuse_connective(cursor)
+    sides = [arithmetic(cursor)]
+    comparisons: list[tuple[str, int]] = []
+    while token := cursor.take(*_COMPARE):
+        comparisons.append((token.text, token.offset))
+        _refuse_connective(cursor)
+        sides.append(arithmetic(cursor))
+    if not comparisons:
+        raise TextFault("a constraint needs a comparison", cursor.now.offset, "write e.g. 0 <= m < 128")
+    return tuple(
+        _comparison(op, at, sides[i], sides[i + 1], symbols) for i, (op, at) in enumerate(comparisons)
+    )
+
+
+def _comparison(op: str, at: int, left: Tree, right: Tree, symbols: Symbols) -> Constraint:
+    if op == "!=":
+        raise TextFault("`!=` is not supported", at, "write one Einsum per range")
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Binary) and side.op == "%" and affine_of(side.left, symbols).terms:
+            return _modular(side, affine_of(other, symbols), op, at, symbols)
+    low, high = affine_of(left, symbols), affine_of(right, symbols)
+    if op in ("=", "=="):
+        return Constraint(low - high, "eq")
+    if op in (">", ">="):
+        low, high = high, low
+    return Constraint(high - low - Affine((), 1 if op in ("<", ">") else 0), "ge")
+
+
+def _modular(side: Binary, other: Affine, op: str, at: int, symbols: Symbols) -> Constraint:
+    modulus = affine_of(side.right, symbols)
+    if modulus.terms or modulus.constant < 1:
+        raise TextFault("the modulus must be a positive number", side.offset, "write e.g. m mod 2 = 0")
+    if op not in ("=", "==") or other.terms or not 0 <= other.constant < modulus.constant:
+        raise TextFault(
+            "a remainder can only be set equal to a number below the modulus", at, "write e.g. m mod 2 = 0"
+        )
+    return Constraint(affine_of(side.left, symbols) - other, "mod", modulus.constant)
+
+
+AccessText = tuple[str, tuple[tuple[str, str], ...], bool]
+
+
+class EinsumText:
+    """A parsed one-line Einsum: accesses as (tensor, ((rank, expression text), ...), output)."""
+
+    def __init__(
+        self,
+        accesses: tuple[AccessText, ...],
+        joined: str,
+        accumulates: bool = False,
+    ) -> None:
+        self.accesses = accesses
+        self.joined = joined
+        self.accumulates = accumulates
+
+
+# Signs of operations that one-line Einsums do not know -> their names.
+_OPERATIONS = {"-": "sub", "/": "div", "//": "div", "%": "mod", "**": "pow", "|": "or", "&": "and"}
+_LONG = (
+    "write the long form, {{name: ..., tensor_accesses: [...], operations: {{map: {}}}}} "
+    "(docs/howto/workload.md)"
+)
+
+
+def parse_einsum(text: str) -> EinsumText:
+    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`, ranks named with `I[H=p+r]`, `+=` adds to what is there.
+
+    Raises TextFault.
+    """
+    cursor = Cursor(text)
+    output = _access(cursor, text)
+    if cursor.now.text == "==":
+        raise TextFault("`==` compares; an Einsum is made with `=`", cursor.now.offset, "write one `=`")
+    accumulates = cursor.now.text == "+" and cursor.ahead().text == "="
+    if accumulates:
+        cursor.next()
+    cursor.need("=", "after the output")
+    inputs = [_access(cursor, text)]
+    joined = ""
+    while token := cursor.take("*", "+"):
+        if joined and token.text != joined:
+            raise TextFault("`*` and `+` are mixed", token.offset, "write one Einsum for each")
+        joined = token.text
+        inputs.append(_access(cursor, text))
+    if cursor.now.text in _OPERATIONS:
+        sign = cursor.now.text
+        what = f"`{sign}` is not an operator of one-line Einsums, which know `*` and `+`"
+        raise TextFault(what, cursor.now.offset, _LONG.format(_OPERATIONS[sign]))
+    cursor.finish()
+    return EinsumText(((*output, True), *((*i, False) for i in inputs)), joined, accumulates)
+
+
+def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    token = cursor.now
+    if token.kind != "name":
+        raise TextFault(
+            f"expected a tensor, found {cursor.found()}",
+            token.offset,
+            "write e.g. Y[m, n] = A[m, k] * B[k, n]",
+        )
+    cursor.next()
+    if cursor.now.text == "(" and cursor.ahead(2).text == "[":
+        what = f"{token.text}(...): one-line Einsums have no functions"
+        raise TextFault(what, token.offset, _LONG.format(token.text))
+    if cursor.now.text == "(":
+        what = f"{token.text}(...) gives a tensor a name for its part, as AccelForge's files do"
+        remedy = f"write {token.text}[...]; names go into `renames:` (see docs/howto/workload.md)"
+        raise TextFault(what, cursor.now.offset, remedy)
+    cursor.need("[", f"after tensor {token.text}")
+    ranks: list[tuple[str, str]] = []
+    while not cursor.take("]"):
+        if ranks:
+            cursor.need(",", "between ranks")
+        ranks.append(_rank(cursor, text))
+    return token.text, tuple(ranks)
+
+
+def _rank(cursor: Cursor, text: str) -> tuple[str, str]:
+    named = cursor.now.kind == "name" and cursor.ahead().text == "="
+    rank = ""
+    if named:
+        rank = cursor.next().text
+        cursor.next()
+    start = cursor.now.offset
+    tree = arithmetic(cursor)
+    if cursor.now.text == "[":
+        raise TextFault("a `]` is missing before this tensor's ranks", cursor.now.offset, "close the bracket")
+    affine_of(tree, {})
+    last = cursor.tokens[cursor.at - 1]
+    written = text[start : last.offset + len(last.text)]
+    if not rank:
+        if not isinstance(tree, Name):
+            raise TextFault(f"the rank that {written} indexes has no name", start, f"name it: [H={written}]")
+        rank = tree.name.upper()
+    return rank, written

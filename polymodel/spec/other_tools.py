@@ -1,11 +1,25 @@
-"""Files and keys of other tools, given by mistake: what they are, and how to get a spec from them."""
+"""Whose file it is: TeAAL specs, and files and keys of other tools that are given by mistake."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.faults import Entry, Node
+
+# How a TeAAL spec is told from others. Its reader is loaded only where there is one.
+
+OLD = "expression"  # what older specs call `expressions`
+SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
+
+
+def is_teaal(root: Node) -> bool:
+    """True if a document is a TeAAL spec: `einsum:` with a `declaration:` or `expressions:`."""
+    entry = root.entry("einsum")
+    return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions", OLD))
+
+
+# Files and keys of other tools, given by mistake: what they are, and how to get a spec from them.
 
 # Sections that only Timeloop and Accelergy have.
 _TIMELOOP = (

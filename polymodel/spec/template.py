@@ -22,8 +22,7 @@ from jinja2.visitor import NodeTransformer
 
 from polymodel.errors import Diagnostic
 from polymodel.governor import tick
-from polymodel.spec.faults import suggestion
-from polymodel.spec.source import Source
+from polymodel.spec.faults import Source, suggestion
 
 MAX_OUTPUT = 2_000_000
 MAX_WORK = 2_000_000

@@ -9,14 +9,28 @@ template fetches another file, its text has a mark that stands for a value of it
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import yaml
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.faults import MAX_FAULTS, suggestion, too_many
+from polymodel.spec.base import SchemaObject
+from polymodel.spec.faults import (
+    MAX_FAULTS,
+    UNKNOWN_TAG,
+    Entry,
+    Joined,
+    Locator,
+    Node,
+    NodeLocator,
+    Source,
+    Without,
+    suggestion,
+    too_many,
+)
+from polymodel.spec.numbers import Value
 from polymodel.spec.other_tools import tag_of_another_tool
-from polymodel.spec.source import UNKNOWN_TAG, Entry, Node, Source
 
 MAPPING_TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
 COMPONENT_TAGS = ("Memory", "Toll", "Container", "Compute")
@@ -305,3 +319,202 @@ class _Reader:
                 self.into(inside, inner)
             self.parts.count += len(inside)
             found[entry.key] = replace(here, value=replace(here.value, entries=tuple(inside.values())))
+
+
+# Versions of the file format, and how older files become newer ones while they are read.
+#
+# A file says its version with `schema_version:`; one that does not is of version 1. Each later version has a
+# `Step` here: keys that have another name since then, and keys that are gone. Places stay those of the file.
+
+CURRENT = 1
+FIRST = 1
+Pattern = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What version `to` changed. Patterns are paths of keys; `*` stands for each item of a list or any key.
+
+    `renamed`: path of a key -> its new name. `removed`: path of a key -> what to write instead.
+    """
+
+    to: int
+    renamed: Mapping[Pattern, str] = field(default_factory=dict)
+    removed: Mapping[Pattern, str] = field(default_factory=dict)
+
+
+# Version 1 is the first; a version 2 would add Step(2, ...) here.
+STEPS: tuple[Step, ...] = ()
+
+
+def version_fault(entry: Entry, current: int = CURRENT) -> Diagnostic | None:
+    """What is wrong with the value of `schema_version:`, None if nothing is."""
+    given, place = entry.value.scalar, entry.value.place()
+    what = "schema_version"
+    if isinstance(given, bool) or not isinstance(given, int):
+        shown = repr(given) if entry.value.kind == "scalar" else f"a {entry.value.kind}"
+        remedy = f"write `schema_version: {current}`"
+        return Diagnostic(
+            f"schema_version {shown} is no version: versions are 1, 2, ...", remedy, what, place
+        )
+    if given > current:
+        message = f"schema_version {given} is newer than this release, which reads up to version {current}"
+        remedy = (
+            f"install a newer polymodel; a file that needs nothing new may say `schema_version: {current}`"
+        )
+        return Diagnostic(message, remedy, what, place)
+    if given < FIRST:
+        message = f"schema_version {given} is not known: the first version is {FIRST}"
+        return Diagnostic(message, f"write `schema_version: {current}`", what, place)
+    return None
+
+
+def upgraded(root: Node, steps: Iterable[Step] = STEPS) -> tuple[Node, tuple[Diagnostic, ...]]:
+    """The document with the keys of today, and a fault for each key that is gone.
+
+    A file without `schema_version` is of version 1, one of an unknown version is left as it is.
+    """
+    entry = root.entry("schema_version")
+    version = entry.value.scalar if entry else FIRST
+    if isinstance(version, bool) or not isinstance(version, int):
+        return root, ()
+    faults: list[Diagnostic] = []
+    for step in steps:
+        if step.to > version >= FIRST:
+            root = _step(root, (), step, faults)
+    return root, tuple(faults)
+
+
+def _step(node: Node, path: Pattern, step: Step, faults: list[Diagnostic]) -> Node:
+    if node.entries is not None:
+        entries = []
+        for entry in node.entries:
+            here = (*path, entry.key)
+            gone = _look(step.removed, here)
+            if gone is not None:
+                place = entry.source.place(entry.line, entry.column)
+                message = f"`{entry.key}` is gone since version {step.to}"
+                faults.append(Diagnostic(message, gone, ".".join(here), place))
+                continue
+            name = _look(step.renamed, here) or entry.key
+            entries.append(replace(entry, key=name, value=_step(entry.value, here, step, faults)))
+        return replace(node, entries=tuple(entries))
+    if node.elements is not None:
+        below = (_step(e, (*path, "*"), step, faults) for e in node.elements)
+        return replace(node, elements=tuple(below))
+    return node
+
+
+def _look(table: Mapping[Pattern, str], path: Pattern) -> str | None:
+    for pattern, found in table.items():
+        if len(pattern) == len(path) and all(p in ("*", k) for p, k in zip(pattern, path, strict=True)):
+            return found
+    return None
+
+
+# YAML text: plain data as block lists of tagged nodes, a whole spec as one document, files as read.
+
+Scalar = str | int | float | bool | None
+_BLOCK = ("nodes", "einsums")
+
+
+def dump(document: dict[str, object], width: int | None = None) -> str:
+    """YAML of nested dictionaries, lists and `(tag, fields)` pairs.
+
+    `width`: what would make a line longer than this is written over several; None: it never is.
+    """
+    lines: list[str] = []
+    for key, value in document.items():
+        lines += _entry(key, value, 0, width)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(key: str, value: object, indent: int, width: int | None) -> list[str]:
+    pad = " " * indent
+    if isinstance(value, dict) and any(k in _BLOCK for k in value):
+        lines = [f"{pad}{key}:"]
+        for k, v in value.items():
+            lines += _entry(k, v, indent + 2, width)
+        return lines
+    if key in _BLOCK and isinstance(value, list) and value:
+        return [f"{pad}{key}:", *(line for item in value for line in _item(item, indent, width))]
+    line = f"{pad}{key}: {_flow(value)}"
+    if width is None or len(line) <= width or not value:
+        return [line]
+    if isinstance(value, dict):
+        return [
+            f"{pad}{key}:",
+            *(x for k, v in value.items() for x in _entry(_flow(k), v, indent + 2, width)),
+        ]
+    if isinstance(value, list):
+        return [f"{pad}{key}:", *(line for item in value for line in _item(item, indent, width))]
+    return [line]
+
+
+def _item(item: object, indent: int, width: int | None) -> list[str]:
+    pad = " " * indent
+    if isinstance(item, tuple):
+        tag, fields = item
+        line = f"{pad}- !{tag} {_flow(fields)}"
+        if any(k in _BLOCK for k in fields) or (width is not None and len(line) > width):
+            lines = [f"{pad}- !{tag}"]
+            for k, v in fields.items():
+                lines += _entry(k, v, indent + 2, width)
+            return lines
+        return [line]
+    line = f"{pad}- {_flow(item)}"
+    if isinstance(item, dict) and item and width is not None and len(line) > width:
+        inner = [x for k, v in item.items() for x in _entry(_flow(k), v, indent + 2, width)]
+        return [f"{pad}- {inner[0].lstrip()}", *inner[1:]]
+    return [line]
+
+
+def _flow(value: object, inside: bool = False) -> str:
+    """One line. `inside` brackets, texts with commas or brackets of their own have to be quoted."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(k, True)}: {_flow(v, True)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(v, True) for v in value) + "]"
+    if inside:
+        return _written([value]).removeprefix("[").removesuffix("]")
+    return _written(value).removesuffix("\n...").strip()
+
+
+def _written(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True).strip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors: equal lists in two places are written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def spec_yaml(
+    sections: Mapping[str, SchemaObject], symbols: Mapping[str, Value | str | None] | None = None
+) -> str:
+    """One document that loads to the same spec: symbols with their values, every section as it was read.
+
+    Templates are filled in and files are joined; comments are gone, tags are `type:` keys.
+    """
+    lines: dict[str, object] = {"schema_version": 1}
+    if symbols:
+        lines["symbols"] = dict(symbols)
+    for name, section in sections.items():
+        lines[name] = section.model_dump(exclude_unset=True, by_alias=True)
+    return yaml.dump(
+        lines, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
+    )
+
+
+def files_as_read(locator: Locator) -> dict[str, str]:
+    """The text of every file that a section came from, by name, before templates are filled in."""
+    if isinstance(locator, Joined):
+        return {**files_as_read(locator.second), **files_as_read(locator.first)}
+    if isinstance(locator, Without):
+        return files_as_read(locator.base)
+    if not isinstance(locator, NodeLocator):
+        return {}
+    sources = [entry.source for entry in locator.sections.values()]
+    return {s.file: "\n".join(s.original or s.lines) for s in sources if s.file}

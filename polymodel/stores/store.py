@@ -20,7 +20,7 @@ from uuid import uuid4
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
 from polymodel.loading import Spec
 from polymodel.processes import born, gone
-from polymodel.spec.output import forget, record, recorded, unfinished, whole
+from polymodel.spec.files import forget, record, recorded, unfinished, whole
 
 # Folders of stores, and fingerprints of what the figures in them depend on.
 

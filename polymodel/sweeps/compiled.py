@@ -18,8 +18,7 @@ from polymodel.governor import tick
 from polymodel.integers import TOLD_APART, frame_column, largest
 from polymodel.loading import Spec
 from polymodel.objectives import unit_of, value
-from polymodel.spec.coerce import as_number, shown
-from polymodel.spec.faults import Faults, not_a_spec, suggestion
+from polymodel.spec.faults import Faults, as_number, not_a_spec, shown, suggestion
 from polymodel.sweeps.axes import Axis, axis_of
 from polymodel.sweeps.grid import Grid, Roles, roles
 from polymodel.sweeps.infeasibility import TILES

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.spec.expressions import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic, names_in
+from polymodel.spec.expressions import parse_arithmetic as parse
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import symbols_in
-from polymodel.spec.scan import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic, names_in
-from polymodel.spec.scan import parse_arithmetic as parse
 from polymodel.sweeps.values import wrong
 
 Value = Any  # a number or an array of numbers

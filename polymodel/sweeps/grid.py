@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import unbound_symbols
+from polymodel.spec.document import words_of
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.numbers import evaluate_number
-from polymodel.spec.symbols import words_of
 from polymodel.sweeps.expressions import Constraint, constraint, names_of
 from polymodel.sweeps.values import Choice, Number, numbers_of, of_symbol, wrong
 

@@ -11,8 +11,7 @@ import numpy as np
 from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
-from polymodel.spec.coerce import listed
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import listed, suggestion
 from polymodel.sweeps.metrics import Block, Count, Found, largest_phase
 from polymodel.sweeps.plan import Costing
 from polymodel.sweeps.scratch import Scratch

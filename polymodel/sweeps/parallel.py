@@ -10,9 +10,8 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import Share, bytes_of, seconds_of
 from polymodel.loading import Spec
 from polymodel.processes import elsewhere
-from polymodel.spec.coerce import by_name, listed, plainly, shown
-from polymodel.spec.faults import Faults, Locator
-from polymodel.spec.request_schema import SweepSection
+from polymodel.spec.faults import Faults, Locator, by_name, listed, plainly, shown
+from polymodel.spec.section_schemas import SweepSection
 from polymodel.stores.store import RELEASE, check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.expressions import constraint

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
-from polymodel.spec import MappingSpec
-from polymodel.spec.coerce import listed
-from polymodel.spec.faults import Faults, each
+from polymodel.spec.faults import Faults, each, listed
+from polymodel.spec.section_schemas import MappingSpec
 from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.parallel import Asked
 from polymodel.sweeps.values import wrong

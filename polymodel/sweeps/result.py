@@ -14,8 +14,7 @@ from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.objectives import canonical, objective_of, score, unit_of
 from polymodel.report.search_page import Finding, found_head, found_parts, search_title
-from polymodel.spec.coerce import as_number, shown
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import as_number, shown, suggestion
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.html_page import finding, outcomes, shown_rows
 from polymodel.sweeps.values import Number

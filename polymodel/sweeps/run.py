@@ -16,7 +16,7 @@ from polymodel.loading import Spec, says_sparse
 from polymodel.pareto import Archive
 from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
-from polymodel.spec.output import clear_unfinished
+from polymodel.spec.files import clear_unfinished
 from polymodel.stores.store import locked, spare_others
 from polymodel.sweeps.blocks import prepare, run_block
 from polymodel.sweeps.boxes import bounded, run_boxes

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.integers import as_text, from_text
 from polymodel.pareto import Archive
-from polymodel.spec.output import recorded
+from polymodel.spec.files import recorded
 from polymodel.stores.store import ANEW, read_table, write_table
 
 Array = Any

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import writing
 from polymodel.integers import arrow_column, from_arrow, is_text
-from polymodel.spec.output import record, unfinished, whole
+from polymodel.spec.files import record, unfinished, whole
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from polymodel import factoring
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import charge, tick
-from polymodel.spec.coerce import as_number, as_whole, shown
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import as_number, as_whole, shown, suggestion
 
 Number = int | float
 MAX_CHOICES = 20_000_000

@@ -20,8 +20,8 @@ from polymodel.inputs import spare
 from polymodel.sparse.files import write_tensor
 from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import plainly
-from polymodel.spec.output import write_text
+from polymodel.spec.faults import plainly
+from polymodel.spec.files import write_text
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
 from polymodel.tiling.plane.pattern import Flags, Ints

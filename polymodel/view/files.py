@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.integers import arrow_column, is_whole
-from polymodel.spec.output import whole, write_text
+from polymodel.spec.files import whole, write_text
 from polymodel.view.table import Cell, Table
 
 if TYPE_CHECKING:

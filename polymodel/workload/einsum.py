@@ -18,8 +18,8 @@ from polymodel.errors import Refused
 from polymodel.operators import OPERATORS, SIGNS
 from polymodel.polyhedra.sets import map_from_affine, missing_points, set_from_constraints
 from polymodel.quantities import drawn
+from polymodel.spec.expressions import Binary, Call, parse_arithmetic
 from polymodel.spec.faults import TextFault
-from polymodel.spec.scan import Binary, Call, parse_arithmetic
 
 if TYPE_CHECKING:
     import islpy

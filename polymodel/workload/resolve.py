@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from polymodel.affine import Affine
-from polymodel.spec import Einsum as EinsumSpec
-from polymodel.spec import Renames, Workload
-from polymodel.spec import TensorAccess as AccessSpec
-from polymodel.spec.affine_text import parse_affine
+from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
-from polymodel.spec.numbers import Value, evaluate_number
-from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
+from polymodel.spec.numbers import Value, evaluate_number, parse_affine
+from polymodel.spec.section_schemas import Einsum as EinsumSpec
+from polymodel.spec.section_schemas import Renames, Workload
+from polymodel.spec.section_schemas import TensorAccess as AccessSpec
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
 from polymodel.workload.spaces import (

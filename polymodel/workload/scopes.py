@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from polymodel.spec import Einsum as EinsumSpec
-from polymodel.spec import Renames, Workload
+from polymodel.spec.expressions import KEYWORDS, NamedSet, SetScope, evaluate_set, parse_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
-from polymodel.spec.setexpr import KEYWORDS, NamedSet, SetScope, evaluate_set, parse_set
+from polymodel.spec.section_schemas import Einsum as EinsumSpec
+from polymodel.spec.section_schemas import Renames, Workload
 
 
 @dataclass(frozen=True)

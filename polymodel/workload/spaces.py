@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine, Constraint
 from polymodel.polyhedra.sets import bounding_box, is_box, set_from_constraints
-from polymodel.spec import Workload
-from polymodel.spec.affine_text import parse_constraints
 from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
-from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.numbers import Value, evaluate_number, parse_constraints
+from polymodel.spec.section_schemas import Workload
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 Symbols = Mapping[str, Value | None]

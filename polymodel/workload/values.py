@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.operators import OPERATORS, Operator
+from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import suggestion
-from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.spaces import IDENTITY
 

@@ -16,7 +16,7 @@ import atheris  # type: ignore[import-untyped]  # it has no types
 
 WATCHED = ("polymodel.spec", "polymodel.sparse.files", "polymodel.sweeps.expressions")
 with atheris.instrument_imports(include=list(WATCHED)):
-    for name in ("spec.affine_text", "spec.document", "spec.setexpr", "spec.template", "sparse.files"):
+    for name in ("spec.numbers", "spec.document", "spec.expressions", "spec.template", "sparse.files"):
         import_module(f"polymodel.{name}")
     import_module("polymodel.sweeps.expressions")
 

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import polymodel as pm
-from polymodel.spec.source import Source
+from polymodel.spec.faults import Source
 from tests.fuzz import corpus, grammar
 from tests.fuzz.mutate import NUMBERS, WORDS, bytewise, treewise, wordwise
 
@@ -47,7 +47,7 @@ def _numbers(text: str, _: Path) -> None:
 
 
 def _sets(text: str, _: Path) -> None:
-    from polymodel.spec.setexpr import NamedSet, SetScope, evaluate_set, parse_set
+    from polymodel.spec.expressions import NamedSet, SetScope, evaluate_set, parse_set
 
     named = {
         n: frozenset({"A", "W"}) for n in ("All", "Tensors", "Inputs", "Outputs", "Shared", "Persistent")
@@ -61,20 +61,20 @@ def _sets(text: str, _: Path) -> None:
 
 
 def _affine(text: str, _: Path) -> None:
-    from polymodel.spec.affine_text import affine_of
-    from polymodel.spec.scan import parse_arithmetic
+    from polymodel.spec.expressions import parse_arithmetic
+    from polymodel.spec.numbers import affine_of
 
     affine_of(parse_arithmetic(text), {"TM": 3})
 
 
 def _constraints(text: str, _: Path) -> None:
-    from polymodel.spec.affine_text import parse_constraints
+    from polymodel.spec.numbers import parse_constraints
 
     parse_constraints(text, {"TM": 3})
 
 
 def _einsum(text: str, _: Path) -> None:
-    from polymodel.spec.affine_text import parse_einsum
+    from polymodel.spec.numbers import parse_einsum
 
     parse_einsum(text)
 

@@ -17,7 +17,7 @@ from polymodel.processes import born
 from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined
-from polymodel.spec.output import JOURNAL, clear_unfinished, record, unfinished, write_text
+from polymodel.spec.files import JOURNAL, clear_unfinished, record, unfinished, write_text
 from tests.fuzz.lines import SPEC
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")

@@ -12,7 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import build_parser, main
-from polymodel.spec.output import write_text
+from polymodel.spec.files import write_text
 from tests.fuzz.forked import Parent
 from tests.fuzz.test_written import EVERY, SOME, made
 from tests.seeds import seeds

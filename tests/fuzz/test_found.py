@@ -13,11 +13,10 @@ import pytest
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.governor import bytes_of
+from polymodel.spec.document import MAX_CHAIN
+from polymodel.spec.expressions import MAX_OPERATORS, parse_set
+from polymodel.spec.faults import Source
 from polymodel.spec.numbers import evaluate_number
-from polymodel.spec.scan import MAX_OPERATORS
-from polymodel.spec.setexpr import parse_set
-from polymodel.spec.source import Source
-from polymodel.spec.symbols import MAX_CHAIN
 from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.template import render
 from polymodel.stores.store import read_table, write_table

@@ -10,12 +10,11 @@ import pytest
 import polymodel as pm
 from polymodel.spec import yaml_text
 from polymodel.spec.energy import MAX_TABLE
-from polymodel.spec.faults import MAX_FAULTS
-from polymodel.spec.scan import MAX_DEPTH as EXPRESSION_DEPTH
-from polymodel.spec.scan import MAX_LENGTH
-from polymodel.spec.source import Source
+from polymodel.spec.expressions import MAX_DEPTH as EXPRESSION_DEPTH
+from polymodel.spec.expressions import MAX_LENGTH
+from polymodel.spec.faults import MAX_FAULTS, Source
+from polymodel.spec.files import MAX_FILE
 from polymodel.spec.template import MAX_OUTPUT, render
-from polymodel.spec.text_files import MAX_FILE
 from polymodel.spec.yaml_text import MAX_DEPTH, MAX_NODES, parse_yaml
 
 HEAD = "workload: {rank_sizes: {M: 4}, bits_per_value: {All: 8}, einsums: ['Y[m] = X[m]']}\n"

@@ -13,7 +13,7 @@ import pytest
 from onnx import save_model
 from pyarrow import parquet
 
-from polymodel.spec.output import JOURNAL
+from polymodel.spec.files import JOURNAL
 from tests.fuzz.forked import DIES, FULL, HUMBLE, Parent
 from tests.fuzz.lines import MATRIX, SPEC
 from tests.importers.onnx_models import model, node

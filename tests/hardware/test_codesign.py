@@ -15,8 +15,8 @@ import pytest
 import polymodel as pm
 from polymodel.cli.app import main
 from polymodel.report.provenance import spec_text
-from polymodel.spec import EnergyModel
-from polymodel.spec.request_schema import CodesignSection, ExploreSection
+from polymodel.spec.arch_schema import EnergyModel
+from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from tests.hardware.small import small
 
 OBJECTIVES = ("energy", "latency", "area")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polymodel as pm
-from polymodel.spec.library import architectures, models, variants, workloads
+from polymodel.spec.files import architectures, models, variants, workloads
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 import polymodel as pm
-from polymodel.spec.library import models
+from polymodel.spec.files import models
 from tests.analysis.test_agreement import differences
 from tests.library.figures import macs, operations, parameters
 from tests.library.published import PUBLISHED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polymodel as pm
-from polymodel.spec.library import models, names
+from polymodel.spec.files import models, names
 from tests.library import page
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED, as_printed

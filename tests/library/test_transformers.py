@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 import polymodel as pm
-from polymodel.spec.library import models
+from polymodel.spec.files import models
 from tests.analysis.test_agreement import differences
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.spec import MappingSpec
+from polymodel.spec.section_schemas import MappingSpec
 
 DRAM: dict[str, Any] = {
     "type": "Memory",

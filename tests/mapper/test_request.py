@@ -18,7 +18,7 @@ from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import asked_for
 from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
 from polymodel.objectives import value
-from polymodel.spec.request_schema import ExploreSection
+from polymodel.spec.section_schemas import ExploreSection
 
 
 @pytest.fixture(scope="module")

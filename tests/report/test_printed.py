@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import polymodel as pm
-from polymodel.spec import library
+from polymodel.spec import files
 
 WIDE = 120
 LINES = 60
@@ -113,7 +113,7 @@ def test_a_spec_without_values_says_what_it_waits_for() -> None:
 
 @pytest.mark.slow
 def test_what_prints_is_short() -> None:
-    names = library.names()
+    names = files.names()
     for name in names:
         spec = pm.load(name)
         parts: list[object] = [spec.arch] if spec.raw_arch is not None else [spec.workload, *spec.workload]

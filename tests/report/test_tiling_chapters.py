@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.spec import Memory
+from polymodel.spec.arch_schema import Memory
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL, LOOP = (

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.errors import SpecError
-from polymodel.spec.affine_text import parse_affine, parse_constraints, parse_einsum
 from polymodel.spec.faults import TextFault
-from polymodel.spec.numbers import UnboundSymbol, evaluate_number, symbols_in
+from polymodel.spec.numbers import (
+    UnboundSymbol,
+    evaluate_number,
+    parse_affine,
+    parse_constraints,
+    parse_einsum,
+    symbols_in,
+)
 
 WORDS = st.sampled_from(
     "m n p r 1 2 3 0 12 1.5 1e9 9e99 1e400 + - * / // % ** ( ) [ ] , . = == < <= > >= != ~ & | and or not "

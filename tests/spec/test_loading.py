@@ -12,8 +12,9 @@ from polymodel.api.evaluation import evaluate
 from polymodel.errors import SpecError
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
-from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
+from polymodel.spec.arch_schema import Arch
 from polymodel.spec.schemas import schema
+from polymodel.spec.section_schemas import MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE / "two_matmuls.yaml"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.spec import source
+from polymodel.spec import faults
 from polymodel.spec.teaal.schema import read_teaal
 
 WORKLOAD = "workload: {rank_sizes: {M: %s}, bits_per_value: {All: 8}, einsums: ['Z[m] = A[m]']}\n"
@@ -71,7 +71,7 @@ def test_a_hexadecimal_number_has_digits(tmp_path: Path) -> None:
 
 def test_data_of_other_tools_that_grows_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two references to itself make twice as many values at each level; a lower bound saves time."""
-    monkeypatch.setattr(source, "MAX_VALUES", 2000)
+    monkeypatch.setattr(faults, "MAX_VALUES", 2000)
     both: dict[str, object] = {}
     both |= {"shape": both, "instance": both}
     for given in ({"problem": both}, {"problem": doubled()}):

@@ -15,7 +15,7 @@ import sympy
 
 import polymodel as pm
 from polymodel.report.starter import STARTER
-from polymodel.spec.coerce import as_number, as_whole, plainly
+from polymodel.spec.faults import as_number, as_whole, plainly
 
 GRID = pd.DataFrame({"TM": [16, 32], "share": [0.5, 0.25]})
 WHOLE: dict[str, Callable[[int], object]] = {

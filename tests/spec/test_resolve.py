@@ -14,9 +14,9 @@ from polymodel.errors import SpecError
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import resolve_mapping
-from polymodel.spec import MappingSpec
 from polymodel.spec.document import Document, read_file
 from polymodel.spec.faults import Faults
+from polymodel.spec.section_schemas import MappingSpec
 
 CASCADE = """\
 workload:

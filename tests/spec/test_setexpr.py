@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import SpecError
+from polymodel.spec.expressions import SetScope, evaluate_set, parse_set, tensor_set
 from polymodel.spec.faults import TextFault
-from polymodel.spec.setexpr import SetScope, evaluate_set, parse_set, tensor_set
 
 SCOPE = SetScope(
     einsum="E",

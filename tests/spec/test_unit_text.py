@@ -6,7 +6,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.spec.faults import TextFault
-from polymodel.spec.unit_text import AREA, DATA, ENERGY, FREQUENCY, RATE, TIME, WORK, Dimension, in_base_units
+from polymodel.spec.numbers import AREA, DATA, ENERGY, FREQUENCY, RATE, TIME, WORK, Dimension, in_base_units
 
 
 @pytest.mark.parametrize(

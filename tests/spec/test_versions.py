@@ -9,9 +9,8 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.loading import load
 from polymodel.report.starter import PARTS, STARTER, STARTERS, write_starter
-from polymodel.spec.source import Node, Source
-from polymodel.spec.versions import Step, upgraded
-from polymodel.spec.yaml_text import parse_yaml
+from polymodel.spec.faults import Node, Source
+from polymodel.spec.yaml_text import Step, parse_yaml, upgraded
 
 STEPS = (
     Step(2, renamed={("arch", "nodes", "*", "size"): "capacity", ("workload", "einsums"): "cascade"}),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.spec.output import JOURNAL, clear_unfinished, record
+from polymodel.spec.files import JOURNAL, clear_unfinished, record
 from polymodel.stores import store as lock
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units

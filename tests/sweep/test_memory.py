@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.spec.output import record
+from polymodel.spec.files import record
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units
 from polymodel.sweeps.stored import StoredColumns, write_rows

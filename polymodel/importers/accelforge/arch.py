@@ -11,7 +11,7 @@ from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import Reading, Table, lifted
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.faults import Entry, Node
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")

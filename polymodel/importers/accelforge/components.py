@@ -19,9 +19,8 @@ from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowe
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import Reading, Table, lifted
-from polymodel.spec.faults import TextFault
+from polymodel.spec.faults import Node, TextFault
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import Node
 
 Written = tuple[str, dict[str, object]]
 _PER_ACTION = re.compile(

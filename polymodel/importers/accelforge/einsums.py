@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polymodel.importers.accelforge.values import NoValue, View
+from polymodel.spec.expressions import NamedSet, SetScope, evaluate_set, parse_set, tensor_set
 from polymodel.spec.faults import TextFault
-from polymodel.spec.setexpr import NamedSet, SetScope, evaluate_set, parse_set, tensor_set
 from polymodel.workload.einsum import Cascade, Einsum
 
 # What an architecture without a workload is read for: three tensors of bytes.

@@ -17,10 +17,8 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse
-from polymodel.spec.dump import dump
-from polymodel.spec.faults import not_a_spec
-from polymodel.spec.source import Source
-from polymodel.spec.yaml_text import parse_yaml
+from polymodel.spec.faults import Source, not_a_spec
+from polymodel.spec.yaml_text import dump, parse_yaml
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 WIDTH = 110

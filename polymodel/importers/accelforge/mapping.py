@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.tables import Reading, Table, plain
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node
 
 _KEYS = {
     "Storage": ("component", "tensors"),

@@ -18,8 +18,8 @@ from polymodel.importers.imported import Imported, refuse_effects, require_loada
 from polymodel.importers.tables import NO_MERGE, Reading, flat
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
+from polymodel.spec.faults import Node, Source, node_of
 from polymodel.spec.includes import Includes, base_of
-from polymodel.spec.source import Node, Source, node_of
 
 TAGS = (
     "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline", "Reservation",

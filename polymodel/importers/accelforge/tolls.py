@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymodel.importers.tables import Reading, Table
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.faults import Entry, Node
 
 if TYPE_CHECKING:
     from polymodel.importers.accelforge.components import Component, Written

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 from polymodel.importers.accelforge.values import MOST_TEXT, NoValue, Scope, View
 from polymodel.importers.tables import Reading, Table, flat, plain
-from polymodel.spec.affine_text import parse_einsum
-from polymodel.spec.faults import TextFault
-from polymodel.spec.numbers import Value
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node, TextFault
+from polymodel.spec.numbers import Value, parse_einsum
 
 _EINSUM_KEYS = (
     "is_copy_operation", "n_instances", "rank_sizes", "iteration_space_shape", "operations",

@@ -14,8 +14,7 @@ from polymodel.importers.onnx.fuse import fused
 from polymodel.importers.onnx.lower import Lowered, lowered
 from polymodel.importers.onnx.reading import graph_of, model_of
 from polymodel.importers.onnx.text import Header, sanitised, unique, yaml_of
-from polymodel.spec.coerce import by_name, plainly
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import by_name, not_a, plainly
 
 if TYPE_CHECKING:
     import onnx

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.reading import Fields, Reading, exact, name_and_count
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node
 
 _READS = ("read", "access")
 _WRITES = ("write", "update", "access")

@@ -21,8 +21,8 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
 from polymodel.polyhedra.sets import is_box
 from polymodel.reuse import Reuse
-from polymodel.spec.dump import dump
 from polymodel.spec.faults import not_a_spec
+from polymodel.spec.yaml_text import dump
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 WIDTH = 110

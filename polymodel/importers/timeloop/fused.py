@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of
 from polymodel.polyhedra.sets import bounding_box, set_from_constraints
-from polymodel.spec.affine_text import parse_constraints
-from polymodel.spec.faults import TextFault, suggestion
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node, TextFault, suggestion
+from polymodel.spec.numbers import parse_constraints
 
 _TYPES = ("storage", "temporal", "spatial", "compute", "sequential", "pipeline")
 Written = tuple[str, dict[str, object]]

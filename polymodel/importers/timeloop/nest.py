@@ -10,8 +10,7 @@ from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended, name_and_count
-from polymodel.spec.faults import TextFault, suggestion
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node, TextFault, suggestion
 
 _FACTOR = re.compile(
     r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d{1,18})"

@@ -13,9 +13,8 @@ from typing import Literal
 
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, exact, name_and_count
-from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.faults import Node, TextFault, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import Node
 
 Kind = Literal["memory", "compute", "container"]
 _STORES = re.compile(r"dram|sram|regfile|reg_file|register|buffer|storage|scratchpad|cache|memory|fifo|latch")

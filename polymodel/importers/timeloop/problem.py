@@ -9,11 +9,9 @@ from fractions import Fraction
 
 from polymodel.affine import Affine
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, number_of, plain_key, tidy_name
-from polymodel.spec.affine_text import parse_affine
-from polymodel.spec.faults import TextFault, close_to, suggestion
-from polymodel.spec.numbers import Value
-from polymodel.spec.setexpr import KEYWORDS
-from polymodel.spec.source import Entry, Node
+from polymodel.spec.expressions import KEYWORDS
+from polymodel.spec.faults import Entry, Node, TextFault, close_to, suggestion
+from polymodel.spec.numbers import Value, parse_affine
 
 MOST = 256  # dimensions; a problem has some seven
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)

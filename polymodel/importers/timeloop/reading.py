@@ -11,9 +11,8 @@ from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import LeftOut
 from polymodel.importers.timeloop.unsupported_keys import left_out_key
-from polymodel.spec.faults import Faults, TextFault, UnknownName, suggestion
+from polymodel.spec.faults import Entry, Faults, Node, TextFault, UnknownName, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import Entry, Node
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _DIGITS = 18  # of a number of instances: 64 bits

@@ -39,10 +39,9 @@ from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_o
 from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.faults import Faults, Node, Source, TextFault, node_of
 from polymodel.spec.includes import Includes, base_of
 from polymodel.spec.other_tools import none_of_timeloops
-from polymodel.spec.source import Node, Source, node_of
 
 TOP = "top.yaml.jinja2"
 STORED = "parsed-processed-input.yaml"

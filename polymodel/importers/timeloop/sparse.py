@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
-from polymodel.spec.faults import suggestion
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node, suggestion
 
 _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
 _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}

@@ -15,8 +15,8 @@ from polymodel.importers.timeloop.parts import (
     scope_of,
 )
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, named_instances, plain_key, tidy_name
+from polymodel.spec.faults import UNKNOWN_TAG, Entry, Node
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import UNKNOWN_TAG, Entry, Node
 
 _OWN = ("meshx", "meshy", "instances")
 TAGS = (

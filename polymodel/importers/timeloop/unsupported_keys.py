@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polymodel.importers.imported import LeftOut
-from polymodel.spec.source import Entry
+from polymodel.spec.faults import Entry
 
 _ENERGY = (
     "it serves estimators of energy and area",

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from polymodel.affine import Affine
 from polymodel.importers.tables import Reading, Table
-from polymodel.spec.affine_text import parse_affine
-from polymodel.spec.faults import TextFault
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node, TextFault
+from polymodel.spec.numbers import parse_affine
 
 ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands, as the packaged machines call them
 _TERM = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<dims>(?:\[\s*\w+\s*\]\s*)*)\Z")

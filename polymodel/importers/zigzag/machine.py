@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from polymodel.importers.tables import Reading, Table
 from polymodel.importers.zigzag.layers import ROLES
-from polymodel.spec.source import Node
+from polymodel.spec.faults import Node
 
 Written = tuple[str, dict[str, object]]
 _IGNORED = ("latency", "auto_cost_extraction", "ports", "mem_type")

@@ -13,7 +13,7 @@ from polymodel.importers.tables import Reading, Table
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
 from polymodel.spec.document import Document, existing, root_of
-from polymodel.spec.source import Node, Source, node_of
+from polymodel.spec.faults import Node, Source, node_of
 
 CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]

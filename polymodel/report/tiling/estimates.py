@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polymodel.report.tiling.tables import room
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate import Estimate
 from polymodel.tiling.estimate.fitted import FITTED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from polymodel.errors import Diagnostic, SpecError, masked, writing
 from polymodel.report.tiling.swift import Quantity
 from polymodel.report.tiling.text import compared_blocks
-from polymodel.spec.output import whole
+from polymodel.spec.files import whole
 from polymodel.tiling.fits.fit import Op
 from polymodel.view.answer import made_part
 from polymodel.view.figures import without_trace, write_figure

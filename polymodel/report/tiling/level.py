@@ -19,7 +19,7 @@ from polymodel.report.evaluated import Evaluated
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.fits.stored import Stored

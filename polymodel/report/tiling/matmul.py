@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import Panels
 from polymodel.tiling.matmul.product import Product

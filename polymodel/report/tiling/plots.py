@@ -18,7 +18,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.tiling.tables import UNITS, room
-from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 from polymodel.view.figures import axes, new_panels, whole_figure
 

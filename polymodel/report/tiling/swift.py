@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import published
 from polymodel.tiling.swift.compat import Comparison

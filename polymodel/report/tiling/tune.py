@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from polymodel.quantities import engineering
 from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import check_classes
+from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Second

@@ -22,7 +22,7 @@ from polymodel.sparse.density.offsets import tiles_by_offset
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 
 
 @dataclass(frozen=True)

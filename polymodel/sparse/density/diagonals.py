@@ -17,7 +17,7 @@ from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regional import Kinds, Regional
 from polymodel.sparse.density.regions import NEVER, Regions
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 
 # Rectangles x diagonals that are looked at together.
 _BLOCK = 1 << 21

@@ -17,7 +17,7 @@ from polymodel.sparse.density.placeless import Placeless
 from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_whole, shown
+from polymodel.spec.faults import as_whole, shown
 
 # More nonzeros than this do not fit into the memory of a workstation.
 _MOST = 10**9

@@ -20,7 +20,7 @@ from polymodel.sparse.density.regional import Kinds, Regional
 from polymodel.sparse.density.regions import Regions, summed
 from polymodel.sparse.density.rmat import rmat_lines
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import shown
+from polymodel.spec.faults import shown
 
 # Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
 _MOST, _FULLEST = 1 << 18, 128

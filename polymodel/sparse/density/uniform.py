@@ -21,7 +21,7 @@ from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.density.regions import OfPoints, Regions
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_number, shown
+from polymodel.spec.faults import as_number, shown
 
 
 @dataclass(frozen=True)

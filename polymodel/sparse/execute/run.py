@@ -15,8 +15,7 @@ from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
 from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import as_number, by_name, shown
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import as_number, by_name, not_a, shown
 from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
 

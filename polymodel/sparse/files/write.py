@@ -15,7 +15,7 @@ from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.sparse.files.entries import Field
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
-from polymodel.spec.output import whole
+from polymodel.spec.files import whole
 
 # Entries turned into text at a time.
 _PIECE = 1 << 20

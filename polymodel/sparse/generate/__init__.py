@@ -14,8 +14,7 @@ from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.frostt import default_ranks
 from polymodel.sparse.generate import complexes, drawn
 from polymodel.sparse.tensor import Ints, SparseTensor
-from polymodel.spec.coerce import as_whole, shown
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import as_whole, shown, suggestion
 
 # Places that are looked at to make one: more are refused before anything is drawn.
 MOST_PLACES = 10**8

@@ -10,7 +10,7 @@ from polymodel.spec.energy import COLUMNS
 from polymodel.spec.schemas.build import definitions
 from polymodel.spec.schemas.teaal import teaal_parts
 from polymodel.spec.schemas.texts import ROOT
-from polymodel.spec.versions import CURRENT
+from polymodel.spec.yaml_text import CURRENT
 
 Json = dict[str, Any]
 DIALECT = "http://json-schema.org/draft-07/schema#"

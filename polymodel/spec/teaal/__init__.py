@@ -3,7 +3,7 @@
 `read_teaal` reads a spec by itself; `polymodel.load` reads one as part of a whole spec.
 """
 
+from polymodel.spec.other_tools import is_teaal
 from polymodel.spec.teaal.schema import read_sections, read_teaal
-from polymodel.spec.teaal_sections import is_teaal
 
 __all__ = ["is_teaal", "read_sections", "read_teaal"]

@@ -10,6 +10,7 @@ from polymodel.affine import Affine
 from polymodel.spec.arch_schema import Action, Arch, ArchNode, ComputeUnit, Container, Fanout, Memory
 from polymodel.spec.faults import Faults, Path, TextFault
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+from polymodel.spec.section_schemas import Einsum, Operations, TensorAccess, Workload
 from polymodel.spec.teaal.hardware import NUMBERS
 from polymodel.spec.teaal.records import (
     MEMORIES,
@@ -26,7 +27,6 @@ from polymodel.spec.teaal.records import (
     Take,
     TeaalSpec,
 )
-from polymodel.spec.workload_schema import Einsum, Operations, TensorAccess, Workload
 
 Symbols = Mapping[str, Value | None]
 # Where neither format nor `bits_per_value` says anything: the width of all published examples' values.

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from polymodel.errors import Diagnostic, Place
-from polymodel.spec.faults import Faults, suggestion
-from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
+from polymodel.spec.faults import Entry, Faults, Node, NodeLocator, Source, node_of, suggestion
+from polymodel.spec.other_tools import OLD, SECTIONS
 from polymodel.spec.teaal.bindings import Known, read_bindings
 from polymodel.spec.teaal.einsum_section import read_einsums
 from polymodel.spec.teaal.formats import read_formats
@@ -17,7 +17,6 @@ from polymodel.spec.teaal.hardware import read_architecture
 from polymodel.spec.teaal.mapping_section import read_mappings
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.walk import Walk
-from polymodel.spec.teaal_sections import OLD, SECTIONS
 from polymodel.spec.yaml_text import parse_yaml
 
 # An output at the beginning of an expression.

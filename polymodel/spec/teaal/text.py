@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from polymodel.spec.affine_text import affine_of
+from polymodel.spec.expressions import Binary, Cursor, Name, Token, Tree, arithmetic, number_of
 from polymodel.spec.faults import TextFault, close_to, suggestion
-from polymodel.spec.scan import Binary, Cursor, Name, Token, Tree, arithmetic, number_of
+from polymodel.spec.numbers import affine_of
 from polymodel.spec.teaal.records import (
     Directive,
     Expression,

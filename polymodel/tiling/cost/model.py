@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import plainly
 from polymodel.tiling.cost.bounds import lower_bound
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.counts import Counts, starts

@@ -9,8 +9,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density import Banded, DensityModel, RankNnz, Uniform
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.coerce import listed
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import listed, suggestion
 
 FITTED = ("uniform", "rows", "banded")
 # A band says where the entries are if so much of it is nonzero.

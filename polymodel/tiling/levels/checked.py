@@ -10,7 +10,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy, TileRules, ca
 from polymodel.errors import SpecError
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec import Arch, Memory
+from polymodel.spec.arch_schema import Arch, Memory
 from polymodel.spec.faults import Faults, Path, suggestion
 from polymodel.tiling.fits.fit import Elements, Fit, Words
 from polymodel.tiling.fits.stored import Stored

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import plainly
 from polymodel.tiling.cost.model import Launch
 
 

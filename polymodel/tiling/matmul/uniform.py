@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import plainly
 from polymodel.tiling.matmul.product import CHUNK, Places, Product, changes, partial_outputs, spread
 from polymodel.tiling.matmul.tiles import NUMBERED, Tiles, counted, grid_of, numbers, tiles_of
 from polymodel.tiling.matmul.walk import Pairs, Traffic, traffic

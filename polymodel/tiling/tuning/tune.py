@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.spec.coerce import plainly
+from polymodel.spec.faults import plainly
 from polymodel.tiling.cost.cost_bound import Objective, cost_bound
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.fits.fit import Fit, Op

@@ -10,7 +10,7 @@ from polymodel.affine import Affine, Constraint
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseAction, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
-from polymodel.spec.affine_text import parse_affine
+from polymodel.spec.numbers import parse_affine
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 TENSORS = ("A", "B", "Z")

@@ -45,7 +45,7 @@ def test_attributes_get_the_values_of_symbols() -> None:
 
 
 def _plain() -> dict[str, object]:
-    from polymodel.spec.source import Source
+    from polymodel.spec.faults import Source
     from polymodel.spec.yaml_text import parse_yaml
 
     root, faults = parse_yaml(TEXT, Source("x.yaml", tuple(TEXT.split("\n"))))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
-from polymodel.spec import library
+from polymodel.spec import files
 from polymodel.spec.teaal import read_teaal
 
 CASES = Path(__file__).parent / "cases"
@@ -113,9 +113,9 @@ def test_what_depends_on_the_data_is_refused_by_name(name: str) -> None:
 
 
 def test_every_packaged_spec_loads_and_prints() -> None:
-    assert {"tensaurus/mttkrp", "tensaurus/ttmc", "tensaurus/spmm", "tensaurus/spmv"} <= set(library.specs())
-    assert {"teaal/gamma", "teaal/outerspace", "teaal/extensor", "teaal/sigma"} <= set(library.specs())
-    for name in library.specs():
+    assert {"tensaurus/mttkrp", "tensaurus/ttmc", "tensaurus/spmm", "tensaurus/spmv"} <= set(files.specs())
+    assert {"teaal/gamma", "teaal/outerspace", "teaal/extensor", "teaal/sigma"} <= set(files.specs())
+    for name in files.specs():
         spec = pm.load(name)
         assert spec.teaal is not None
         assert f"TeAAL spec {name.partition('/')[2]}" in str(spec)

@@ -1,0 +1,310 @@
+"""Files on the disk: read up to a size, written whole or not at all, and those of the packaged library."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+from polymodel.errors import Diagnostic, Place
+from polymodel.inputs import reading, spare
+from polymodel.processes import born, gone
+from polymodel.spec.faults import Faults
+
+MAX_FILE = 8_000_000
+
+
+def text_of(path: Path, name: str, faults: Faults) -> str | None:
+    """The text of a file; None, and a fault, for one that is no text of moderate size."""
+    try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            faults.note(Diagnostic("not a regular file", "name a YAML file", "", Place(name)))
+            return None
+        if info.st_size > MAX_FILE:
+            faults.note(
+                Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name))
+            )
+            return None
+        reading(path)
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        faults.note(Diagnostic(f"cannot be read: {error.strerror}", "check the path", "", Place(name)))
+    except UnicodeDecodeError as error:
+        remedy = "save the file as UTF-8"
+        faults.note(Diagnostic(f"byte {error.start} is not UTF-8 text", remedy, "", Place(name)))
+    return None
+
+
+# Files that are written whole or not at all, whatever happens on the way.
+
+JOURNAL = "polymodel-files.txt"  # names of what polymodel has made in a store
+_UNFINISHED = re.compile(r"\..*\.new(\.\w+)?")
+# Names of unfinished files, with who writes them: host, process, and when it was started.
+_WRITER = re.compile(r"\..*\.polymodel-([0-9a-f]{8})-([1-9]\d{0,9})-(\d*)-[0-9a-f]{8}\.new(\.[^.]*)?")
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool = False) -> Iterator[Path]:
+    """A fresh name beside `path`, with its ending; what is written there takes the place of `path` in one
+    step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind,
+    until the next process that writes into this folder.
+
+    `durable`: only after it has reached the disk, so that a power failure leaves no half of it either, which
+    costs some milliseconds. A pipe or a device is written to as it stands; of a link, the file it names is
+    replaced. `recorded`: the names of both are noted in the folder's journal before. Raises OSError, and
+    SpecError for a file that is read as well.
+    """
+    spare(path)
+    given = Path(path)
+    if (given.exists() and not given.is_file()) or given.absolute().is_relative_to("/dev"):
+        yield given
+        return
+    target = Path(os.path.realpath(given))
+    fresh = unfinished(target)
+    _clear_killed(fresh.parent)
+    if recorded:
+        record(fresh, target)
+    try:
+        yield fresh
+        if durable:
+            _to_disk(fresh)
+        if target.exists():
+            os.chmod(fresh, target.stat().st_mode & 0o7777)
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def unfinished(target: Path) -> Path:
+    """A fresh name for what will become the target, or a part of it. It says which process writes there."""
+    me = os.getpid()
+    writer = f"polymodel-{_host()}-{me}-{born(me)}"
+    return target.with_name(f".{target.stem[:40]}.{writer}-{uuid4().hex[:8]}.new{target.suffix}")
+
+
+def _host() -> str:
+    """What tells where numbers of processes are the same ones: the host, and on it the container."""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        numbers = ""
+    return sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+
+
+@cache  # thousands of files may be written into one folder, and whoever is killed later has a next run
+def _clear_killed(folder: Path) -> None:
+    """Remove what processes of this host were writing when they were killed; nothing of any other name."""
+    here = _host()
+    with contextlib.suppress(OSError):  # a folder that cannot be listed, a file that is somebody else's
+        for file in folder.iterdir():
+            name = _WRITER.fullmatch(file.name)
+            if name and name[1] == here and gone(int(name[2]), name[3]) and not file.is_symlink():
+                file.unlink()
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until its contents are there; a power failure may still undo the step, and leave the old file."""
+    handle = os.open(path, os.O_RDWR)  # Windows wants one that may write
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """The text as UTF-8, whole or not at all. Raises OSError."""
+    with whole(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+
+
+def record(*files: Path) -> None:
+    """Note in the journal of their folder that polymodel makes these files. Raises OSError."""
+    known = recorded(files[0].parent)
+    text = "".join(f"{f.name}\n" for f in files if f.name not in known)
+    if text:
+        with (files[0].parent / JOURNAL).open("a", encoding="utf-8") as journal:
+            journal.write(text)
+
+
+def recorded(folder: Path) -> frozenset[str]:
+    """Names of files in a folder that polymodel has made, whatever became of them."""
+    try:
+        return frozenset((folder / JOURNAL).read_text(encoding="utf-8").split("\n")) - {""}
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what killed processes were writing, as far as it is recorded: all else is somebody else's."""
+    known = recorded(folder)
+    for name in sorted(known):
+        if _UNFINISHED.fullmatch(name) and "/" not in name and os.sep not in name:
+            (folder / name).unlink(missing_ok=True)
+    forget(folder)
+
+
+def forget(folder: Path, *files: Path) -> None:
+    """Leave out of the journal what is there no more, and these files; an empty journal goes."""
+    known = recorded(folder)
+    gone = {f.name for f in files}
+    left = sorted(n for n in known if n not in gone and "/" not in n and (folder / n).is_file())
+    if len(left) == len(known):
+        return
+    journal = folder / JOURNAL
+    if left:
+        write_text(journal, "".join(f"{n}\n" for n in left))
+    else:
+        journal.unlink(missing_ok=True)
+
+
+# The packaged architectures, workloads and mappings, and how names find them.
+#
+# `arch/NAME.yaml`, `workloads/NAME.yaml`, and mappings of a workload for an architecture in
+# `workloads/NAME/ARCH/VARIANT.yaml`. `NAME/VARIANT` names a mapping; `GROUP/NAME` a TeAAL spec, which stands
+# in `workloads/GROUP/NAME.yaml`. `workloads/models.json` gives names to published models: a workload of the
+# library and values of its template variables. A model has the mappings of its workload.
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)?\Z")
+_PACKAGE = Path(__file__).resolve().parent.parent
+# In a wheel the libraries lie inside the package, in a checkout beside it.
+ROOTS = (_PACKAGE / "_library", _PACKAGE.parent)
+PREFERRED = ("default", "tiled_fused", "fused", "unfused")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A published model: the workload whose template it fills in, the values, and their source."""
+
+    workload: str
+    about: str
+    source: str
+    variables: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A library entry: `kind` is arch or workload; `variant` names a mapping.
+
+    `variables` are the values of template variables that the name stands for.
+    """
+
+    kind: str
+    name: str
+    path: Path
+    variant: str = ""
+    variables: Mapping[str, object] = field(default_factory=dict)
+
+
+def is_name(text: str) -> bool:
+    """True if `text` can be a library name rather than a path."""
+    return bool(_NAME.match(text)) and not text.endswith((".yaml", ".yml", ".json"))
+
+
+@cache
+def _root() -> Path | None:
+    for root in ROOTS:
+        if (root / "arch").is_dir() and (root / "workloads").is_dir():
+            return root
+    return None
+
+
+def names() -> tuple[str, ...]:
+    """Names of all packaged architectures and workloads."""
+    return (*architectures(), *workloads())
+
+
+def architectures() -> tuple[str, ...]:
+    root = _root()
+    return tuple(sorted(p.stem for p in (root / "arch").glob("*.yaml"))) if root else ()
+
+
+def workloads() -> tuple[str, ...]:
+    """Names of the packaged workloads, published models among them."""
+    root = _root()
+    files = (p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml")) if root else ()
+    return tuple(sorted({*files, *models()}))
+
+
+@cache
+def models() -> Mapping[str, Model]:
+    """The published models by name."""
+    root = _root()
+    if root is None:
+        return {}
+    written = json.loads((root / "workloads" / "models.json").read_text(encoding="utf-8"))
+    return {name: Model(**entry) for name, entry in written.items()}
+
+
+def variables(name: str) -> Mapping[str, object]:
+    """The values of template variables that a name stands for."""
+    found = find(name)
+    return {} if found is None else found.variables
+
+
+def _owner(workload: str) -> str:
+    """The workload in whose folder the mappings stand."""
+    model = models().get(workload)
+    return workload if model is None else model.workload
+
+
+def specs() -> tuple[str, ...]:
+    """Names of the packaged TeAAL specs, `GROUP/NAME`."""
+    root = _root()
+    found = (root / "workloads").glob("*/*.yaml") if root else ()
+    return tuple(sorted(f"{p.parent.name}/{p.name.removesuffix('.yaml')}" for p in found))
+
+
+def variants(workload: str, arch: str | None) -> tuple[str, ...]:
+    """Names of the packaged mappings of `workload`, for one architecture or for any."""
+    root = _root()
+    if root is None:
+        return ()
+    pattern = f"{arch or '*'}/*.yaml"
+    return tuple(
+        sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / _owner(workload)).glob(pattern)})
+    )
+
+
+def find(name: str) -> Found | None:
+    """The architecture, workload or TeAAL spec called `name`; of `NAME/VARIANT` the workload."""
+    root = _root()
+    if root is None or not is_name(name):
+        return None
+    head, _, variant = name.partition("/")
+    if variant and name in specs():
+        return Found("workload", name, root / "workloads" / f"{name}.yaml")
+    if head in models():
+        model = models()[head]
+        path = root / "workloads" / f"{model.workload}.yaml"
+        return Found("workload", head, path, variant, model.variables)
+    if head in workloads():
+        return Found("workload", head, root / "workloads" / f"{head}.yaml", variant)
+    if not variant and head in architectures():
+        return Found("arch", head, root / "arch" / f"{head}.yaml")
+    return None
+
+
+def mapping_path(workload: str, arch: str, variant: str) -> Path | None:
+    """The mapping `variant` of the pair, None if there is none."""
+    root = _root()
+    if root is None or variant not in variants(workload, arch):
+        return None
+    return root / "workloads" / _owner(workload) / arch / f"{variant}.yaml"
+
+
+def default_variant(workload: str, arch: str) -> str | None:
+    """The mapping taken when none is named: `default`, the only one, or the most fused one."""
+    known = variants(workload, arch)
+    if len(known) == 1:
+        return known[0]
+    return next((v for v in PREFERRED if v in known), None)

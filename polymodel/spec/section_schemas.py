@@ -1,0 +1,459 @@
+"""Schemas of the sections beside `arch:`: workload and renames, mapping, and requests of searches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, Union
+
+from pydantic import BeforeValidator, Field, StrictBool, Tag
+
+from polymodel.objectives import relation_of, written
+from polymodel.spec.base import (
+    ConstraintText,
+    NameText,
+    Number,
+    Projection,
+    SchemaObject,
+    SetKey,
+    SetText,
+    fault,
+    node_tag,
+    one_of,
+)
+from polymodel.spec.expressions import KEYWORDS
+from polymodel.spec.faults import TextFault
+from polymodel.spec.numbers import AccessText, EinsumText, parse_einsum
+from polymodel.spec.yaml_text import MAPPING_TAGS
+
+
+class TensorAccess(SchemaObject):
+    """How an Einsum touches a tensor.
+
+    `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine
+    expression. `accumulate`: the output has values before, to which results are added. `bits_per_value`
+    overrides the workload's. `density` overrides the workload's `densities`.
+    """
+
+    name: NameText
+    projection: Projection
+    output: bool = False
+    accumulate: bool = False
+    bits_per_value: Number | None = None
+    persistent: bool = False
+    backing_storage_size_scale: Number = 1
+    density: object = None
+
+
+class Rename(SchemaObject):
+    """A name for a set of tensors or rank variables; `expected_count` is checked."""
+
+    name: NameText
+    source: SetText
+    expected_count: int | None = None
+
+
+RenameTable = Annotated[
+    Annotated[tuple[Rename, ...], Tag("<list>")] | Annotated[dict[NameText, SetText], Tag("<mapping>")],
+    one_of(
+        "renames", {"<list>": (list, tuple), "<mapping>": dict}, "{input: T0} or [{name: input, source: T0}]"
+    ),
+]
+
+
+class Operations(SchemaObject):
+    """What the Einsum computes, for the executor: `map`, `reduce` and `populate` operators."""
+
+    map: str | None = None
+    reduce: str | None = None
+    populate: str | None = None
+
+
+def _shape_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class _Reordered(str):
+    """A one-line Einsum that lists the ranks of a tensor in another order than an earlier one."""
+
+    message: str
+    remedy: str
+    offset: int
+
+
+def _orders(value: object) -> object:
+    """One-line Einsums; ranks are named after variables, so that T[n, m] would be read as T[m, n]."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    first: dict[str, list[str]] = {}
+    return [_in_order(item, first) if isinstance(item, str) else item for item in value]
+
+
+def _in_order(text: str, first: dict[str, list[str]]) -> str:
+    for access in re.finditer(r"([A-Za-z_]\w*)\s*\[([\w\s,]*)\]", text):
+        tensor, names = access[1], [n.strip() for n in access[2].split(",")]
+        known = first.setdefault(tensor, names)
+        if known != names and sorted(known) == sorted(names) and len({*names}) == len(names):
+            found = _Reordered(text)
+            same = ", ".join(f"{n.upper()}={n}" for n in known)
+            turned = ", ".join(f"{r.upper()}={n}" for r, n in zip(known, names, strict=True))
+            found.message = (
+                f"{tensor} is indexed [{', '.join(names)}] here and [{', '.join(known)}] above; ranks are "
+                f"named after their variables, so both are {tensor}[{same}]"
+            )
+            found.remedy = f"write {tensor}[{turned}] for a transpose, or {tensor}[{', '.join(known)}]"
+            found.offset = access.start()
+            return found
+    return text
+
+
+def _one_line(value: object) -> object:
+    """`Y[m, n] = A[m, k] * B[k, n]` as the mapping it stands for."""
+    if not isinstance(value, str):
+        return value
+    if isinstance(value, _Reordered):
+        raise fault(value.message, value.remedy, value.offset)
+    try:
+        parsed = parse_einsum(value)
+    except TextFault as found:
+        raise fault(
+            found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset
+        ) from found
+    accesses: list[dict[str, object]] = []
+    read, accumulates = _updated(parsed)
+    for tensor, ranks, output in (*read, parsed.accesses[0]):
+        if len({r for r, _ in ranks}) < len(ranks):
+            raise fault(f"tensor {tensor} has a rank twice", "name each rank: T[A=m, B=m]")
+        access: dict[str, object] = {"name": tensor, "projection": dict(ranks), "output": output}
+        accesses.append(access | ({"accumulate": True} if output and accumulates else {}))
+    found_operations = {"map": "add"} if parsed.joined == "+" else {}
+    einsum: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
+    return einsum | ({"operations": found_operations} if found_operations else {})
+
+
+def _updated(parsed: EinsumText) -> tuple[tuple[AccessText, ...], bool]:
+    """What is read, and whether results are added to the output: `Z[m] = Z[m] + A[m]` is `Z[m] += A[m]`."""
+    output, *read = parsed.accesses
+    before = (output[0], output[1], False)
+    if parsed.joined != "+" or parsed.accumulates or before not in read or len(read) < 2:
+        return tuple(read), parsed.accumulates
+    read.remove(before)
+    indexing = {name for _, ranks, _ in (output,) for _, text in ranks for name in _names(text)}
+    for name in (n for _, ranks, _ in read for _, text in ranks for n in _names(text)):
+        if name not in indexing:
+            tensor = output[0]
+            raise fault(
+                f"{tensor} is read in every iteration of {name}, over which it is summed up",
+                f"write {tensor}[...] += ..., which adds to it once",
+            )
+    return tuple(read), True
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", text)
+
+
+class Einsum(SchemaObject):
+    """One Einsum. In YAML also as one line of text, then named after its output."""
+
+    name: NameText
+    tensor_accesses: tuple[TensorAccess, ...]
+    is_copy_operation: bool = False
+    n_instances: Number = 1
+    rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
+    iteration_space_shape: Annotated[tuple[ConstraintText, ...], BeforeValidator(_shape_list)] = ()
+    renames: RenameTable = Field(default_factory=dict)
+    operations: Operations = Field(default_factory=Operations)
+
+
+EinsumOrText = Annotated[Einsum, BeforeValidator(_one_line)]
+
+
+def _set_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Workload(SchemaObject):
+    """A cascade of Einsums in execution order.
+
+    `rank_sizes`: rank -> size. `iteration_space_shape`: rank variable -> ISL-style constraint.
+    `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
+    model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
+    tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
+    that nobody writes, a number or `identity`.
+    """
+
+    einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
+    rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
+    iteration_space_shape: dict[NameText, ConstraintText] = Field(default_factory=dict)
+    bits_per_value: dict[SetKey, Number] = Field(default_factory=dict)
+    n_instances: Number = 1
+    persistent_tensors: Annotated[tuple[SetText, ...], BeforeValidator(_set_list)] = ()
+    densities: dict[NameText, object] = Field(default_factory=dict)
+    generational: Annotated[tuple[NameText, ...], BeforeValidator(_set_list)] = ()
+    init: dict[NameText, Number] = Field(default_factory=dict)
+    name: str = ""
+
+
+class EinsumRenames(SchemaObject):
+    """Renames for one Einsum; the Einsum named `default` stands for all of them."""
+
+    name: NameText
+    tensor_accesses: RenameTable = Field(default_factory=dict)
+    rank_variables: RenameTable = Field(default_factory=dict)
+
+
+class Renames(SchemaObject):
+    """The top-level `renames:` section."""
+
+    einsums: tuple[EinsumRenames, ...] = ()
+
+
+SchemaVersion = Literal[1]
+
+
+# Schema of `mapping:`: the nodes of a LoopTree as they are written.
+
+RankVariable = Annotated[
+    Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
+    one_of("a rank variable", {"<name>": str, "<mapping>": dict}, "m or {EinsumA: p, EinsumB: q}"),
+]
+_TILE = Annotated[Number, Tag("<number>")]
+_TILES = Annotated[dict[NameText, Number], Tag("<mapping>")]
+_SHAPES: dict[str, type | tuple[type, ...]] = {"<number>": (int, float, str), "<mapping>": dict}
+_EXAMPLE = "8, TM or {EinsumA: 8, EinsumB: 4}"
+TileShape = Annotated[_TILE | _TILES, one_of("a tile size", _SHAPES, _EXAMPLE)]
+FirstTile = Annotated[
+    _TILE | _TILES | Annotated[None, Tag("<none>")],
+    one_of("a first tile size", {**_SHAPES, "<none>": type(None)}, _EXAMPLE),
+]
+
+
+def _no_set(value: object) -> object:
+    """A node of a mapping lists its tensors by name; sets stand in architectures."""
+    if isinstance(value, str):
+        example = f"[{value}]" if value.isidentifier() and value not in KEYWORDS else "[A, B]"
+        raise fault(
+            f"{value!r} is no list: a node of a mapping lists its tensors by name, and takes no sets",
+            f"write {example}",
+        )
+    return value
+
+
+class Storage(SchemaObject):
+    """Tiles of `tensors` held by `component` from here down. `reuse`: see the counting rules."""
+
+    type: Literal["Storage"] = "Storage"
+    component: NameText
+    tensors: Annotated[tuple[NameText, ...], BeforeValidator(_no_set)]
+    reuse: Literal["refill", "slide", "keep_previous"] = "refill"
+
+
+class Temporal(SchemaObject):
+    """A loop in time. `tile_shape`: values of the rank variable below the loop, or a symbol's name.
+
+    A dictionary gives Einsums their own tile sizes: of tied ranks that have other sizes.
+    """
+
+    type: Literal["Temporal"] = "Temporal"
+    rank_variable: RankVariable
+    tile_shape: TileShape
+    initial_tile_shape: FirstTile = None
+
+
+class Spatial(SchemaObject):
+    """A loop in space, over the fanout dimension `name` of `component`."""
+
+    type: Literal["Spatial"] = "Spatial"
+    rank_variable: RankVariable
+    tile_shape: TileShape
+    initial_tile_shape: FirstTile = None
+    component: NameText
+    name: NameText
+
+
+class Compute(SchemaObject):
+    """The leaf: `einsum` executes on `component`."""
+
+    type: Literal["Compute"] = "Compute"
+    einsum: NameText
+    component: NameText
+
+
+class Nested(SchemaObject):
+    """Nodes one below the other."""
+
+    type: Literal["Nested"] = "Nested"
+    nodes: tuple[MappingNode, ...]
+
+
+class Sequential(SchemaObject):
+    """Branches that run one after the other."""
+
+    type: Literal["Sequential"] = "Sequential"
+    nodes: tuple[MappingNode, ...]
+
+
+class Pipeline(SchemaObject):
+    """Branches that run overlapped, each on another iteration of the loop above."""
+
+    type: Literal["Pipeline"] = "Pipeline"
+    nodes: tuple[MappingNode, ...]
+
+
+MappingNode = Annotated[
+    Union[  # noqa: UP007  # forward references rule out the bar
+        Annotated[Storage, Tag("<Storage>")],
+        Annotated[Temporal, Tag("<Temporal>")],
+        Annotated[Spatial, Tag("<Spatial>")],
+        Annotated[Compute, Tag("<Compute>")],
+        Annotated["Nested", Tag("<Nested>")],
+        Annotated["Sequential", Tag("<Sequential>")],
+        Annotated["Pipeline", Tag("<Pipeline>")],
+    ],
+    node_tag(MAPPING_TAGS, "a mapping node"),
+]
+
+
+class MappingSpec(SchemaObject):
+    """A whole mapping."""
+
+    nodes: tuple[MappingNode, ...] = Field(default_factory=tuple)
+    name: str = ""
+
+
+Nested.model_rebuild()
+Sequential.model_rebuild()
+Pipeline.model_rebuild()
+MappingSpec.model_rebuild()
+
+
+# Schemas of `explore:` (objectives and mapspace constraints), `sweep:` (the grid of a sweep) and `codesign:`
+# (the machines of a co-design).
+
+
+def _listed(value: object) -> object:
+    """One name stands for a list of it."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _written(value: object) -> object:
+    """Objectives as texts: a table of weights is their sum, and one of them stands for a list of it."""
+    if isinstance(value, (str, Mapping)):
+        return (written(value),) if value else value
+    if isinstance(value, (list, tuple)):
+        return tuple(written(item) if isinstance(item, Mapping) else item for item in value)
+    return value
+
+
+def limit_texts(value: object) -> object:
+    """Limits as texts: `{latency: 2 ms}` is `latency <= 2 ms`."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(f"{name} {relation_of(str(name))} {number}" for name, number in value.items())
+    return tuple(value) if isinstance(value, list) else value
+
+
+Listed = BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+Texts = Annotated[tuple[str, ...], Listed]
+_Weights = dict[str, int | float]
+Objectives = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_written, json_schema_input_type=str | _Weights | tuple[str | _Weights, ...]),
+]
+FigureLimits = Annotated[
+    tuple[str, ...],
+    BeforeValidator(limit_texts, json_schema_input_type=str | dict[str, int | float | str] | tuple[str, ...]),
+]
+Names = Annotated[tuple[NameText, ...], Listed]
+
+
+Factors = dict[NameText, int | str]
+Policy = Literal["refill", "slide"]
+Policies = Annotated[tuple[Policy, ...], Listed]
+
+
+class MemoryRule(SchemaObject):
+    """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
+    of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
+    loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `order`: rank variables of
+    these loops, from the outermost in; `...` stands for any others. `no_refetch`: tensors that are
+    fetched into it once: no loop above them goes over a variable that does not index them. `reuse`: policies
+    that its storage nodes may have, `refill` among them."""
+
+    keep: SetText | None = None
+    may_keep: SetText | None = None
+    bypass: SetText | None = None
+    factors: Factors = Field(default_factory=dict)
+    order: Texts | None = None
+    no_refetch: SetText | None = None
+    reuse: Policies = ("refill",)
+
+
+class FanoutRule(SchemaObject):
+    """How one fanout dimension is used. `variables`: those that may be spread over it; `factors`: rank
+    variable -> over how many instances; `must_reuse`: tensors that all of its instances share."""
+
+    variables: Names | None = None
+    factors: Factors = Field(default_factory=dict)
+    must_reuse: SetText | None = None
+
+
+class ExploreSection(SchemaObject):
+    """`objectives`: energy, latency, edp, area, utilisation, accesses:MEMORY and so on, or weighted sums of
+    them; on sparse data sparse_energy, sparse_latency, sparse_edp. `limits`: figures that mappings keep.
+    `eps`: share by which a point left
+    out may be better than one kept. `time_limit`: seconds.
+
+    The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of
+    fused loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
+    `compute` (Einsum -> component), `exchange` (memories in which
+    intermediates may be handed on), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
+    it keeps and bypasses, and its loops), `fanouts` (component -> dimension -> how it is used).
+    """
+
+    objectives: Objectives = ("energy", "latency")
+    limits: FigureLimits = ()
+    eps: Number = 0
+    time_limit: Number | None = None
+    max_fused_loops: Number | None = None
+    max_fused_loops_per_rank_variable: Number = 1
+    sizes: Literal["divisors", "all"] = "divisors"
+    force_memory_order: StrictBool = True
+    loop_order: dict[NameText, Names] = Field(default_factory=dict)
+    min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)
+    compute: dict[NameText, NameText] = Field(default_factory=dict)
+    exchange: Names | None = None
+    fuse: SetText | None = None
+    unfused: SetText | None = None
+    memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
+    fanouts: dict[NameText, dict[NameText, FanoutRule]] = Field(default_factory=dict)
+
+
+Choices = dict[NameText, int | float | str | tuple[int | float, ...]]
+
+
+class SweepSection(SchemaObject):
+    """`symbols`: name -> list of numbers, or a text such as `divisors(m)`, `range(1, 65)` or `2*TM`."""
+
+    symbols: Choices = Field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    objectives: Objectives = ("energy", "latency")
+    keep: Literal["front", "all", "top"] = "front"
+    top: int | None = None
+
+
+class CodesignSection(SchemaObject):
+    """`hardware`: symbol of the architecture -> its values, a list of numbers, or a text such as
+    `powers(2, 64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies.
+    `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint front. `layer_by_layer`: each
+    Einsum is a layer of its own."""
+
+    hardware: Choices = Field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    objectives: Objectives = ("energy", "latency", "area")
+    limits: FigureLimits = ()
+    layer_by_layer: StrictBool = False
+    eps: int | float = 0
+    time_limit: int | float | None = None
