@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ import polymodel as pm
 from polymodel.importers.onnx import import_onnx
 from polymodel.workload.einsum import Cascade
 from tests.importers.onnx_models import answers, model, node, numbers
+from tests.importers.onnx_networks import MICROSOFT, NETWORKS, external
 from tests.importers.onnx_numbers import operations, run
 
 
@@ -159,14 +161,6 @@ def test_attention_heads_become_ranks() -> None:
     assert accesses(cascade, "Z") == ["a[b, h, m, e1]", "WZ[h, e1, n]", "Z[b, m, n]"]
 
 
-def external(name: str, shape: tuple[int, ...]) -> onnx.TensorProto:
-    """A weight in a file outside the model's folder; nobody may open it."""
-    tensor = onnx.TensorProto(name=name, data_type=1, dims=shape, data_location=onnx.TensorProto.EXTERNAL)
-    entry = tensor.external_data.add()
-    entry.key, entry.value = "location", "../../elsewhere/weights.bin"
-    return tensor
-
-
 @pytest.mark.parametrize("tokens", [2048, 16])
 def test_gpt3_layer_counts_as_the_shipped_one(tokens: int) -> None:
     nodes, _ = attention(32, 32)
@@ -259,6 +253,34 @@ def test_published_networks(name: str) -> None:
     assert total / 1e9 == pytest.approx(PUBLISHED[name], rel=1e-3)
 
 
+def multiplications(cascade: Cascade) -> int:
+    """Of products, places of padding included."""
+    products = [e for e in cascade if len(e.inputs) > 1 and "map" not in dict(e.operations)]
+    return sum(box(cascade, e.name) for e in products)
+
+
+QUICK = ("alexnet", "mobilenet_v1")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
+)
+def test_networks_have_the_multiplications_that_are_published(name: str) -> None:
+    family, build, published = NETWORKS[name]
+    found = import_onnx(build())
+    assert multiplications(found.spec.workload) / 1e9 == pytest.approx(published, rel=5e-4)
+    if name == "llama":
+        bits = {a.bits_per_value for e in found.spec.workload for a in e.accesses}
+        assert bits == {4, 32}
+    left = {d.message.split(",")[0] for d in found.left_out}
+    assert left <= ({"no counterpart: a tensor has one producer"} if name == "squeezenet" else set()), family
+
+
+def test_there_are_twelve_of_five_families() -> None:
+    assert len(NETWORKS) >= 12
+    assert len({family for family, _, _ in NETWORKS.values()}) >= 5
+
+
 PADDED = model(
     [
         node("Conv", ["X", "W1", "B1"], ["a"], name="conv1", strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -317,3 +339,77 @@ def test_a_bias_as_large_as_its_result_stays_apart_and_a_note_says_so() -> None:
     assert list(operations(one.spec.workload)) == ["fc", "fc_bias"]
     assert [(n.path, n.message.partition(":")[0]) for n in one.notes] == [("Gemm fc", "an Einsum of its own")]
     assert list(operations(four.spec.workload)) == ["fc"]
+
+
+def fused(op: str, inputs: list[str], outputs: list[str], **attributes: object) -> onnx.NodeProto:
+    made = node(op, inputs, outputs, name=op, **attributes)
+    made.domain = MICROSOFT
+    return made
+
+
+def microsoft(
+    nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, ...]], weights: dict[str, Any]
+) -> Any:
+    proto = model(nodes, inputs, [nodes[-1].output[0]], weights)
+    proto.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
+    return import_onnx(proto)
+
+
+def test_attention_with_its_projections() -> None:
+    weights = {"w": numbers((16, 48)), "b": numbers((48,))}
+    one = fused("Attention", ["x", "w", "b"], ["y"], num_heads=4)
+    found = microsoft([one], {"x": (2, 6, 16)}, weights).spec.workload
+    counts = operations(found)
+    assert counts["Attention_qkv"] == 2 * 6 * 16 * 48
+    assert counts["Attention_scores"] == counts["Attention"] == 2 * 4 * 6 * 6 * 4
+    masked = fused("Attention", ["x", "w", "b", "mask"], ["y"], num_heads=4)
+    with pytest.raises(pm.SpecError, match="padding masks and past keys are data"):
+        microsoft([masked], {"x": (2, 6, 16), "mask": (2, 6)}, weights)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_grouped_queries_share_keys_and_values(packed: bool) -> None:
+    inputs = {"q": (2, 6, 32)} if packed else {"q": (2, 6, 16), "k": (2, 6, 8), "v": (2, 6, 8)}
+    one = fused("GroupQueryAttention", list(inputs), ["y"], num_heads=4, kv_num_heads=2)
+    found = microsoft([one], inputs, {}).spec.workload
+    counts = operations(found)
+    assert counts["GroupQueryAttention_scores"] == counts["GroupQueryAttention"] == 2 * 4 * 6 * 6 * 4
+    cached = {**inputs, "pk": (2, 2, 7, 4), "pv": (2, 2, 7, 4)} if not packed else None
+    if cached:
+        one = fused(
+            "GroupQueryAttention", list(cached), ["y", "nk", "nv"], num_heads=4, kv_num_heads=2, do_rotary=1
+        )
+        known = microsoft([one], cached, {})
+        assert operations(known.spec.workload)["GroupQueryAttention"] == 2 * 4 * 6 * 13 * 4
+        told = [d.message for d in known.notes]
+        assert sum("read from the cache" in m or "rotary embedding is not counted" in m for m in told) == 2
+
+
+def test_weights_of_few_bits_have_a_scale_for_each_block() -> None:
+    weights = {"w": np.zeros((8, 2, 16), np.uint8), "s": numbers((16,))}
+    one = fused("MatMulNBits", ["x", "w", "s"], ["y"], K=64, N=8, bits=4, block_size=32)
+    found = microsoft([one], {"x": (2, 6, 64)}, weights).spec.workload
+    (einsum,) = found
+    bits = {a.tensor: a.bits_per_value for a in einsum.accesses}
+    assert bits == {"x": 32, "w": 4, "s": 32, "y": 32}
+    assert box(found, einsum.name) == 2 * 6 * 64 * 8
+    assert [str(e) for e in einsum.access_of("s").projection] == ["n", "kb"]
+    odd = fused("MatMulNBits", ["x", "w", "s"], ["y"], K=64, N=8, bits=4, block_size=48)
+    with pytest.raises(pm.SpecError, match="no whole blocks of 48"):
+        microsoft([odd], {"x": (2, 6, 64)}, weights)
+
+
+def test_steps_that_optimisers_join() -> None:
+    weights = {"g": numbers((64,)), "b": numbers((64,)), "c": numbers((64,)), "t": numbers((5, 64))}
+    nodes = [
+        fused("SkipLayerNormalization", ["x", "s", "g", "b", "c"], ["y", "", "", "sum"]),
+        fused("BiasGelu", ["y", "c"], ["a"]),
+        fused("FusedMatMul", ["a", "t"], ["o"], transB=1),
+        fused("RotaryEmbedding", ["o", "p", "u", "v"], ["z"]),
+    ]
+    found = microsoft(nodes, {"x": (2, 6, 64), "s": (2, 6, 64), **dict.fromkeys("puv", (6,))}, weights)
+    names = [e.name for e in found.spec.workload]
+    assert names[0] == "SkipLayerNormalization_sum"
+    assert box(found.spec.workload, "FusedMatMul") == 2 * 6 * 64 * 5
+    assert "rotary" in found.text
+    assert not found.left_out

@@ -17,7 +17,7 @@ def attention(b: Builder, node: Node) -> None:
     if any(node.input(k) for k in (4, 5, 6)) or any(o for o in node.outputs[1:]):
         raise Unsupported("past keys and values, or lengths of them, are data", "export without a cache")
     heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
-    _attend(b, node, heads, node.real("scale", 0.0), node.input(3))
+    attend(b, node, heads, node.real("scale", 0.0), node.input(3))
 
 
 def multi_head(b: Builder, node: Node) -> None:
@@ -27,15 +27,16 @@ def multi_head(b: Builder, node: Node) -> None:
         raise Unsupported(
             "bias, padding masks, caches and packed inputs have no counterpart", "export it without"
         )
-    _attend(b, node, (heads, heads), node.real("scale", 0.0), node.input(5))
+    attend(b, node, (heads, heads), node.real("scale", 0.0), node.input(5))
 
 
-def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: str) -> None:
+def attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: str) -> None:
+    """The cascade of queries, keys and values, the node's first three inputs."""
     names = [node.input(k) for k in range(3)]
-    ranks = {len(b.shape(n)) for n in names}
-    if len(ranks) != 1 or not ranks <= {3, 4}:
+    ranks = [len(b.shape(n)) for n in names]
+    if not {*ranks} <= {3, 4} or ranks[1] != ranks[2] or (ranks[0] == 4 and ranks[1] == 3):
         raise Wrong("queries, keys and values must all have three, or all four dimensions", "reshape them")
-    flat = ranks == {3}
+    flat = ranks[0] == 3
     if flat and min(heads) < 1:
         raise Wrong("the number of heads is not given", "set q_num_heads and kv_num_heads")
     query, key, value = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.onnx import attention, pointwise, products, quantized, reshapes, sums
+from polymodel.importers.onnx import attention, contrib, pointwise, products, quantized, reshapes, sums
 from polymodel.importers.onnx.build import Builder, Options
 from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
 from polymodel.importers.onnx.reading import BODY
@@ -46,6 +46,14 @@ HANDLERS: dict[str, Handler] = {
 OTHERS: dict[tuple[str, str], Handler] = {
     ("com.microsoft", "MultiHeadAttention"): attention.multi_head,
     **dict.fromkeys((("com.microsoft", w) for w in ("Gelu", "FastGelu", "QuickGelu")), pointwise.elementwise),
+    ("com.microsoft", "Attention"): contrib.packed_attention,
+    ("com.microsoft", "GroupQueryAttention"): contrib.grouped_attention,
+    ("com.microsoft", "SkipLayerNormalization"): contrib.skip_norm,
+    ("com.microsoft", "SkipSimplifiedLayerNormalization"): contrib.skip_norm,
+    ("com.microsoft", "BiasGelu"): contrib.bias_gelu,
+    ("com.microsoft", "RotaryEmbedding"): contrib.rotary,
+    ("com.microsoft", "FusedMatMul"): contrib.transposed_product,
+    ("com.microsoft", "MatMulNBits"): contrib.packed_weight,
     ("com.microsoft", "SimplifiedLayerNormalization"): sums.layer_norm,
     ("", "SimplifiedLayerNormalization"): sums.layer_norm,
 }

@@ -1,0 +1,154 @@
+"""Operators of com.microsoft that exporters and optimisers put in the place of several of ONNX's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from polymodel.importers.onnx.attention import attend
+from polymodel.importers.onnx.build import Builder
+from polymodel.importers.onnx.graph import Attribute, Node, Unsupported, Wrong
+from polymodel.importers.onnx.pointwise import pointwise
+from polymodel.importers.onnx.products import product, same
+from polymodel.importers.onnx.reshapes import split
+from polymodel.importers.onnx.sums import layer_norm
+
+
+def _step(node: Node, suffix: str, inputs: Sequence[str], outputs: Sequence[str], **more: Attribute) -> Node:
+    """A node that is one step of another."""
+    called = f"{node.name or node.outputs[0]}_{suffix}"
+    return replace(node, name=called, inputs=tuple(inputs), outputs=tuple(outputs), attributes=more)
+
+
+def packed_attention(b: Builder, node: Node) -> None:
+    """Attention with its projections: queries, keys and values by one weight, side by side."""
+    if any(node.input(k) for k in (3, 4)) or any(node.outputs[1:]):
+        raise Unsupported("padding masks and past keys are data", "export it without a mask and a cache")
+    out, heads = node.outputs[0], node.whole("num_heads", 0)
+    joint, (width,) = b.fresh(f"{out}_qkv"), b.shape(node.input(1))[-1:]
+    product(b, _step(node, "qkv", node.inputs[:2], [joint]), node.input(0), node.input(1), joint)
+    if node.input(2):
+        added = b.fresh(f"{out}_biased")
+        pointwise(b, _step(node, "qkv_bias", (), [added]), "add", [joint, node.input(2)], added)
+        joint = added
+    if width % 3:
+        raise Wrong(f"a weight {width} wide has no three equal parts", "check its weight")
+    sizes = node.wholes("qkv_hidden_sizes") or [width // 3] * 3
+    parts = [b.fresh(f"{out}_{p}") for p in ("query", "key", "value")]
+    split(b, _step(node, "parts", [joint], parts, axis=-1, split=sizes))
+    attend(b, replace(node, inputs=tuple(parts)), (heads, heads), node.real("scale", 0.0), node.input(5))
+
+
+def grouped_attention(b: Builder, node: Node) -> None:
+    """Attention where several queries share keys and values, which may stand in a cache of earlier tokens."""
+    many, few = node.whole("num_heads", 0), node.whole("kv_num_heads", 0)
+    names = [node.input(k) for k in range(3)]
+    out = node.outputs[0]
+    if many < 1 or few < 1:
+        raise Wrong("the number of heads is not given", "set num_heads and kv_num_heads")
+    if not names[1] and not names[2]:
+        width = b.shape(names[0])[-1]
+        if width % (many + 2 * few):
+            raise Wrong(f"a width of {width} has no {many} + 2 x {few} heads", "check the number of heads")
+        each = width // (many + 2 * few)
+        parts = [b.fresh(f"{out}_{p}") for p in ("query", "key", "value")]
+        split(b, _step(node, "parts", names[:1], parts, axis=-1, split=[many * each, few * each, few * each]))
+        names = parts
+    past = [node.input(k) for k in (3, 4)]
+    if all(past) and b.shape(past[0])[2:3] != (0,):
+        tokens = b.shape(names[0])[1]
+        for k, cache in enumerate(past, 1):
+            shape = list(b.shape(cache))
+            if len(shape) != 4 or shape[1] != few:
+                raise Wrong(f"the cache {cache} is {shape}, not of {few} heads", "check the number of heads")
+            shape[2] += tokens
+            told = node.outputs[k] if k < len(node.outputs) and node.outputs[k] else b.fresh(f"{cache}_all")
+            b.views[told] = b.base(told, shape, ("B", "H", "P", "E"), b.dtype(cache))
+            names[k] = told
+        b.note(
+            node, "keys and values of all tokens are read from the cache; writing the new ones is not counted"
+        )
+    if node.whole("do_rotary", 0):
+        b.note(node, "its rotary embedding is not counted")
+    attend(b, replace(node, inputs=tuple(names)), (many, few), node.real("scale", 0.0), "")
+    if not node.whole("unidirectional", 0):
+        b.note(node, "every score is counted, also those that the causal mask sets to nothing")
+
+
+def skip_norm(b: Builder, node: Node) -> None:
+    """The sum of two tensors (and a bias), normalised."""
+    simple = node.op.startswith("SkipSimplified")
+    weights = [node.input(2), *([] if simple else [node.input(3)])]
+    bias = node.input(3 if simple else 4)
+    out = node.outputs[0]
+    kept = node.outputs[3] if len(node.outputs) > 3 and node.outputs[3] else b.fresh(f"{out}_sum")
+    first = b.fresh(f"{out}_two") if bias else kept
+    pointwise(b, _step(node, "sum", (), [first]), "add", [node.input(0), node.input(1)], first)
+    if bias:
+        pointwise(b, _step(node, "bias", (), [kept]), "add", [first, bias], kept)
+    op = "SimplifiedLayerNormalization" if simple else "LayerNormalization"
+    inputs = (kept, *(w for w in weights if w))
+    layer_norm(b, replace(node, op=op, inputs=inputs, outputs=(out,)))
+
+
+def bias_gelu(b: Builder, node: Node) -> None:
+    """A bias and Gelu."""
+    out = node.outputs[0]
+    added = b.fresh(f"{out}_biased")
+    pointwise(b, _step(node, "bias", (), [added]), "add", [node.input(0), node.input(1)], added)
+    pointwise(b, node, "gelu", [added], out)
+
+
+def rotary(b: Builder, node: Node) -> None:
+    """One operation per element; the second element that it looks at, and the tables, are not counted."""
+    b.note(node, "it is one operation per element; the element beside it and the tables are not read")
+    pointwise(b, node, "rotary", [node.input(0)], node.outputs[0])
+
+
+def transposed_product(b: Builder, node: Node) -> None:
+    """FusedMatMul: MatMul of operands whose last two dimensions may be exchanged."""
+    names = []
+    for k, key in enumerate(("transA", "transB")):
+        name = node.input(k)
+        if node.whole(key, 0):
+            rank = len(b.shape(name))
+            view = b.value(name, ("",) * (rank - 2) + (("K", "M"), ("N", "K"))[k])
+            flipped = b.fresh(f"{name}_flipped")
+            b.alias(flipped, b.slots.transposed(view, (*range(rank - 2), rank - 1, rank - 2)))
+            name = flipped
+        names.append(name)
+    if node.whole("transBatchA", 0) or node.whole("transBatchB", 0):
+        raise Unsupported("batches that are transposed have no counterpart", "transpose them before")
+    if node.real("alpha", 1.0) != 1:
+        b.note(
+            node, f"the product is multiplied by alpha = {node.real('alpha', 1.0):g}, which is not counted"
+        )
+    product(b, node, *names, node.outputs[0])
+
+
+def packed_weight(b: Builder, node: Node) -> None:
+    """MatMulNBits: weights of few bits, each block of them with a scale."""
+    deep, wide = node.whole("K", 0), node.whole("N", 0)
+    bits, block = node.whole("bits", 4), node.whole("block_size", 32)
+    shape = b.shape(node.input(0))
+    if not shape or deep < 1 or wide < 1 or shape[-1] != deep or block < 1:
+        raise Wrong(f"K = {deep} and N = {wide} do not fit its inputs", "check K, N and block_size")
+    if deep % block:
+        raise Unsupported(f"{deep} values make no whole blocks of {block}", "choose another block_size")
+    kind, blocks = f"uint{bits}", deep // block
+    weight, scales = node.input(1), node.input(2)
+    rows = [f"row{k}" for k in range(len(shape) - 1)]
+    hints = ["", "", "B", "M"][-len(rows) :] if 0 < len(rows) <= 4 else [""] * len(rows)
+    data = b.value(node.input(0), (*hints, "K"))
+    data = b.reshaped(node, data, (*shape[:-1], blocks, block), (*("",) * len(rows), "KB", "KI"))
+    b.views[weight] = b.base(weight, (wide, blocks, block), ("N", "KB", "KI"), kind, weight=True)
+    b.views[scales] = b.base(scales, (wide, blocks), ("N", "KB"), b.dtype(node.input(0)), weight=True)
+    operands = [
+        (data, (*rows, "o", "i")),
+        (b.views[weight], ("n", "o", "i")),
+        (b.views[scales], ("n", "o")),
+    ]
+    same(operands, "o", "i")
+    if node.input(3) or node.input(4):
+        b.note(node, "zero points and group indices are not read")
+    b.einsum(node, node.outputs[0], (*rows, "n"), operands, reduce="add", zeros=True)
