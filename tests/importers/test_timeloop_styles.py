@@ -37,8 +37,7 @@ TENSORS = [
 
 
 def imported(*names: str) -> pm.Imported:
-    flattened = ["representation_format"] if "rows_old.yaml" in names else []
-    return pm.import_timeloop(PROBLEM, *(HERE / n for n in names), allow=flattened)
+    return pm.import_timeloop(PROBLEM, *(HERE / n for n in names))
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -101,9 +101,7 @@ def test_imperfect_factors_templates_and_energies() -> None:
 
 
 def test_sparse_optimizations() -> None:
-    with pytest.raises(pm.SpecError, match="flattened ranks for 2 ranks; this changes sparse counts"):
-        pm.import_timeloop(HERE / "sparse.yaml")
-    imported = pm.import_timeloop(HERE / "sparse.yaml", allow=["representation_format"])
+    imported = pm.import_timeloop(HERE / "sparse.yaml")
     raw = imported.spec.raw_workload
     assert raw is not None
     assert raw.densities == {"A": {"fixed_structured": {"n": 1, "m": 2, "rank": "K"}}, "B": 0.25}
@@ -111,8 +109,10 @@ def test_sparse_optimizations() -> None:
     compute = report.sparse.compute
     assert int(compute["dense"].sum()) == 16 * 16 * 8
     assert float(compute["effectual"].sum()) == pytest.approx(16 * 16 * 8 * 0.5 * 0.25)
-    assert any("flattened ranks" in d.message for d in imported.changed)
-    assert imported.remarks[0].startswith("left out, changes sparse counts")
+    assert any(
+        "1 formats of flattened loops stand at B of 2 ranks: U, CP" in d.message for d in imported.changed
+    )
+    assert imported.remarks[0].startswith("left out, changes bits of metadata")
 
 
 def test_parts_alone() -> None:
@@ -161,7 +161,7 @@ def test_loops_on_one_axis_share_what_they_do_not_index() -> None:
 
 def test_what_a_spec_becomes_loads_as_a_file_too(tmp_path: Path) -> None:
     for file in (*sorted(HERE.glob("*e*_*.yaml")), HERE / "sparse.yaml", *(f / "spec.yaml" for f in FOLDERS)):
-        imported = pm.import_timeloop(file, allow=["representation_format"] * (file.name == "sparse.yaml"))
+        imported = pm.import_timeloop(file)
         saved = imported.save(tmp_path / f"{file.parent.name}_{file.name}")
         assert pm.load(saved).mapping == imported.spec.mapping
         with pytest.raises(pm.SpecError, match="exists already"):

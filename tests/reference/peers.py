@@ -131,11 +131,7 @@ def _run(path: Path, kind: Kind) -> None:
     where, told = path.parent.name, stats.read_text(encoding="utf-8", errors="replace")
     if where.startswith(("ref", "default")):
         where = path.parent.parent.parent.name if where.startswith("default") else path.parent.parent.name
-    try:
-        imported = pm.import_timeloop(path, *beside)
-    except PolymodelError:
-        # Metadata of flattened formats, and of loops: they change no count of data.
-        imported = pm.import_timeloop(path, *beside, allow=["representation_format"])
+    imported = pm.import_timeloop(path, *beside)
     report = pm.evaluate(imported.spec)
     windowed = {a.tensor for e in report.spec.workload for a in e.accesses if _slides(a)}
     for what, ours, theirs, known in _figures(report.analysis, told, windowed):

@@ -123,7 +123,7 @@ def transposed_product(b: Builder, node: Node) -> None:
         b.note(
             node, f"the product is multiplied by alpha = {node.real('alpha', 1.0):g}, which is not counted"
         )
-    product(b, node, *names, node.outputs[0])
+    product(b, node, names[0], names[1], node.outputs[0])
 
 
 def packed_weight(b: Builder, node: Node) -> None:

@@ -149,9 +149,8 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape, mapped: bool
         words = [r.text("format").lower() for r in ranks]
         flat = any("flattened_rankids" in r or "flattened_rank_ids" in r for r in ranks)
         strange = [w for w in words if w not in _FORMATS]
-        if strange or flat:
-            why = f"format {strange[0]}" if strange else "flattened ranks"
-            what = f"the format of {name} is left out: {why} for {len(spaces[name].ranks)} ranks"
+        if strange:
+            what = f"the format of {name} is left out: {strange[0]} for {len(spaces[name].ranks)} ranks"
             reading.whole(inner.node)
             # Without a mapping nothing is counted: it is told, and the import goes on.
             reading.leave(
@@ -163,24 +162,28 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape, mapped: bool
                 changes="sparse counts and capacity",
             )
             continue
-        if len(words) != len(spaces[name].ranks):
-            found[spaces[name].name] = _stand_in(reading, inner, name, words, len(spaces[name].ranks))
+        if flat or len(words) != len(spaces[name].ranks):
+            found[spaces[name].name] = _stand_in(reading, inner, name, words, len(spaces[name].ranks), flat)
             continue
         found[spaces[name].name] = [_FORMATS[w] for w in words]
     return found
 
 
-def _stand_in(reading: Reading, given: Fields, name: str, words: Sequence[str], ranks: int) -> list[str]:
-    """Formats of the tensor's ranks where those of the file are of its loops.
+def _stand_in(
+    reading: Reading, given: Fields, name: str, words: Sequence[str], ranks: int, flat: bool
+) -> list[str]:
+    """Formats of the tensor's ranks where those of the file are of its loops, or of several ranks as one.
 
-    There, a rank of a format is a loop of more than one iteration in the tile. Whether values are compressed
-    is the same, so counts of data are; metadata differ, but for ranks of one value.
+    There, a rank of a format is a loop of more than one iteration in the tile, or all of the loops that are
+    flattened. Whether values are compressed is the same, so counts of data are; metadata differ, but for
+    ranks of one value.
     """
     formats = [_FORMATS[w] for w in words] or ["U"]
-    own = formats if len(formats) < ranks else formats[-1:]
+    own = formats if len(formats) < ranks and not flat else formats[-1:]
     found = [*["U"] * (ranks - len(own)), *own]
     reading.whole(given.node)
-    what = f"{len(words)} formats of loops stand at {name} of {ranks} ranks: {', '.join(found)} are taken"
+    kind = "flattened loops" if flat else "loops"
+    what = f"{len(words)} formats of {kind} stand at {name} of {ranks} ranks: {', '.join(found)} are taken"
     remedy = "say the format of each rank (docs/sparse/formats.md) where metadata count"
     reading.leave(given.node, what, remedy, given.path, changes="bits of metadata")
     return found
