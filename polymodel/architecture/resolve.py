@@ -42,7 +42,7 @@ from polymodel.spec.arch_schema import (
 from polymodel.spec.arch_schema import Action as ActionSpec
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
 from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
-from polymodel.spec.energy import EnergyAnswer, EnergyRequest, TableFaults, ask
+from polymodel.spec.energy import NUMERIC, EnergyAnswer, EnergyRequest, TableFaults, ask
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Numbers, Value
@@ -159,13 +159,13 @@ def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
 
 
 def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
-    answer = _asked(node, path, numbers, folder)
+    memory = node if isinstance(node, Memory) else _STORES
+    size = numbers.positive(memory.size, (*path, "size"), "size")
+    answer = _asked(node, path, numbers, folder, size)
     area, area_origin = _quantity(node, "area", node.area, answer, path, numbers)
     leak, _ = _quantity(node, "leak_power", node.leak_power, answer, path, numbers)
     moving = node if isinstance(node, Moving) else _MOVES
-    memory = node if isinstance(node, Memory) else _STORES
     acting = node if isinstance(node, Acting) else _ACTS
-    size = numbers.positive(memory.size, (*path, "size"), "size")
     clock = acting.clock
     section = node.sparse if isinstance(node, (Memory, ComputeUnit)) else None
     return Component(
@@ -235,7 +235,7 @@ def _action(spec: ActionSpec, node: ArchNode, answer: EnergyAnswer, path: Path, 
     )
 
 
-def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str) -> EnergyAnswer:
+def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> EnergyAnswer:
     model = node.energy_model
     if model is None:
         return _NOTHING
@@ -258,8 +258,9 @@ def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str) -> EnergyA
         model.file,
         model.source,
         folder,
-        model.options,
+        {k: _option(model, k, v, where, numbers) for k, v in model.options.items()},
         bits,
+        size,
     )
     try:
         return ask(model.name, request)
@@ -268,6 +269,13 @@ def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str) -> EnergyA
     except TextFault as fault:
         numbers.faults.add(_place_of(model, where), fault.message, fault.remedy)
     return _NOTHING
+
+
+def _option(model: EnergyModel, name: str, given: object, where: Path, numbers: Numbers) -> object:
+    """An option as it is written, or its number where the model takes one."""
+    if name not in NUMERIC.get(model.name, ()) or not isinstance(given, (str, int, float)):
+        return given
+    return numbers.positive(given, (*where, "options", name), name)
 
 
 def _place_of(model: EnergyModel, where: Path) -> Path:

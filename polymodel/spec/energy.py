@@ -31,6 +31,7 @@ class EnergyRequest:
     """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`).
 
     Energies are per `bits_per_action` of the action (1 where it is not in there), per operation for compute.
+    `size`: bits of a memory.
     """
 
     component: str
@@ -41,6 +42,7 @@ class EnergyRequest:
     folder: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
     bits_per_action: Mapping[str, int] = field(default_factory=dict)
+    size: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -351,4 +353,93 @@ def _first_faults(read: _Table) -> tuple[Diagnostic, ...]:
     return (*read.found[:MAX_TOLD], more)
 
 
-_BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table}
+HOROWITZ = "M. Horowitz, ISSCC 2014, figure 1.1.9, 45 nm at 0.9 V"
+_KIB = 8 * 1024
+# Bits of a cache -> joules of an access of 64 bits.
+_SRAM = {8 * _KIB: 10e-12, 32 * _KIB: 20e-12, 1024 * _KIB: 100e-12}
+_DRAM = 1.3e-9  # an access of 64 bits; 2.6 nJ at most
+_ACCESS = 64
+# Operation -> width in bits -> joules and square metres.
+_OPERATIONS: dict[str, dict[int, tuple[float, float]]] = {
+    "int_add": {8: (0.03e-12, 36e-12), 16: (0.05e-12, 67e-12), 32: (0.1e-12, 137e-12)},
+    "int_multiply": {8: (0.2e-12, 282e-12), 32: (3.1e-12, 3495e-12)},
+    "float_add": {16: (0.4e-12, 1360e-12), 32: (0.9e-12, 4184e-12)},
+    "float_multiply": {16: (1.1e-12, 1640e-12), 32: (3.7e-12, 7700e-12)},
+}
+_MEMORIES = ("sram", "dram")
+_MACS = ("int_mac", "float_mac")
+# Options that are numbers, and may be expressions over symbols, by model.
+NUMERIC = {"published": ("size", "bits", "accumulate")}
+
+
+def published(request: EnergyRequest) -> EnergyAnswer:
+    """Published points, with straight lines between them on logarithmic axes. TextFault for another component
+    or option.
+
+    `sram`: per bit, by `size` (bits; the memory's own, if it is left out). `dram`: per bit. `int_add`,
+    `int_multiply`, `float_add`, `float_multiply`: per operation of `bits`, with the area. `int_mac`,
+    `float_mac`: a product of `bits`, added at `accumulate` bits (32).
+    """
+    known = (*_MEMORIES, *_OPERATIONS, *_MACS)
+    name, options = request.component, dict(request.options)
+    if name not in known:
+        raise TextFault(f"there are no published points of {name}", 0, suggestion(name, known, "components"))
+    used = {"sram": ("size",), "dram": ()}.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
+    for option in options:
+        if option not in used:
+            near = suggestion(option, used, "options") if used else "leave it out"
+            raise TextFault(f"{name} has no option {option}", 0, near)
+    if name in _MEMORIES:
+        return _of_memory(request, name)
+    bits, sums = (_number(options, o, d) for o, d in (("bits", 8), ("accumulate", 32)))
+    parts = [(name, bits)]
+    if name in _MACS:
+        kind = name.partition("_")[0]
+        parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
+    values, how = dict.fromkeys(("compute", "area"), 0.0), ""
+    for operation, width in parts:
+        for which, quantity in enumerate(values):
+            value, added = _between({w: p[which] for w, p in _OPERATIONS[operation].items()}, width)
+            values[quantity] += value
+            how = max(how, added, key=len)
+    said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
+    return EnergyAnswer(values, dict.fromkeys(values, f"{HOROWITZ}: {said}{how}"))
+
+
+def _of_memory(request: EnergyRequest, name: str) -> EnergyAnswer:
+    if name == "dram":
+        each, how = _DRAM / _ACCESS, "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
+    else:
+        size = _number(request.options, "size", request.size)
+        if math.isinf(size):
+            raise TextFault("the size of the SRAM is not given", 0, "write size: of the memory")
+        energy, added = _between(_SRAM, size)
+        each, how = energy / _ACCESS, f"SRAM of {size / _KIB:g} KiB{added}"
+    bits = request.bits_per_action
+    ways = [way for way in ("read", "write") if way in request.quantities]
+    values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}
+    return EnergyAnswer(values, dict.fromkeys(values, f"{HOROWITZ}: {how}"))
+
+
+def _number(options: Mapping[str, object], name: str, default: float) -> float:
+    given = options.get(name, default)
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
+        raise TextFault(f"{name} is {given!r}", 0, "write a number above 0")
+    return float(given)
+
+
+def _between(points: Mapping[int, float], at: float) -> tuple[float, str]:
+    """The value at `at`, and how it follows from the points where it is none of them: on the straight line
+    through the two next to it, on logarithmic axes."""
+    if at in points:
+        return points[int(at)], ""
+    places = sorted(points)
+    high = next((p for p in places[1:] if at < p), places[-1])
+    low = places[places.index(high) - 1]
+    slope = math.log(points[high] / points[low]) / math.log(high / low)
+    inside = places[0] < at < places[-1]
+    how = "interpolated" if inside else "extrapolated"
+    return points[low] * (at / low) ** slope, f", {how} on logarithmic axes"
+
+
+_BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table, "published": published}

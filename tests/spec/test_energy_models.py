@@ -122,7 +122,7 @@ def test_an_installed_model_gives_energies_with_its_name_and_version(tmp_path: P
         (
             "{name: x9}",
             "unknown energy model x9",
-            "energy models: constants, table, hwcomponents, answer, broken, ",
+            "energy models: constants, table, published, hwcomponents, answer, broken, ",
         ),
         (
             "{name: sram}",
@@ -194,7 +194,7 @@ def test_a_source_stands_in_where_a_model_names_none(tmp_path: Path) -> None:
 
 def test_the_example_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "energy_models.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = re.findall(r"```python\n(from polymodel.spec.*?)```", text, re.DOTALL)
     site = tmp_path / "docs"
     site.mkdir()
     install(site, "docs-energy", example.replace("def sram", "def latch"), "latch")
@@ -278,3 +278,60 @@ def test_real_hwcomponents(tmp_path: Path) -> None:
     assert 1e-16 < read.energy < 1e-14  # joules per bit
     assert "AladdinRegister of hwcomponents_library" in read.provenance
     assert 1e-13 < glb.area < 1e-9
+
+
+def published(component: str, size: object = "inf", **options: object) -> pm.Spec:
+    """A machine of one memory and one unit, both with published energies."""
+    memory = component in ("sram", "dram")
+    model = {"name": "published", "component": component, "options": options}
+    plain = {"name": "constants", "values": {}}
+    return pm.load(
+        {
+            "symbols": {"KIB": 32},
+            "arch": {
+                "nodes": [
+                    {"type": "Memory", "name": "M", "size": size, "energy_model": model if memory else plain},
+                    {"type": "Compute", "name": "U", "energy_model": plain if memory else model},
+                ]
+            },
+        }
+    )
+
+
+def test_published_points_and_the_lines_between_them() -> None:
+    for kib, joules in ((8, 10e-12), (32, 20e-12), (1024, 100e-12)):
+        read = published("sram", size="8192 * KIB").bind(KIB=kib).arch["M"].action("read")
+        assert read.energy == pytest.approx(joules / 64, rel=1e-12)
+        assert "Horowitz" in read.provenance
+        assert "polated" not in read.provenance
+    middle = published("sram", size=16 * 8192).arch["M"].action("write")
+    assert middle.energy == pytest.approx((10e-12 * 20e-12) ** 0.5 / 64, rel=1e-12)
+    assert middle.provenance.endswith("SRAM of 16 KiB, interpolated on logarithmic axes")
+    small = published("sram", size=2 * 8192).arch["M"].action("read")
+    assert small.energy == pytest.approx(5e-12 / 64, rel=1e-12)  # a square root, as from 8 to 32 KiB
+    assert "extrapolated" in small.provenance
+    assert published("dram").arch["M"].action("read").energy == pytest.approx(1.3e-9 / 64, rel=1e-12)
+    mac = published("int_mac", bits=8).arch["U"]
+    assert mac.action("compute").energy == pytest.approx(0.3e-12, rel=1e-12)
+    assert mac.area == pytest.approx((282 + 137) * 1e-12, rel=1e-12)
+    for name, joules in (("float_mac", 2e-12), ("int_multiply", (0.2e-12 * 3.1e-12) ** 0.5)):
+        energy = published(name, bits=16).arch["U"].action("compute").energy
+        assert energy == pytest.approx(joules, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("component", "size", "options", "told"),
+    [
+        ("srm", 8, {}, "there are no published points of srm"),
+        ("sram", "inf", {}, "the size of the SRAM is not given"),
+        ("sram", 8, {"bits": 8}, "sram has no option bits"),
+        ("int_add", 8, {"bits": 0}, "zero bits"),
+        ("int_mac", 8, {"bits": "eight"}, "eight"),
+    ],
+)
+def test_what_has_no_published_points_is_told(
+    component: str, size: object, options: dict[str, object], told: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        _ = published(component, size, **options).arch
+    assert told in str(raised.value)
