@@ -86,7 +86,7 @@ def _structure(spec: Spec, einsum: Einsum) -> object:
     accesses = tuple(
         (
             tensors[a.tensor], tuple(_renamed(e, numbers) for e in a.projection), a.output, a.bits_per_value,
-            a.persistent, a.backing_scale, repr(a.density), a.accumulates, _held(a.guard, numbers),
+            a.persistent, a.backing_scale, repr(a.density), a.default, a.accumulates, _held(a.guard, numbers),
             tensors.get(a.stands_for, a.stands_for),
         )
         for a in einsum.accesses

@@ -386,6 +386,7 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
                 _without(t, gone) for t in workload.persistent_tensors if t not in gone
             ),
             "densities": {t: d for t, d in workload.densities.items() if t in tensors},
+            "default": {t: d for t, d in workload.default.items() if t in tensors},
             "generational": tuple(
                 r for r in workload.generational if r in ranks and _carries(resolved, einsums, rank=r)
             ),

@@ -180,7 +180,8 @@ class Workload(SchemaObject):
     `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
     model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
     tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
-    that nobody writes, a number or `identity`.
+    that nobody writes, a number or `identity`. `default`: tensor -> what its absent points hold, 0 unless
+    said.
     """
 
     einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
@@ -192,6 +193,7 @@ class Workload(SchemaObject):
     densities: dict[NameText, object] = Field(default_factory=dict)
     generational: Annotated[tuple[NameText, ...], BeforeValidator(_set_list)] = ()
     init: dict[NameText, Number] = Field(default_factory=dict)
+    default: dict[NameText, Number] = Field(default_factory=dict)
     name: str = ""
 
 

@@ -38,7 +38,8 @@ class TensorAccess:
 
     `accumulates`: an output whose elements have values before, to which results are added. `guard`: only in
     iterations that keep these constraints anything is touched. `stands_for`: the tensor that is read in all
-    other iterations, of which this one holds what is before its first generation.
+    other iterations, of which this one holds what is before its first generation. `default`: what points
+    hold that are absent on sparse data.
     """
 
     tensor: str
@@ -52,6 +53,7 @@ class TensorAccess:
     accumulates: bool = False
     guard: tuple[Constraint, ...] = ()
     stands_for: str = ""
+    default: float = 0.0
 
     def __hash__(self) -> int:
         return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
@@ -410,6 +412,8 @@ def values_text(cascade: Cascade) -> str:
     before = [f"{t} {value:g}" if isinstance(value, float) else f"{t} {value}" for t, value in cascade.init]
     lines += [f"carried forward: {', '.join(forward)}"] if forward else []
     lines += [f"before the first generation: {', '.join(before)}"] if before else []
+    absent = {a.tensor: a.default for a in accesses.values() if a.default}
+    lines += [f"absent points hold: {', '.join(f'{t} {x:g}' for t, x in absent.items())}"] if absent else []
     lines += [f"backing storage size scale: {_by_value(scaled)}"] if scaled else []
     return "".join(f"{line}\n" for line in lines)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from polymodel.affine import Affine
@@ -214,6 +214,7 @@ def _einsums(
     before = len(faults)
     bits = bits_per_value(workload, [r.scope for r in resolvers], symbols, faults)
     scale = scales(workload, symbols, faults)
+    default = _defaults(workload, symbols, faults)
     times = _instances(workload.n_instances, ("workload", "n_instances"), symbols, faults)
     order: dict[str, tuple[str, ...]] = {}
     found: list[Einsum] = []
@@ -222,7 +223,10 @@ def _einsums(
         for access, projection in zip(einsum.tensor_accesses, here, strict=True):
             order.setdefault(access.name, tuple(projection))
         accesses = tuple(
-            _access(a, order[a.name], projection, bits, scale, resolvers[i].scope, workload.densities)
+            replace(
+                _access(a, order[a.name], projection, bits, scale, resolvers[i].scope, workload.densities),
+                default=default.get(a.name, 0.0),
+            )
             for a, projection in zip(einsum.tensor_accesses, here, strict=True)
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
@@ -248,11 +252,23 @@ def _einsums(
                 )
             )  # fmt: skip
     _check_rank_names(workload, projections, faults)
-    for tensor in workload.densities:
-        if tensor not in order:
-            near = suggestion(tensor, order, "tensors")
-            faults.add(("workload", "densities", tensor), f"unknown tensor {tensor}", near, key=True)
+    for section in ("densities", "default"):
+        for tensor in getattr(workload, section):
+            if tensor not in order:
+                near = suggestion(tensor, order, "tensors")
+                faults.add(("workload", section, tensor), f"unknown tensor {tensor}", near, key=True)
     return tuple(found) if len(faults) == before else None
+
+
+def _defaults(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, float]:
+    """By tensor the number that absent points hold."""
+    found = {}
+    for tensor, text in workload.default.items():
+        try:
+            found[tensor] = float(evaluate_number(text, symbols))
+        except TextFault as fault:
+            faults.text(("workload", "default", tensor), fault)
+    return found
 
 
 def _access(

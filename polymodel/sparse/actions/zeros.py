@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from polymodel.arrays import np
 from polymodel.errors import Refused
-from polymodel.operators import keeping_zero, names_of
-from polymodel.workload.einsum import Einsum
+from polymodel.operators import OPERATORS, Operator, keeping_zero, names_of
+from polymodel.spec.faults import TextFault
+from polymodel.spec.scan import Binary, Name, Number, Tree, Unary, parse_arithmetic
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 MULTIPLY = (None, *names_of("mul"))
 UNION = names_of("add", "sub", "max", "min")
@@ -26,19 +30,110 @@ def is_union(einsum: Einsum) -> bool:
     return dict(einsum.operations).get("map") in UNION
 
 
-def is_known(einsum: Einsum) -> bool:
-    """True if it is known what the Einsum's operation makes of zeros."""
+def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
+    """True if an operation of which an operand is absent makes nothing but what is absent from the result.
+
+    `absent`: the tensors that have absent points.
+    """
+    sparse = {*absent}
     operation = dict(einsum.operations).get("map")
-    return operation in (*MULTIPLY, *UNION) or (operation in KEEPS and len(einsum.inputs) == 1)
+    if not any(a.default for a in einsum.accesses):
+        if operation in (*MULTIPLY, *UNION) or (operation in KEEPS and len(einsum.inputs) == 1):
+            return True
+        return all(_absorbs(einsum, a, 0.0) for a in einsum.inputs if a.tensor in sparse)
+    (output,) = einsum.outputs[:1]
+    nothing: float | None = output.default
+    if set(einsum.rank_variables) - set(output.variables):
+        nothing = _identity(einsum)
+    if nothing is None or (nothing != output.default and output.tensor in sparse):
+        return False
+    if operation in UNION:
+        return _value(einsum, {a.tensor: a.default for a in einsum.inputs}) == nothing
+    return all(_absorbs(einsum, a, nothing) for a in einsum.inputs if a.tensor in sparse)
+
+
+def _identity(einsum: Einsum) -> float | None:
+    """What leaves the sum of an Einsum as it is."""
+    found = OPERATORS.get(dict(einsum.operations).get("reduce") or "add")
+    return found.identity if found is not None else None
+
+
+def _absorbs(einsum: Einsum, access: TensorAccess, result: float) -> bool:
+    """Whether the operation gives `result` where an operand is absent, whatever the others are."""
+    return _value(einsum, {access.tensor: access.default}) == result
+
+
+def _value(einsum: Einsum, known: Mapping[str, float]) -> float | None:
+    """What the operation of an Einsum gives for some operands, the others being any finite number; None if
+    that depends on them."""
+    operation = dict(einsum.operations).get("map") or "mul"
+    values = [known.get(a.tensor) for a in einsum.operands]
+    if operation in OPERATORS:
+        found = OPERATORS[operation]
+        if found.arity == 1 or len(values) == 1:
+            return _applied(found, values) if found.arity == 1 else values[0]
+        joined = values[0]
+        for value in values[1:]:
+            joined = _applied(found, [joined, value])
+        return joined
+    named = {f"_{i}": x for i, x in enumerate(values)}
+    named |= {a.tensor: x for a, x in zip(einsum.operands, values, strict=True)}
+    try:
+        return _evaluated(parse_arithmetic(operation), named)
+    except TextFault:
+        return None
+
+
+def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
+    """A formula of which some names stand for any finite number."""
+    if isinstance(tree, Number):
+        return float(tree.value)
+    if isinstance(tree, Name):
+        return named.get(tree.name)
+    if isinstance(tree, Unary):
+        value = _evaluated(tree.operand, named)
+        return -value if tree.op == "-" and value is not None else value
+    sides = (tree.left, tree.right) if isinstance(tree, Binary) else tree.arguments
+    found = OPERATORS.get(tree.op if isinstance(tree, Binary) else tree.name)
+    if found is None or len(sides) != found.arity:
+        return None
+    return _applied(found, [_evaluated(side, named) for side in sides])
+
+
+def _applied(operator: Operator, values: Sequence[float | None]) -> float | None:
+    """The operator of numbers, of which None is any finite one; None where its result depends on them."""
+    if None not in values:
+        with np.errstate(all="ignore"):
+            found = float(operator.form(*(np.float64(x) for x in values if x is not None)))
+        return None if math.isnan(found) else found
+    fixed = next((x for x in values if x is not None), None)
+    if fixed is None:
+        return None
+    if fixed == operator.annihilator:
+        return fixed  # of a finite number
+    first = values[0] == fixed
+    if operator.name == "div" and first and fixed == 0:
+        return 0.0  # what is divided by is no zero
+    if operator.name in ("add", "sub") and math.isinf(fixed):
+        return fixed if first or operator.name == "add" else -fixed
+    return None
 
 
 def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
     """Refused where zeros reach an operation of which it is not known what it makes of them. Of operands
     without zeros nothing is asked."""
     sparse = [a.tensor for a in einsum.inputs if not data[a.tensor].dense]
-    if not sparse or is_known(einsum):
+    results = [a.tensor for a in einsum.outputs if a.tensor not in data or not data[a.tensor].dense]
+    if not sparse or is_known(einsum, [*sparse, *results]):
         return
     operation = dict(einsum.operations).get("map")
+    if any(a.default for a in einsum.accesses):
+        held = ", ".join(f"{a.default:g} in {a.tensor}" for a in einsum.accesses)
+        raise Refused(
+            f"{einsum.name}: {operation or 'mul'} of what is absent in {', '.join(sparse)} is not what is "
+            f"absent in its result (absent points hold {held})",
+            "say by `default` what absent points of the result hold, or by `densities` that there are none",
+        )
     if len(einsum.inputs) == 1:
         what = f"polymodel does not know whether {operation} maps zeros to zero"
     else:

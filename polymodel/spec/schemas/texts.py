@@ -224,6 +224,7 @@ WORKLOAD: Texts = {
         "n_instances": said("How many times the whole workload runs.", 1),
         "persistent_tensors": said(f"Tensors of which a copy {_PERSISTENT}: set expressions.", "weight"),
         "densities": said("Tensor -> share of nonzeros from 0 to 1, or a density model.", {"A": 0.05}),
+        "default": said("Tensor -> the number that its absent points hold, 0 unless said.", {"S": "-inf"}),
         "generational": said("Ranks along which tensors are carried forward; else inferred.", ["P"]),
         "init": said("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
         "name": said("Name of the workload, as reports show it.", "matmul"),

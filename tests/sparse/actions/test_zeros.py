@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused
+
+ROOT = Path(__file__).parents[3]
 
 CHAIN = {
     "arch": {
@@ -97,3 +100,87 @@ def test_sweeps_tell_the_same() -> None:
 
     assert "does not know whether exp maps zeros to zero" in str(swept({"T": 0.5}))
     assert swept({"C": 0.5}).frame.feasible.tolist() == [True, True, True]
+
+
+def test_what_is_absent_in_masked_scores_is_minus_infinity() -> None:
+    """exp(-inf) is 0, so that a masked score stays absent; of 1 it would not be."""
+    masked = copy.deepcopy(CHAIN)
+    masked["workload"] |= {"default": {"T": "-inf"}, "densities": {"T": 0.5}}
+    masked["workload"]["einsums"][1]["operations"]["map"] = "exp"
+    work = {c.einsum: c for c in pm.evaluate(pm.load(masked)).sparse.counts.compute}
+    assert (work["S"].effectual, work["Z"].effectual) == (12, 36)
+    masked["workload"]["default"] = {"T": 1}
+    with pytest.raises(Refused, match="S: exp of what is absent in T is not what is absent in its result"):
+        pm.evaluate(pm.load(masked)).sparse  # noqa: B018  # asked for, it is made
+    masked["workload"]["default"] = {"U": 1}
+    with pytest.raises(pm.SpecError, match="unknown tensor U"):
+        pm.load(masked)
+
+
+@pytest.mark.parametrize(
+    ("operation", "zero"),
+    [
+        ("relu(_0) * 3", True), ("tanh(-_0) / 2", True), ("exp(_0) - 1", True), ("_0 + 1", False),
+        ("exp(_0)", False), ("1 / _0", False), ("frobnicate(_0)", False),
+    ],
+)  # fmt: skip
+def test_formulas_are_worked_out_at_zero(operation: str, zero: bool) -> None:
+    if not zero:
+        with pytest.raises(Refused, match="does not know whether"):
+            pm.sparsify(chain(operation), densities={"T": 0.5})
+        return
+    found = pm.sparsify(chain(operation), densities={"T": 0.5})
+    assert {c.einsum: c for c in found.counts.compute}["S"].effectual == 12
+
+
+def test_attention_in_a_sliding_window_takes_its_maximum_and_exponential_of_the_window_alone() -> None:
+    """12 tokens see 2 on either side: 12 * 5 - 6 scores, of which the maximum, the exponential and the
+    products with 3 values each are taken."""
+
+    def einsum(output: list[str], *read: list[str], **operations: str) -> dict[str, object]:
+        accesses = [{"name": name, "projection": ranks} for name, *ranks in read]
+        made = {"name": output[0], "projection": output[1:], "output": True}
+        return {"name": output[0], "tensor_accesses": [*accesses, made], "operations": operations}
+
+    scores = ["QK", "m", "p"]
+    workload = {
+        "rank_sizes": {"M": 12, "P": 12, "E": 4, "F": 3},
+        "bits_per_value": {"All": 8},
+        "densities": {"QK": {"banded": {"width": 2}}, "LM": 1},
+        "default": {"QK": "-inf"},
+        "einsums": [
+            einsum(scores, ["Q", "m", "e"], ["K", "p", "e"]),
+            einsum(["LM", "m"], scores, reduce="max"),
+            einsum(["S", "m", "p"], scores, ["LM", "m"], map="exp(_0 - _1)"),
+            einsum(["AV", "m", "f"], ["S", "m", "p"], ["V", "p", "f"]),
+        ],
+    }
+    leaves = [[{"type": "Compute", "einsum": e, "component": "MAC"}] for e in ("QK", "LM", "S", "AV")]
+    tensors = ["Q", "K", "QK", "LM", "S", "V", "AV"]
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": tensors},
+        {"type": "Sequential", "nodes": [{"type": "Nested", "nodes": x} for x in leaves]},
+    ]
+    spec = pm.load({"arch": CHAIN["arch"], "workload": workload, "mapping": {"nodes": nodes}})
+    work = {c.einsum: c.effectual for c in pm.evaluate(spec).sparse.counts.compute}
+    assert work == {"QK": 12 * 12 * 4, "LM": 54, "S": 54, "AV": 54 * 3}
+
+
+def test_gpt_3_with_two_weights_of_four_is_what_a_hand_counts(tmp_path: Path) -> None:
+    """4096 x 16384 weights of one byte, half of them there, each with two bits for its place in four."""
+    text = (ROOT / "arch/tpu_v4i.yaml").read_text(encoding="utf-8")
+    stored = "{rank-order: [G, C], G: {format: U, pbits: 0}, C: {format: CP, cbits: 2, pbits: 8}}"
+    kept = "    tensors: {keep: ~Intermediates, may_keep: All}\n"
+    machine = tmp_path / "machine.yaml"
+    packed = f"{kept}    sparse: {{format: {{WFFA: {stored}}}}}\n"
+    machine.write_text(text.replace(kept, packed, 1), encoding="utf-8")
+    mapping = ROOT / "workloads/gpt3_6.7B/tpu_v4i/unfused.yaml"
+    half = {"WFFA": {"fixed_structured": {"n": 2, "m": 4, "rank": "C"}}}
+    found = pm.sparsify(pm.evaluate(pm.load(machine, "gpt3_6.7B", mapping)), densities=half)
+    weights = 4096 * 16384 // 2
+    (read,) = found.accesses.query("component == 'DRAM' and tensor == 'WFFA'").itertuples()
+    assert (read.actual, read.actual_bits, read.metadata_bits) == (weights, 8 * weights, 2 * weights)
+    (energy,) = found.energy.query("component == 'DRAM' and tensor == 'WFFA'").itertuples()
+    assert energy.energy_J == pytest.approx(10 * weights * 450e-12 / 64, rel=1e-12)
+    work = {c.einsum: c for c in found.counts.compute}
+    assert work["FFA"].effectual == work["FFA"].dense / 2
