@@ -18,6 +18,7 @@ SHOWN = {
     "mapping": "Mapping",
     "sweep": "Sweep",
     "explore": "Exploration",
+    "codesign": "Co-design",
     "teaal": "TeAAL spec",
     "energy_table": "Table of energies (CSV)",
 }

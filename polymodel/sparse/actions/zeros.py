@@ -9,8 +9,8 @@ from typing import Protocol
 from polymodel.arrays import np
 from polymodel.errors import Refused
 from polymodel.operators import OPERATORS, Operator, keeping_zero, names_of
+from polymodel.spec.expressions import Binary, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import TextFault
-from polymodel.spec.scan import Binary, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 MULTIPLY = (None, *names_of("mul"))
