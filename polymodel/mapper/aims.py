@@ -440,11 +440,13 @@ class KnownMappings:
 @dataclass(frozen=True)
 class Bound:
     """What is known, and the least that what is not counted yet adds to the sums and their mixtures (`rest`
-    [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all)."""
+    [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all).
+    `whole`: nothing is to come, so that what is counted are whole mappings."""
 
     known: KnownMappings
     rest: Array
     sizes: tuple[Array, ...] = ()
+    whole: bool = False
 
     def hopeful(self, figures: Sequence[Array], rest: Array | None = None) -> Array:
         """False where some known mapping is better in every figure, whatever is added. `rest` [sums and
@@ -479,6 +481,12 @@ class Bound:
         sums = np.array(more).reshape(-1, 1)
         mixed = self.known.weights @ sums if len(self.known.weights) else sums[:0]
         return replace(self, rest=self.rest + np.concatenate([sums, mixed]))
+
+    def against(self, figures: Array) -> Bound:
+        """Where whole mappings are counted: with these [figures, n] among the known ones."""
+        aims = self.known.aims
+        kept = figures if aims is None else figures[:, aims.admits(figures)]
+        return replace(self, known=self.known.joined(kept))
 
     @cached_property
     def coarser(self) -> Bound:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, pairwise, product
+from itertools import pairwise, product
 from math import inf, prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.symbolic.pair_atoms import Asked, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
@@ -33,9 +33,9 @@ OTHER = -1  # in an order of loops: variables that it does not name
 class LoopRules:
     """What an exploration says of the loops of one Einsum. `only`: per fanout the variables that may be
     spread over it (None: all); `spread`: per fanout the factors of variables; `blocks`: per memory those of
-    temporal loops right below it; `once`: (memory, operand) that is fetched once; `orders`: (memory,
-    variables of temporal loops right below it from the outermost in, OTHER for those that are not named);
-    `sliding`: memories whose nodes may slide."""
+    its temporal loops; `once`: (memory, operand) that is fetched once; `orders`: (memory, variables of its
+    temporal loops from the outermost in, OTHER for those that are not named); `sliding`: memories whose nodes
+    may slide."""
 
     only: tuple[frozenset[int] | None, ...] = ()
     spread: tuple[tuple[Factor, ...], ...] = ()
@@ -46,13 +46,34 @@ class LoopRules:
 
     @property
     def of_blocks(self) -> bool:
-        """Whether temporal loops have rules: which node a loop stands below then matters."""
+        """Whether temporal loops have rules: which memory a loop belongs to then matters."""
         return self.placed or bool(self.once)
 
     @property
     def placed(self) -> bool:
-        """Whether it matters below which node of a memory a loop stands, and in which order."""
+        """Whether it matters which memory a loop belongs to, and in which order."""
         return any(self.blocks) or bool(self.orders)
+
+    def single(self, memory: int, variable: int) -> bool:
+        """Whether loops of a memory over a variable have one iteration by the rules."""
+        several = self.blocks[memory] if self.blocks else ()
+        return any(v == variable and rule.relation != ">=" and rule.number == 1 for v, rule in several)
+
+    def factors(self, variable: int) -> tuple[tuple[int, LoopRule], ...]:
+        """The rules on factors of a variable, each with its memory."""
+        every = ((m, v, rule) for m, several in enumerate(self.blocks) for v, rule in several)
+        return tuple((m, rule) for m, v, rule in every if v == variable)
+
+    def place(self, memory: int, variable: int) -> int | None:
+        """Where the order of loops of a memory has a variable; None where it may stand anywhere."""
+        sequence = next((s for m, s in self.orders if m == memory), ())
+        named = variable if variable in sequence else OTHER
+        return sequence.index(named) if named in sequence else None
+
+    def inside(self, memory: int, variable: int, other: int) -> bool:
+        """Whether loops of a memory over the other variable stand inside those over a variable."""
+        first, second = self.place(memory, variable), self.place(memory, other)
+        return first is not None and second is not None and first < second
 
     def apart(self, variable: int) -> object:
         """Variables that rules tell apart have different values."""
@@ -119,9 +140,6 @@ def loop_rules(
         before = only[f]
         only[f] = allowed if before is None else allowed & before
     sliding = frozenset(names.index(r.place) for r in limits.rules if r.kind == "reuse")
-    if sliding and orders:
-        what = "`order` of loops beside nodes that slide, which depend on it"
-        raise Refused(f"the search does not cover {what}", "leave `order` or `reuse` out")
     return LoopRules(
         tuple(only),
         tuple(tuple(factors[f]) for f in fans),
@@ -130,54 +148,6 @@ def loop_rules(
         tuple(orders),
         sliding,
     )
-
-
-class Placed(Protocol):
-    """A storage node: its memory and the level it stands at."""
-
-    @property
-    def memory(self) -> int: ...
-
-    @property
-    def level(self) -> int: ...
-
-
-def held_above(nodes: Sequence[Placed], levels: int) -> list[int]:
-    """Per level the memory of the last node above the loops there."""
-    order = sorted(nodes, key=lambda n: (n.level, n.memory))
-    return [next((n.memory for n in reversed(order) if n.level <= level), 0) for level in range(levels)]
-
-
-Barred = frozenset[tuple[int, int]]
-
-
-def barred_loops(rules: LoopRules, variables: int, nodes: Sequence[Placed], levels: int) -> list[Barred]:
-    """What orders of loops admit, as sets of (variable, level) at which no loop stands: each obeys the
-    orders, and together they admit all that does. Loops at one level may be written in any order."""
-    above = held_above(nodes, levels)
-    each = [list(_barred_by(sequence, above, m, variables)) for m, sequence in rules.orders]
-    every = {frozenset().union(*chosen) for chosen in product(*each)}
-    return sorted((b for b in every if not any(other < b for other in every)), key=sorted)
-
-
-def _barred_by(
-    sequence: tuple[int, ...], above: Sequence[int], memory: int, variables: int
-) -> Iterator[Barred]:
-    """Of one order: the levels below its memory are parted among the places of the order."""
-    levels = [level for level, m in enumerate(above) if m == memory]
-    if not levels:
-        yield frozenset()
-        return
-    last = len(levels) - 1
-    for cuts in combinations_with_replacement(range(len(levels)), len(sequence) - 1):
-        spans = list(zip((0, *cuts), (*cuts, last), strict=True))
-        allowed: dict[int, set[int]] = {}
-        for v, (low, high) in zip(sequence, spans, strict=True):
-            allowed.setdefault(v, set()).update(levels[low : high + 1])
-        free = allowed.get(OTHER, set(levels))
-        yield frozenset(
-            (v, level) for v in range(variables) for level in levels if level not in allowed.get(v, free)
-        )
 
 
 # In which order storage nodes of one Einsum stand: those of outer memories above those of inner ones.

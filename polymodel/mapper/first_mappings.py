@@ -24,7 +24,7 @@ from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Shape, Template, in_loop_orders
+from polymodel.mapper.templates import Node, Shape, Template, with_homes
 from polymodel.objectives import uses
 
 Array = Any
@@ -126,6 +126,8 @@ class _OfPlan:
             served = next((x for x in several if _serves(x, self.rooms[i])), None)
             if served is None:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
+                # What rules leave is small: the search itself is soon better.
+                steps = LEAST_IMPROVED if self.work.spaces[i].rules.placed else steps
                 searches = (_Search(self.work, i, self.plan[i], self.rooms[i], g, steps) for g in goals)
                 served = self.rooms[i], [f for search in searches for f in looked_for(search)]
                 several.append(served)
@@ -297,12 +299,17 @@ class _Search:
         shared = tuple(Node(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
         branch = tuple(
-            Node(i, m, depth + 1 + k, slides=along.get((m, i), next(iter(self.space.slides(m, i)), -1)))
+            Node(i, m, depth + 1 + k, slides=along.get((m, i), self._along(m, i)[0]))
             for k, (m, i) in enumerate(held)
         )
         template = Template(self.shape, (*shared, *branch), unit)
         if in_order(template.nodes, self.band):
-            yield from in_loop_orders(self.space, template)
+            yield from with_homes(self.space, template)
+
+    def _along(self, memory: int, operand: int) -> tuple[int, ...]:
+        """What a node may slide along (-1: it refills), what is looked at first in front."""
+        several = self.space.slides(memory, operand)
+        return (-1, *several) if self.space.rules.placed or not several else several
 
     def _beside(self, found: Found) -> Iterator[tuple[Template, tuple[Array, ...]]]:
         """Templates with one node less, more, or elsewhere, or that slides otherwise, and where factors then
@@ -311,7 +318,7 @@ class _Search:
         held = [(n.memory, n.operand) for n in found.template.branch]
         along = {(n.memory, n.operand): n.slides for n in found.template.branch}
         for m, i in held:
-            for v in (v for v in self.space.slides(m, i) if v != along[m, i]):
+            for v in (v for v in self._along(m, i) if v != along[m, i]):
                 yield from ((t, found.placed) for t in self._templates(unit, held, {**along, (m, i): v}))
         for k, (m, i) in enumerate(held):
             if self.space.operands[i].tensor not in self.space.keep[m]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from polymodel.mapper.aims import Aims, aims_of, follows
 from polymodel.mapper.combine import Interest, coarse
-from polymodel.mapper.einsum_rules import OTHER, held_above
 from polymodel.mapper.join import JoinRules, Stage, States, lives_of
+from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Candidate, Limits, Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import Template, TileChains, around
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.pareto import undominated
 from polymodel.reuse import Reuse
@@ -85,7 +85,6 @@ def all_bits(spaces: Sequence[EinsumSpace]) -> float:
 
 # Candidates and their LoopTrees.
 
-Above = tuple[int, int | None]  # the memory above a block of loops, and the operand that it holds live
 
 
 @dataclass(frozen=True)
@@ -173,32 +172,67 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
     size = [int(t[depth]) for t in c.tiles] if len(c.tiles) else []
     waiting = [f for f in range(len(space.fanouts)) if len(c.spread) and any(s[f] > 1 for s in c.spread)]
     held: int | None = None
-    memory = held_above(template.nodes, depth + 1)[depth]
     for n in template.branch:
         ready = [f for f in waiting if space.fanouts[f].below <= n.memory]
         waiting = [f for f in waiting if f not in ready]
         goal = [int(t[n.level]) for t in c.tiles]
         before = size[n.slides] if n.slides >= 0 else 0
-        _block(c, nodes, size, goal, ready, (memory, held), n.slides)
-        memory = n.memory
+        _block(c, nodes, size, goal, ready, _Above(n.level - 1, held, n.slides))
         held = n.operand if space.memories[n.memory].live else None
         steps = n.slides >= 0 and before > goal[n.slides] * prod(int(c.spread[n.slides][f]) for f in ready)
         policy = Reuse.SLIDE if steps else Reuse.REFILL
         name = space.memories[n.memory].name
         nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
-    _block(c, nodes, size, [1] * len(size), waiting, (memory, held))
+    _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, -1))
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
 
 
-def _order(space: EinsumSpace, above: Above, size: list[int], goal: list[int]) -> list[int]:
-    memory, held = above
+@dataclass(frozen=True)
+class _Above:
+    """A block of loops: its level, the operand that the node above it holds live, and the variable whose loop
+    is the innermost temporal one (-1: any)."""
+
+    level: int
+    held: int | None
+    last: int
+
+
+def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above) -> list[tuple[int, int]]:
+    """The temporal loops of a block as (variable, tile), outermost first. Without rules those come first that
+    leave least of the operand held live."""
+    space = c.space
+    if not c.template.homes or block.held is not None:
+        order = sorted(_order(space, block.held, size, goal), key=lambda v: v == block.last)
+        return [(v, goal[v]) for v in order if goal[v] < size[v]]
+    found: list[tuple[int, int]] = []
+    for v, tile in _loops_by_memory(space, c.template, c.tiles, c.spread, block.level, block.last):
+        if found and found[-1][0] == v:
+            found.pop()
+        found.append((v, tile))
+    return found
+
+
+def _loops_by_memory(
+    space: EinsumSpace, template: Template, tiles: Array, spread: Array, level: int, last: int
+) -> list[tuple[int, int]]:
+    """The temporal loops right below a level as (variable, tile), by the memories that they belong to and in
+    the orders of these; those over the variable `last` are the innermost ones."""
+    found = []
+    for v, (sizes, wide) in enumerate(zip(tiles, spread, strict=True)):
+        columns = np.array(sizes)[:, None], np.array(wide)[:, None], np.zeros((0, 1), np.int64)
+        mine = TileChains(space.extents[v], *columns, space.bundled)
+        tiles_of = tuple((int(a[0]), int(b[0])) for a, b in around(space, template, mine))
+        parted = parted_loops(tiles_of, template.homes[v], space.rules.factors(v), space.bundled)
+        if parted is None:
+            raise AssertionError(f"{space.name}: the loops over {space.variables[v]} break a rule")
+        found += [(v == last, m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
+    return [(v, -tile) for _, _, _, v, tile in sorted(found)]
+
+
+def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:
     every = list(range(len(space.variables)))
     if held is None:
-        for m, sequence in space.rules.orders:
-            if m == memory:
-                others = sequence.index(OTHER) if OTHER in sequence else 0
-                return sorted(every, key=lambda v: sequence.index(v) if v in sequence else others)
         return every
     o, slides = space.operands[held], -1
     for w in o.windows[:1]:
@@ -208,25 +242,14 @@ def _order(space: EinsumSpace, above: Above, size: list[int], goal: list[int]) -
 
 
 def _block(
-    c: ChosenMapping,
-    nodes: list[Node],
-    size: list[int],
-    goal: list[int],
-    fanouts: list[int],
-    above: Above,
-    last: int = -1,
+    c: ChosenMapping, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int], block: _Above
 ) -> None:
-    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
-    leave least of the operand held above live: over its own variables, then over one of a window. `last`: the
-    variable whose loop is the innermost temporal one."""
+    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted."""
     space = c.space
-    for v in sorted(_order(space, above, size, goal), key=lambda v: v == last):
-        name, wide = space.variables[v], 1
-        for f in fanouts:
-            wide *= int(c.spread[v][f])
-        if goal[v] * wide < size[v]:
-            nodes.append(Loop(name, goal[v] * wide))
-            size[v] = goal[v] * wide
+    inner = [g * prod(int(c.spread[v][f]) for f in fanouts) for v, g in enumerate(goal)]
+    for v, tile in _temporal(c, size, inner, block):
+        nodes.append(Loop(space.variables[v], tile))
+        size[v] = tile
     for f in fanouts:
         for v in (v for members in space.bundles for v in members):  # the order in which hops are counted
             if c.spread[v][f] > 1:

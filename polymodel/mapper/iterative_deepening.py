@@ -364,7 +364,8 @@ class Deepening:
             rests = [self.paths.rest_of(i, shape)[:, :, m].min(axis=2, initial=np.inf) for i, m in mine]
             keys = self.paths.choice(mine[0][0], shape).keys[:, some]
             sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
-            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes)
+            alone = len(self.spaces) == 1 and not self.rules.buffers
+            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes, alone)
         names = ", ".join(self.spaces[i].name for i in alike)
         self.watch.look(names)
         with self.tallies.counted(names) as tally:
@@ -395,10 +396,11 @@ class Deepening:
         self, found: Callable[[], Sequence[Sequence[Pmappings]]], interest: Interest | None = None
     ) -> None:
         """Join what there is; the result bounds what follows. One that is cut short is left out, but for the
-        first, which has some grace. `interest`: of a dive."""
+        first, which has some grace, and that of a single Einsum, which takes a moment. `interest`: of a
+        dive."""
         if not self.watch.late:
             self.watch.step(lambda: self._join(found(), interest, self.watch))
-        if self.watch.late and not self.wholes:
+        if self.watch.late and (not self.wholes or len(self.spaces) == 1):
             grace = self.watch.grace()
             grace.step(lambda: self._join(found(), interest, grace))
 

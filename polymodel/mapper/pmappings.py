@@ -210,6 +210,8 @@ class Explorer:
             by_shape: dict[Shape, list[Template]] = {}
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
+            for several in by_shape.values():  # those first that are most often best
+                several.sort(key=lambda t: sum(n.slides >= 0 for n in t.nodes))
             for shape, some in by_shape.items():
                 result, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
                 if result is not None or not late:
@@ -243,7 +245,12 @@ class Explorer:
                 tally.ask()
                 tally.templates += 1
                 for p in self._points(template, number, interest, bound, tally):
-                    parts += [p] if len(p.energy) else []
+                    if not len(p.energy):
+                        continue
+                    parts.append(p)
+                    if bound is not None and bound.whole and not (interest.eps or interest.rough):
+                        rows = interest.figures(p.energy, p.latency, p.more, ())
+                        bound = bound.against(np.array(rows).reshape(-1, len(p.energy)))
             except CUT as error:
                 tally.ended(error)
                 late = True
@@ -301,6 +308,8 @@ class Explorer:
         space = self.space
         chains = all_chains(space, template, self.limits.sizes)
         tally.points += prod(c.count for c in chains)
+        if not all(c.count for c in chains):
+            return  # rules leave some variable nothing
         joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
             tally.ask()

@@ -12,14 +12,8 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.factoring import divisors
-from polymodel.mapper.einsum_rules import (
-    Barred,
-    barred_loops,
-    held_above,
-    in_order,
-    numbered_bands,
-    spread_choices,
-)
+from polymodel.mapper.einsum_rules import in_order, numbered_bands, spread_choices
+from polymodel.mapper.loop_homes import Homes, loop_homes, parted_loops
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 
@@ -74,7 +68,7 @@ class Template:
 
     A template may be one region of a hierarchy cut in two: `bottom` says that the rest is below (the last
     level then is the tile that it gets), `top` that the rest is above (level 1 is the tile that it needs);
-    `cut` is the innermost memory above. `barred`: (variable, level) where an order of loops admits none.
+    `cut` is the innermost memory above. `homes`: which memories loops belong to, where rules tell them apart.
     """
 
     shape: Shape
@@ -84,7 +78,7 @@ class Template:
     top: bool = False
     bottom: bool = False
     cut: int = 0
-    barred: Barred = frozenset()
+    homes: Homes = ()
 
     @property
     def depth(self) -> int:
@@ -119,17 +113,18 @@ def templates(
         for shape in shapes(space, limits, passing, depth, reach):
             if wanted is None or shape in wanted:
                 for nodes in _placements(space, limits, shape, reach, loose):
-                    yield from in_loop_orders(space, Template(shape, nodes, unit))
+                    yield from with_homes(space, Template(shape, nodes, unit))
 
 
-def in_loop_orders(space: EinsumSpace, template: Template) -> Iterator[Template]:
-    """The template, or what orders of loops make of it."""
-    if not space.rules.orders or space.copy:
+def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
+    """The template, with the memories that its loops may belong to where rules tell them apart."""
+    if not space.rules.placed or space.copy:
         yield template
         return
-    levels = template.depth + 1 + len(template.branch)
-    for barred in barred_loops(space.rules, len(space.variables), template.nodes, levels):
-        yield replace(template, barred=barred)
+    indexed = [o.alone | o.windowed for o in space.operands]
+    reach = space.units[template.unit].memories
+    for homes in loop_homes(space.rules, indexed, len(space.variables), template.nodes, reach):
+        yield replace(template, homes=homes)
 
 
 def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
@@ -281,9 +276,10 @@ def _arranged(
 
 
 def _sliding(space: EinsumSpace, node: Node) -> list[Node]:
-    """The node with each variable that it may slide along: where there is one, refilling is never better."""
-    along = space.slides(node.memory, node.operand)
-    return [replace(node, slides=v) for v in along] or [node]
+    """The node with each variable that it may slide along: where there is one, refilling is never better, but
+    for rules on the order of the loops above it."""
+    along = [replace(node, slides=v) for v in space.slides(node.memory, node.operand)]
+    return [node, *along] if space.rules.placed or not along else along
 
 
 def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:
@@ -372,9 +368,10 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
         raise AssertionError("sizes that do not divide are chosen variable by variable")
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
-    ruled = any(v == members[0] for row in space.rules.blocks for v, _ in row)
+    told = {m for m, _ in space.rules.factors(members[0])}
+    homes = template.homes[members[0]] if template.homes else ()
     slides = any(n.slides == members[0] for n in template.nodes)
-    if ruled or slides or any(v == members[0] for v, _ in template.barred):
+    if slides or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
     pattern, symbols = _pattern(kinds)
     tiles: list[list[int]] = []
@@ -417,15 +414,16 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
     if not space.rules.of_blocks or space.copy:
         return result
     trips = _trips_below(space, template, chains)
-    above = held_above(template.nodes, len(trips))
-    for level in (level for v, level in template.barred if v == variable):
-        result += trips[level] > 1
-    for memory, several in enumerate(space.rules.blocks):
-        mine = [row for row, m in zip(trips, above, strict=True) if m == memory]
-        factor = np.prod(np.array(mine), axis=0) if mine else np.ones(chains.count, np.int64)
-        for v, rule in several:
-            if v == variable:
-                result += ~rule.admits(factor)
+    if template.homes:
+        homes, factors = template.homes[variable], space.rules.factors(variable)
+        for level, some in enumerate(homes):
+            result += (trips[level] > 1) & (not some)
+        if factors:
+            pairs = np.array([row for pair in around(space, template, chains) for row in pair])
+            rows, number = np.unique(pairs, axis=1, return_inverse=True)
+            every = (tuple((int(a), int(b)) for a, b in zip(r[::2], r[1::2], strict=True)) for r in rows.T)
+            obeyed = [parted_loops(tiles, homes, factors, chains.even) is not None for tiles in every]
+            result += ~np.array(obeyed)[number.reshape(-1)]
     for memory, i in space.rules.once:
         o = space.operands[i]
         held = [n.level for n in template.nodes if n.operand == i and n.memory == memory]
@@ -436,13 +434,18 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
 
 def _trips_below(space: EinsumSpace, template: Template, chains: TileChains) -> list[Array]:
     """Iterations of the temporal loops right below each level [n]."""
+    return [-(-outer // inner) for outer, inner in around(space, template, chains)]
+
+
+def around(space: EinsumSpace, template: Template, chains: TileChains) -> list[tuple[Array, Array]]:
+    """Tile sizes above and below the temporal loops right below each level [n]."""
     result = []
     positions = [spread_after(template, f.below) for f in space.fanouts]
     for level, size in enumerate(chains.tiles):
         inner = chains.tiles[level + 1] if level + 1 < len(chains.tiles) else np.ones_like(size)
         for f, position in enumerate(positions):
             inner = inner * chains.spread[f] if position == level else inner
-        result.append(-(-size // inner))
+        result.append((size, inner))
     return result
 
 

@@ -379,7 +379,7 @@ Policies = Annotated[tuple[Policy, ...], Listed]
 class MemoryRule(SchemaObject):
     """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
     of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
-    loops over it have that stand right below the memory (`4`, `<= 4`, `>= 4`). `order`: rank variables of
+    loops of the memory over it have together (`4`, `<= 4`, `>= 4`). `order`: rank variables of
     these loops, from the outermost in; `...` stands for any others. `no_refetch`: tensors that are
     fetched into it once: no loop above them goes over a variable that does not index them. `reuse`: policies
     that its storage nodes may have, `refill` among them."""

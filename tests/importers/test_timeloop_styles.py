@@ -57,9 +57,7 @@ def test_each_style_counts_what_a_walk_counts(style: str) -> None:
 def test_keep_and_bypass_stand_at_the_level_or_in_a_section_of_their_own() -> None:
     found = imported("rows_nodes.yaml")
     assert "tensors: {keep: Input | Output, may_keep: Nothing}" in found.text
-    named = {d.path for d in found.left_out}
-    assert "constraints.targets[1].factors" in named
-    assert not any(p.startswith("constraints.targets[0]") for p in named)
+    assert not any(d.path.startswith("constraints") for d in found.left_out)
 
 
 def test_a_level_without_words_keeps_nothing() -> None:

@@ -95,3 +95,41 @@ def test_numbers_of_instances_that_differ_are_named() -> None:
     unit["attributes"] = {"instances": 8}
     with pytest.raises(pm.SpecError, match="8 instances are not converted: the names around it make 4"):
         pm.import_timeloop(given)
+
+
+def test_constraints_on_loops_become_rules_of_a_search() -> None:
+    loops = [
+        {"target": "DRAM", "type": "temporal", "factors": "M=2", "permutation": "MK"},
+        {"target": "Buffer", "type": "temporal", "factors": ["M<=2", "K=0"], "permutation": ["M"]},
+        {"target": "Buffer", "type": "spatial", "factors": {"M": 1}, "permutation": "KM", "split": 1},
+    ]
+    given = files(mapspace_constraints={"targets": loops}, mapping=[])
+    imported = pm.import_timeloop(given)
+    assert not imported.left_out
+    section = imported.spec.raw_explore
+    assert section is not None
+    assert section.memories["DRAM"].factors == {"m": 2}
+    assert section.memories["DRAM"].order == ("k", "m")
+    assert section.memories["Buffer"].factors == {"m": "<= 2", "k": 6}
+    assert section.memories["Buffer"].order == ("...", "m")
+    assert section.fanouts["MAC"]["X"].factors == {"m": 1}
+    found = pm.explore(imported.spec, objectives="energy")
+    assert "a mapping exists if" not in found.reason
+    macros = [{"target": "Buffer", "type": "temporal", "no_iteration_over_dataspaces": ["A"]}]
+    (rule,) = pm.import_timeloop(files(constraints={"targets": macros})).spec.raw_explore.memories.values()  # type: ignore[union-attr]  # there is one
+    assert rule.factors == {"m": 1, "k": 1}
+
+
+def test_constraints_that_bind_no_search_are_named() -> None:
+    loops = [
+        {"target": "DRAM", "type": "temporal", "factors": "M=2,1 Q=3", "permutation": "MM"},
+        {"target": "Buffer", "type": "temporal", "factors": "K=x"},
+    ]
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_timeloop(files(constraints={"targets": loops}))
+    for wanted in ("there is no dimension Q", "M is there twice", "unknown symbol x"):
+        assert wanted in str(caught.value)
+    loops = [{"target": "DRAM", "type": "temporal", "factors": "M=2,1", "maximize_dims": ["K"]}]
+    told = left(files(constraints={"targets": loops}))
+    assert any("is imperfect" in text for text in told)
+    assert any("maximize_dims" in text for text in told)

@@ -15,6 +15,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
 from tests.mapper.brute_evaluated import Listed, figures
+from tests.mapper.test_loop_rules import obeys, read
 from tests.mapper.test_windows import fanouts, memory
 
 EINSUMS = ("O[p] = I[W=p+r] * F[r]", "O[p,m] = I[W=2*p+r] * F[r,m]", "O[p] = I[W=p+2*r] * F[r]")
@@ -73,17 +74,37 @@ def sliding(tree: LoopTree) -> Iterator[LoopTree]:
     return (LoopTree(x) for x in grow(nodes, mine))
 
 
-def check(spec: Spec, pick: Random, most: int) -> tuple[int, bool]:
+def rules(spec: Spec, pick: Random) -> dict[str, Any]:
+    """The same with factors and orders of some loops."""
+    result = constraints(spec)
+    variables = list(spec.workload.einsums[0].rank_variables)
+    names = [c.name for c in spec.arch.components if c.kind == "memory"]
+    for name in pick.sample(names, 1 + (pick.random() < 0.4)):
+        rule = result["memories"].setdefault(name, {})
+        if pick.random() < 0.7:
+            text = pick.choice((1, 2, "<= 2", ">= 2"))
+            rule["factors"] = {pick.choice(variables): text}
+        else:
+            order = pick.sample(variables, len(variables))
+            rule["order"] = pick.choice((order, ["...", *order[:1]], [*order[:1], "..."], order[:2]))
+    return result
+
+
+def check(spec: Spec, pick: Random, most: int, asked: dict[str, Any] | None = None) -> tuple[int, bool]:
     """Whether none of about so many mappings beats what the search finds, and, where these are all of them,
     what it finds is as good as one of them; how many there were, and whether anything slides."""
-    found = pm.explore(spec, constraints=constraints(spec))
+    asked = constraints(spec) if asked is None else asked
+    found = pm.explore(spec, constraints=asked)
+    one, names = spec.workload.einsums[0], [c.name for c in spec.arch.components if c.kind == "memory"]
     mine = [(p.energy, p.latency) for p in found]
     listed, whole = [], Listed(spec)
     share = most / whole.size()
     for tree in whole.trees(lambda: share >= 1 or pick.random() < share):
-        for one in sliding(tree):
+        for tree_sliding in sliding(tree):
+            if not obeys(read(tree_sliding.nodes, one, names), asked, spec, even=True):
+                continue
             try:
-                cost = figures(spec, one)
+                cost = figures(spec, tree_sliding)
             except SpecError:
                 continue
             listed += [cost] if cost is not None else []
@@ -91,6 +112,8 @@ def check(spec: Spec, pick: Random, most: int) -> tuple[int, bool]:
         assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
     for e, x in mine if share >= 1 else ():
         assert any(e == pytest.approx(a) and x == pytest.approx(b) for a, b in listed)
+    for p in found:
+        assert obeys(read(p.mapping.nodes, one, names, written=True), asked, spec, even=True)
     slides = any(
         isinstance(n, StorageNode) and n.reuse == "slide" for p in found for _, n, _ in p.mapping.walk()
     )
@@ -111,6 +134,16 @@ def test_no_mapping_is_better() -> None:
     assert sum(check(spec_of(pick, (2, 4)), pick, 120)[0] for _ in range(12)) > 500
 
 
+@pytest.mark.slow
+def test_no_mapping_that_obeys_rules_is_better() -> None:
+    pick = Random(17)
+    many = 0
+    for _ in range(60):
+        spec = spec_of(pick, (2, 4))
+        many += check(spec, pick, 120, rules(spec, pick))[0]
+    assert many > 500
+
+
 def test_faults_and_what_is_not_covered_are_told() -> None:
     nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, 1, 32, tensors={"keep": "I"})]
     nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]})
@@ -125,9 +158,6 @@ def test_faults_and_what_is_not_covered_are_told() -> None:
         pm.explore(spec, constraints=asked("slide"))
     with pytest.raises(SpecError, match="keep_previous"):
         pm.explore(spec, constraints=asked("refill", "keep_previous"))
-    ordered = {"memories": {"GLB": {"reuse": ["refill", "slide"], "order": ["p", "r"]}}}
-    with pytest.raises(Refused, match="`order` of loops beside nodes that slide"):
-        pm.explore(spec, constraints=ordered)
     with pytest.raises(Refused, match="nodes of GLB that slide beside `sizes: all`"):
         pm.explore(spec, constraints=asked("refill", "slide", sizes="all"))
     assert (

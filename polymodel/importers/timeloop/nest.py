@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.parts import Part, called, fanned
 from polymodel.importers.timeloop.problem import Shape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended, name_and_count
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended
 from polymodel.spec.faults import Node, TextFault, suggestion
 
-_FACTOR = re.compile(
+FACTOR = re.compile(
     r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d{1,18})"
     r"(?:\s*,\s*(?P<last>\d{1,18}))?(?=[\s,]|$)",
     re.ASCII,
@@ -105,10 +105,7 @@ class _Builder:
             self.across(fields, target)
 
     def called(self, target: Node) -> str:
-        """The part that a target means; the mapper calls the fanout of container PE inter_PE_spatial."""
-        name, _ = name_and_count(str(target.scalar))
-        every = [p.name for p in self.parts]
-        return name if name in every else re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
+        return called(self.parts, str(target.scalar))
 
     def named(self, target: Node, known: Sequence[str], path: str) -> str | None:
         name = self.called(target)
@@ -181,15 +178,7 @@ class _Builder:
 
     def fanned(self, name: str, fields: Fields) -> Part | None:
         """Whose instances a spatial directive runs over: the target's own, or the next ones inside it."""
-        at = next(i for i, p in enumerate(self.parts) if p.name == name)
-        here = self.parts[at]
-        if here.own_mesh and here.instances > 1:
-            return here
-        below: list[Part] = []
-        for part in self.parts[at + 1 :]:
-            below += [part] if part.instances > 1 else []
-            if part.kind != "container":
-                break
+        below = fanned(self.parts, name)
         if len(below) == 1:
             return below[0]
         if not below:
@@ -232,7 +221,7 @@ class _Builder:
     def text(self, found: dict[str, Loop], node: Node, path: str, part: str) -> None:
         text, at = str(node.scalar or ""), 0
         while text[at:].strip(" ,\n\t"):
-            match = _FACTOR.match(text, at)
+            match = FACTOR.match(text, at)
             if match is None:
                 self.expression(found, node, text[at:].strip(), at, path, part)
                 return
@@ -276,22 +265,8 @@ class _Builder:
 
     def order(self, fields: Fields) -> list[str]:
         """Our variables, innermost first; those that the permutation leaves out are outermost."""
-        dims = self.shape.dims
-        words = fields.words("permutation") or ()
-        given = [(w, node) for word, node in words for w in ([word] if word in dims else letters(word, dims))]
-        found: list[str] = []
-        for word, node in given:
-            if word not in dims:
-                remedy = suggestion(word, dims, "dimensions")
-                self.reading.fault(
-                    node, f"there is no dimension {word}", remedy, f"{fields.path}.permutation"
-                )
-            elif dims[word] in found:
-                what = f"{word} is there twice"
-                self.reading.fault(node, what, "keep it once", f"{fields.path}.permutation")
-            else:
-                found.append(dims[word])
-        return [*found, *(v for v in dims.values() if v not in found)]
+        found = listed(self.reading, fields, self.shape)
+        return [*found, *(v for v in self.shape.dims.values() if v not in found)]
 
     def finished(self, node: Node) -> Nest:
         loops: list[Loop] = []
@@ -383,6 +358,24 @@ class _Builder:
                 part = next(p for p in self.parts if p.kind == "memory")
                 self.reading.fault(part.node, what, "keep it in the outermost storage", "mapping")
         return found
+
+
+def listed(reading: Reading, fields: Fields, shape: Shape) -> list[str]:
+    """The variables of `permutation:`, innermost first."""
+    dims = shape.dims
+    words = fields.words("permutation") or ()
+    given = [(w, node) for word, node in words for w in ([word] if word in dims else letters(word, dims))]
+    found: list[str] = []
+    for word, node in given:
+        if word not in dims:
+            remedy = suggestion(word, dims, "dimensions")
+            reading.fault(node, f"there is no dimension {word}", remedy, f"{fields.path}.permutation")
+        elif dims[word] in found:
+            what = f"{word} is there twice"
+            reading.fault(node, what, "keep it once", f"{fields.path}.permutation")
+        else:
+            found.append(dims[word])
+    return found
 
 
 def _product(loops: Sequence[Loop], axis: str) -> int:

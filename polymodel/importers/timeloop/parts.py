@@ -35,6 +35,15 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A constraint on the loops of a level, or on those over its instances (`spatial`)."""
+
+    spatial: bool
+    node: Node
+    path: str
+
+
+@dataclass(frozen=True)
 class Part:
     """A level, or a container with fanout.
 
@@ -60,6 +69,7 @@ class Part:
     cycle: Value | None = None
     held: Held = field(default_factory=Held)
     unicast: frozenset[str] = frozenset()
+    asked: tuple[Asked, ...] = ()
     sparse: Node | None = None
 
     @property
@@ -200,14 +210,18 @@ def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Held:
     return Held(keep, bypass if alone is None else frozenset(tensors.values()) - keep)
 
 
-SECTIONS = ("constraints", "architecture_constraints")
-_KINDS = ("dataspace", "datatype", "bypass")
+SECTIONS = (
+    "constraints", "architecture_constraints", "arch_constraints", "mapspace_constraints", "map_constraints",
+    "extra_mapping_constraints",
+)  # fmt: skip
+_KINDS = ("dataspace", "datatype", "bypass", "bypassing", "storage")
+_LOOPS = ("temporal", "spatial")
 
 
 def constrained(
     reading: Reading, sections: Mapping[str, Node], parts: Sequence[Part], tensors: Mapping[str, str]
 ) -> tuple[Part, ...]:
-    """The parts with what `keep:` and `bypass:` of the sections add; the rest is for a search, and named."""
+    """The parts with what the sections say of them: what they keep, and their loops."""
     found = {p.name: p for p in parts}
     for section in SECTIONS:
         node = sections.get(section)
@@ -220,15 +234,43 @@ def constrained(
             items = fields.items("targets")
         for i, item in enumerate(items):
             target = Fields(reading, item, f"{section}[{i}]")
-            part = found.get(name_and_count(target.text("target", "name"))[0])
-            if target.text("type").lower() not in _KINDS or part is None:
+            kind = target.text("type").lower()
+            name = called(parts, target.text("target", "name"))
+            several = fanned(parts, name) if kind == "spatial" and name in found else ()
+            part = several[0] if len(several) == 1 else None if kind == "spatial" else found.get(name)
+            if kind not in (*_KINDS, *_LOOPS) or part is None:
                 continue
             inner = target.fields("constraints") or target
+            if kind in _LOOPS:
+                more = Asked(kind == "spatial", inner.node, inner.path)
+                found[part.name] = replace(found[part.name], asked=(*found[part.name].asked, more))
+                continue
+            part = found[part.name]
             name_strange(reading, inner, tensors)
             held = held_of(inner, tensors)
             both = Held(part.held.keep | held.keep, part.held.bypass | held.bypass)
             found[part.name] = replace(part, held=both)
     return tuple(found.values())
+
+
+def called(parts: Sequence[Part], text: str) -> str:
+    """The part that a target means; the mapper calls the fanout of container PE inter_PE_spatial."""
+    name, _ = name_and_count(text)
+    return name if any(p.name == name for p in parts) else re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
+
+
+def fanned(parts: Sequence[Part], name: str) -> tuple[Part, ...]:
+    """Whose instances spatial loops of a target run over: its own, or those of the next parts inside it."""
+    at = next(i for i, p in enumerate(parts) if p.name == name)
+    here = parts[at]
+    if here.own_mesh and here.instances > 1:
+        return (here,)
+    below: list[Part] = []
+    for part in parts[at + 1 :]:
+        below += [part] if part.instances > 1 else []
+        if part.kind != "container":
+            break
+    return tuple(below)
 
 
 def name_strange(reading: Reading, fields: Fields, tensors: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
+from polymodel.importers.timeloop.constraints import explore_of
 from polymodel.importers.timeloop.emit import (
     Axis,
     Machine,
@@ -49,8 +50,7 @@ _ENDINGS = (".yaml", ".yml", ".jinja2", ".j2")
 # Folders inside that hold parts of one design.
 _PARTS = ("arch", "prob", "problem", "map", "mapping", "constraints", "sparse-opt", "ert")
 _SECTIONS = (
-    "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables",
-    "extra_mapping_constraints", *CONSTRAINTS,
+    "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables", *CONSTRAINTS,
 )  # fmt: skip
 _REMARKS = """\
 # Counts as Timeloop's: a storage reuses as `slide` says, refilled partial sums are broadcast,
@@ -207,6 +207,7 @@ class _Found:
     fused: Fused | None = None
     energies: Energies = field(default_factory=Energies)
     sparse: dict[str, dict[str, object]] = field(default_factory=dict)
+    explore: dict[str, object] = field(default_factory=dict)
 
 
 def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
@@ -223,6 +224,8 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
     proposed = sections.get("extra_mapping_constraints")
     if given is None and proposed is not None and shape is not None and found.parts:
         given = _settled(reading, proposed, found.parts, shape)
+    if shape is not None and shape.sizes and found.parts and not (given and is_fused(given)):
+        found.explore = explore_of(reading, found.parts, shape)
     sparse = sections.get("sparse_optimizations")
     if shape is not None and found.parts:
         found.sparse = sparse_of(reading, sparse, found.parts, shape, given is not None)
@@ -305,6 +308,8 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
         )
     nodes = [component(p, axes[p.name], machine, tensors) for p in shown]
     sections["arch"] = {"nodes": nodes}
+    if found.explore:
+        sections["explore"] = found.explore
     if found.nest is not None:
         written = mapping(found.parts, found.nest, axes, einsum_name(found.shapes))
         sections["mapping"] = {"nodes": written}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from polymodel.importers.timeloop.parts import (
+    Asked,
     Part,
     bandwidths,
     held_of,
@@ -213,7 +214,7 @@ class _Builder:
         )
 
     def constrained(self, part: Part, fields: Fields) -> Part:
-        """Constraints say what a level keeps, and what a fanout does not share; the rest is for a search."""
+        """What constraints say: what a level keeps, what a fanout does not share, and their loops."""
         constraints = fields.fields("constraints")
         if constraints is None:
             return part
@@ -221,10 +222,13 @@ class _Builder:
         if told is not None:
             name_strange(self.reading, told, self.tensors)
         held = held_of(told, self.tensors)
-        spatial = constraints.fields("spatial") if part.instances > 1 else None
-        given = (spatial.words("no_reuse") or ()) if spatial is not None else ()
+        spatial = constraints.fields("spatial")
+        temporal = constraints.fields("temporal")
+        given = (spatial.words("no_reuse") or ()) if spatial is not None and part.instances > 1 else ()
         alone = {self.tensors[w] for w, _ in given if w in self.tensors}
-        return replace(part, held=held, unicast=frozenset(alone))
+        loops = ((False, temporal), (True, spatial))
+        asked = tuple(Asked(across, told.node, told.path) for across, told in loops if told is not None)
+        return replace(part, held=held, unicast=frozenset(alone), asked=asked)
 
     # The form of versions 0.2 and 0.3 --------------------------------------------------------------------
 

@@ -375,12 +375,12 @@ SEARCH: Texts = {
         "may_keep": said("Tensors that it may keep besides, a set expression.", "All"),
         "bypass": said("Tensors that it may not keep, a set expression.", "weight"),
         "factors": said(
-            "Rank variable -> how many iterations the temporal loops over it have that stand right below "
-            "this memory: a number, or one behind `=`, `<=` or `>=`.",
+            "Rank variable -> how many iterations the temporal loops of this memory over it have together: "
+            "a number, or one behind `=`, `<=` or `>=`.",
             {"m": 4, "n": "<= 8"},
         ),
         "order": said(
-            "Rank variables of the temporal loops right below this memory, from the outermost in; `...` "
+            "Rank variables of the temporal loops of this memory, from the outermost in; `...` "
             "stands for any others, and without it others may stand anywhere.",
             ["...", "k"],
         ),

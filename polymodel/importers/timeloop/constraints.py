@@ -1,0 +1,246 @@
+"""Timeloop's constraints on loops become `explore:`: factors, orders and spatial dimensions per level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from polymodel.importers.expressions import evaluate
+from polymodel.importers.timeloop.emit import axes_of, windowed
+from polymodel.importers.timeloop.nest import FACTOR, listed
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended
+from polymodel.spec.faults import Node, TextFault, suggestion
+
+OTHERS = "..."
+_REMEDY = "say it in `explore:` (docs/howto/explore.md)"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A bound on the iterations over a variable: `=`, `<=` or `>=` a number."""
+
+    variable: str
+    relation: str
+    number: int
+    node: Node
+
+    @property
+    def one(self) -> bool:
+        """Whether it leaves one iteration."""
+        return self.relation != ">=" and self.number == 1
+
+    @property
+    def written(self) -> int | str:
+        return self.number if self.relation == "=" else f"{self.relation} {self.number}"
+
+
+def explore_of(reading: Reading, parts: Sequence[Part], shape: Shape) -> dict[str, object]:
+    """What the constraints say of a search: the section `explore:`, empty if they say nothing."""
+    reader = _Reader(reading, shape)
+    memories: dict[str, dict[str, object]] = {}
+    fanouts: dict[str, dict[str, dict[str, object]]] = {}
+    for part in parts:
+        for asked in part.asked:
+            fields = Fields(reading, asked.node, asked.path)
+            if asked.spatial and part.instances > 1:
+                fanouts.setdefault(part.name, {}).update(reader.spatial(fields, part))
+            elif asked.spatial or part.kind == "container":
+                reader.alone(fields)
+            elif part.kind == "memory":
+                reader.temporal(fields, memories.setdefault(part.name, {}))
+    found: dict[str, object] = {}
+    finished = {name: reader.finished(rule) for name, rule in memories.items()}
+    if windowed(shape.spaces):
+        for part in [p for p in parts if p.kind == "memory"][1:]:
+            if reader.slides(part):
+                finished.setdefault(part.name, {})["reuse"] = ["refill", "slide"]
+    if any(finished.values()):
+        found["memories"] = {name: rule for name, rule in finished.items() if rule}
+    if any(rule for dims in fanouts.values() for rule in dims.values()):
+        kept = {name: {d: rule for d, rule in dims.items() if rule} for name, dims in fanouts.items()}
+        found["fanouts"] = {name: dims for name, dims in kept.items() if dims}
+    return found
+
+
+@dataclass
+class _Reader:
+    """Reads constraints in the words of one problem."""
+
+    reading: Reading
+    shape: Shape
+    used: list[str] = field(init=False)  # variables of several values that some tensor has
+
+    def __post_init__(self) -> None:
+        every = {v for s in self.shape.spaces for v in s.variables}
+        self.used = [v for v, n in self.shape.sizes.items() if n > 1 and v in every]
+
+    def slides(self, part: Part) -> bool:
+        """Whether a memory may hold a tensor whose tiles overlap."""
+        bypassed = part.held.bypass - part.held.keep
+        return part.entries != 0 and any(
+            s.variables - s.alone and s.name not in bypassed for s in self.shape.spaces
+        )
+
+    def alone(self, fields: Fields) -> None:
+        """Constraints where there are no loops: one iteration is all that there may be."""
+        listed(self.reading, fields, self.shape)
+        fields.ignore("split")
+        for factor in self.factors(fields):
+            if not factor.one and factor.relation != "<=":
+                self.leave(factor, "there are no loops here")
+
+    def temporal(self, fields: Fields, rule: dict[str, object]) -> None:
+        """Factors and order of the loops of a memory, added to those that are there."""
+        factors = dict(rule.get("factors", {}))  # type: ignore[call-overload]  # as it was written below
+        for factor in self.factors(fields):
+            if factors.setdefault(factor.variable, factor.written) != factor.written:
+                self.leave(factor, "another constraint bounds it")
+        if factors:
+            rule["factors"] = factors
+        order = listed(self.reading, fields, self.shape)
+        if order:
+            rule["order"] = order
+
+    def finished(self, rule: dict[str, object]) -> dict[str, object]:
+        """The rule of a memory; of its order what tells loops apart, from the outermost in."""
+        factors, order = rule.get("factors", {}), rule.pop("order", [])
+        assert isinstance(factors, dict)
+        assert isinstance(order, list)
+        looped = [v for v in self.used if factors.get(v) not in (1, "<= 1")]
+        sequence = [v for v in reversed(order) if v in looped]
+        unsaid = [v for v in looped if v not in sequence]
+        if sequence and (unsaid or len(sequence) > 1):
+            rule["order"] = [OTHERS, *sequence] if unsaid else sequence
+        return rule
+
+    def spatial(self, fields: Fields, part: Part) -> dict[str, dict[str, object]]:
+        """Per fanout dimension which variables may be spread over it, and how far."""
+        axes = [a.name for a in axes_of(part, ())]
+        allowed = self._allowed(fields, part, axes)
+        rules: dict[str, dict[str, object]] = {a: {} for a in axes}
+        for axis in axes:
+            if allowed[axis] != self.used:
+                rules[axis]["variables"] = allowed[axis]
+        for factor in self.factors(fields):
+            mine = [a for a in axes if factor.variable in allowed[a]]
+            if not mine and factor.relation != "<=" and not factor.one:
+                self.leave(factor, "no dimension of the fanout may be spread over by it")
+            elif len(mine) > 1 and not factor.one:
+                self.leave(factor, f"it may go to {' and to '.join(mine)}, and bounds both together")
+            for axis in mine if len(mine) == 1 or factor.one else ():
+                factors = rules[axis].setdefault("factors", {})
+                assert isinstance(factors, dict)
+                factors[factor.variable] = factor.written
+        return rules
+
+    def _allowed(self, fields: Fields, part: Part, axes: Sequence[str]) -> dict[str, list[str]]:
+        """Of a permutation, innermost first, the variables before the split go along X, others along Y."""
+        order = listed(self.reading, fields, self.shape)
+        split = fields.take("split")
+        given = split is not None and split.scalar is not None
+        at = count_of(self.reading, split, {}, f"{fields.path}.split", least=0) if given and split else None
+        if at is None or not part.shaped:
+            return {a: list(self.used) for a in axes}
+        rest = [v for v in self.shape.dims.values() if v not in order]
+        first, second = order[:at], order[at:]
+        if at >= len(order) + len(rest):
+            first, second = [*first, *rest], second
+        elif at > len(order):  # which of the rest comes first is free
+            first, second = [*first, *rest], [*second, *rest]
+        else:
+            second = [*second, *rest]
+        along = {"X": first, "Y": second}
+        return {a: [v for v in self.used if v in along[a]] for a in axes}
+
+    def factors(self, fields: Fields) -> Iterator[Factor]:
+        """Bounds on variables of several values; those of macros among them."""
+        found = {f.variable: f for f in self._said(fields, "factors")}
+        only = list(self._said(fields, "factors_only"))
+        single: dict[str, Node] = dict.fromkeys(self.used, fields.node) if "factors_only" in fields else {}
+        found |= {f.variable: f for f in only}
+        tensors = {s.theirs: s.variables for s in self.shape.spaces}
+        for word, node in self._spaces(fields, "no_iteration_over_dataspaces"):
+            single |= dict.fromkeys(tensors[word], node)
+        over = list(self._spaces(fields, "must_iterate_over_dataspaces"))
+        if over:
+            within = frozenset().union(*(tensors[word] for word, _ in over))
+            single |= {v: over[0][1] for v in self.used if v not in within}
+        for v, node in single.items():
+            found.setdefault(v, Factor(v, "=", 1, node))
+        yield from (f for v, f in found.items() if v in self.used)
+
+    def _spaces(self, fields: Fields, key: str) -> Iterator[tuple[str, Node]]:
+        tensors = self.shape.tensors
+        for word, node in fields.words(key) or ():
+            if word == "*":
+                yield from ((t, node) for t in tensors)
+            elif word in tensors:
+                yield word, node
+            else:
+                remedy = suggestion(word, tensors, "data spaces")
+                self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
+
+    def _said(self, fields: Fields, key: str) -> Iterator[Factor]:
+        node = fields.take(key)
+        if node is None:
+            return
+        path = f"{fields.path}.{key}"
+        if node.entries is not None:
+            for entry in node.entries:
+                value = self.reading.take(entry)
+                text = f"{entry.key}={value.scalar}" if value.kind == "scalar" else entry.key
+                yield from self._text(value, text, path)
+            return
+        for item in node.elements if node.elements is not None else (node,):
+            yield from self._text(item, str(item.scalar or ""), path)
+
+    def _text(self, node: Node, text: str, path: str) -> Iterator[Factor]:
+        at = 0
+        while text[at:].strip(" ,\n\t"):
+            match = FACTOR.match(text, at)
+            if match is None:
+                yield from self._expression(node, text[at:].strip(), path)
+                return
+            bound, last = int(match["bound"]), int(match["last"] or match["bound"])
+            if last != bound:
+                what = f"{match[0].strip()} is imperfect, so that it bounds no search here"
+                self.reading.leave(node, what, _REMEDY, path)
+            else:
+                yield from self._factor(node, match["name"], match["sign"] or "=", bound, path)
+            at = match.end()
+
+    def _expression(self, node: Node, text: str, path: str) -> Iterator[Factor]:
+        """`M=TILE*2`, `M<=TILE`: computed from variables."""
+        sign = next((s for s in ("<=", ">=", "==", "<", ">", "=") if s in text), "=")
+        name, _, value = text.partition(sign)
+        try:
+            number = evaluate(value, self.reading.variables) if value.strip() else None
+        except TextFault as fault:
+            self.reading.fault(node, fault.message, mended(fault), path)
+            return
+        if number is None or number != number or not 0 <= number <= 2**53 or number != int(number):
+            remedy = "write e.g. M=16, M<=16 or M>=2"
+            self.reading.fault(node, f"{text[:60]!r} is no factor", remedy, path)
+            return
+        yield from self._factor(node, name.strip(), "=" if sign == "==" else sign, int(number), path)
+
+    def _factor(self, node: Node, name: str, sign: str, bound: int, path: str) -> Iterator[Factor]:
+        """0 stands for the whole dimension, and so does more than that."""
+        dims = self.shape.dims
+        if name not in dims:
+            remedy = suggestion(name, dims, "dimensions")
+            self.reading.fault(node, f"there is no dimension {name}", remedy, path)
+            return
+        v = dims[name]
+        size = self.shape.sizes.get(v, 1)
+        number = bound + (sign == ">") - (sign == "<")
+        if sign == "=":
+            number = min(number or size, size)
+        relation = {"<": "<=", ">": ">="}.get(sign, sign)
+        yield Factor(v, relation, max(number, 1), node)
+
+    def leave(self, factor: Factor, why: str) -> None:
+        what = f"{factor.variable} {factor.relation} {factor.number} does not bind the search: {why}"
+        self.reading.leave(factor.node, what, _REMEDY)

@@ -1,0 +1,202 @@
+"""Which memories the temporal loops of one Einsum belong to, where an exploration says something of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations_with_replacement
+from typing import Protocol
+
+from polymodel.factoring import divisors
+from polymodel.mapper.einsum_rules import OTHER, LoopRules
+from polymodel.mapping.resolve import LoopRule
+
+
+class Stored(Protocol):
+    """A storage node: its memory, its operand and the level it stands at; `slides`: the variable of the loop
+    right above it that it slides along, or -1."""
+
+    @property
+    def memory(self) -> int: ...
+
+    @property
+    def operand(self) -> int: ...
+
+    @property
+    def level(self) -> int: ...
+
+    @property
+    def slides(self) -> int: ...
+
+
+# [variable][level] -> memories, outermost first, whose loops those over the variable at the level may be.
+Homes = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+def loop_homes(
+    rules: LoopRules, indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[Stored], reach: int
+) -> list[Homes]:
+    """Whose loops the temporal loops of one Einsum are, in every way that the rules may tell apart.
+
+    Loops are those of memories from the outermost in; one loop may be parted among memories that follow each
+    other. A loop above a node of a memory is one of a memory outside it, or of one that has a node above the
+    loop. A loop below the node is one of the memory itself or of one further in, and where it leaves the
+    node's tensor alone, it may be one of a memory outside as well. `indexed`: per operand the variables that
+    index it; `reach`: how many memories there are above compute. At one level loops may be written in any
+    order.
+    """
+    levels = max((n.level for n in nodes), default=0) + 1
+    low, high = _bounds(indexed, variables, nodes, levels, reach)
+    usable = [tuple(m for m in range(reach) if not rules.single(m, v)) for v in range(variables)]
+    every = sorted(frozenset().union(*usable))
+
+    def parted(level: int, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Between which memories the loops of one level and of the next one are parted."""
+        if level == levels:
+            yield (*cuts, reach - 1)
+            return
+        least = min(min(low[level], default=0), high[level - 1])
+        first = max(cuts[-1], least)
+        some = [m for m in every if first <= m <= high[level - 1]] or [max(first, high[level - 1])]
+        for m in some:
+            yield from parted(level + 1, (*cuts, m))
+
+    found: dict[Homes, None] = {}
+    for cuts in parted(1, (0,)):
+        homes = tuple(
+            tuple(
+                tuple(m for m in mine if max(cuts[k], low[k][v]) <= m <= min(cuts[k + 1], high[k]))
+                for k in range(levels)
+            )
+            for v, mine in enumerate(usable)
+        )
+        for ordered in _in_orders(rules, homes, levels):
+            found.update(dict.fromkeys(_sliding_in(rules, ordered, nodes)))
+    return _widest(list(found))
+
+
+def _bounds(
+    indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[Stored], levels: int, reach: int
+) -> tuple[list[list[int]], list[int]]:
+    """The outermost memory of loops [level][variable], and the innermost one [level]."""
+    low, high = [], []
+    for level in range(levels):
+        above = [n for n in nodes if n.level <= level]
+        outer = max((n.memory for n in above), default=0)
+        inner = min((n.memory - 1 for n in nodes if n.level > level), default=reach - 1)
+        high.append(max(outer, inner))
+        low.append(
+            [max((n.memory for n in above if v in indexed[n.operand]), default=0) for v in range(variables)]
+        )
+    return low, high
+
+
+def _in_orders(rules: LoopRules, homes: Homes, levels: int) -> list[Homes]:
+    """What orders of loops leave of them: the levels with loops of a memory are parted among the places of
+    its order."""
+    result = [homes]
+    for memory, sequence in rules.orders:
+        result = [left for one in result for left in _in_order(one, memory, sequence, levels)]
+    return result
+
+
+def _in_order(homes: Homes, memory: int, sequence: tuple[int, ...], levels: int) -> Iterator[Homes]:
+    mine = [k for k in range(levels) if any(memory in row[k] for row in homes)]
+    used = [v for v in sequence if v == OTHER or any(memory in row for row in homes[v])]
+    if len(mine) < 2 or len(used) < 2:
+        yield homes
+        return
+    last = len(mine) - 1
+    for cuts in combinations_with_replacement(range(len(mine)), len(used) - 1):
+        spans = list(zip((0, *cuts), (*cuts, last), strict=True))
+        allowed: dict[int, set[int]] = {}
+        for v, (first, end) in zip(used, spans, strict=True):
+            allowed.setdefault(v, set()).update(mine[first : end + 1])
+        free = allowed.get(OTHER, set(mine))
+        yield tuple(
+            tuple(
+                some if k in allowed.get(v, free) else tuple(m for m in some if m != memory)
+                for k, some in enumerate(row)
+            )
+            for v, row in enumerate(homes)
+        )
+
+
+def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[Stored]) -> list[Homes]:
+    """What is left of them where the loops that nodes slide along are the innermost ones of their levels."""
+    result = [homes]
+    for n in (n for n in nodes if n.slides >= 0):
+        result = [left for one in result for left in _innermost(rules, one, n.slides, n.level - 1)]
+    return result
+
+
+def _innermost(rules: LoopRules, homes: Homes, variable: int, level: int) -> Iterator[Homes]:
+    """Loops over the variable belong to one memory or to those further in, all others to it or to those
+    outside."""
+    for memory in homes[variable][level]:
+        outer = (frozenset(m for m in row[level] if m < memory) for row in homes)
+        here = [memory in row[level] and not rules.inside(memory, variable, v) for v, row in enumerate(homes)]
+        kept = [{*some, memory} if also else some for some, also in zip(outer, here, strict=True)]
+        kept[variable] = {m for m in homes[variable][level] if m >= memory}
+        yield tuple(
+            (*row[:level], tuple(m for m in row[level] if m in some), *row[level + 1 :])
+            for row, some in zip(homes, kept, strict=True)
+        )
+
+
+def _widest(found: list[Homes]) -> list[Homes]:
+    """Those that no other one contains."""
+
+    def contains(one: Homes, other: Homes) -> bool:
+        return all(
+            set(b) <= set(a) for x, y in zip(one, other, strict=True) for a, b in zip(x, y, strict=True)
+        )
+
+    return [h for h in found if not any(other != h and contains(other, h) for other in found)]
+
+
+Tiles = tuple[tuple[int, int], ...]  # per level of one variable: its tile above the loops there and below
+Parted = tuple[tuple[tuple[int, int], ...], ...]  # per level (memory, tile below the part of the loops there)
+
+
+@lru_cache(maxsize=65536)
+def parted_loops(
+    tiles: Tiles, homes: tuple[tuple[int, ...], ...], factors: tuple[tuple[int, LoopRule], ...], even: bool
+) -> Parted | None:
+    """The loops over one variable as parts that belong to memories, in a way that obeys the rules on factors
+    (memory, rule), if there is one. `even`: tiles divide those around them."""
+    ruled = sorted({m for m, _ in factors})
+    states: dict[tuple[int, ...], Parted] = {(1,) * len(ruled): ()}
+    for (outer, inner), some in zip(tiles, homes, strict=True):
+        after: dict[tuple[int, ...], Parted] = {}
+        for parts in _parts(outer, inner, some, even):
+            for state, before in states.items():
+                now, size = list(state), outer
+                for memory, tile in parts:
+                    if memory in ruled:
+                        now[ruled.index(memory)] *= -(-size // tile)
+                    size = tile
+                after.setdefault(tuple(now), (*before, parts))
+        states = after
+    for state, parts_found in states.items():
+        if all(rule.admits(state[ruled.index(m)]) for m, rule in factors):
+            return parts_found
+    return None
+
+
+def _parts(
+    outer: int, inner: int, homes: tuple[int, ...], even: bool
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Every way to part loops from one tile to another among memories, the outermost first."""
+    if outer == inner:
+        yield ()
+        return
+    if not homes:
+        return
+    memory, rest = homes[0], homes[1:]
+    sizes: Iterable[int] = (inner,)
+    if rest:
+        sizes = [inner * d for d in divisors(outer // inner)] if even else range(inner, outer + 1)
+    for tile in sizes:
+        for more in _parts(tile, inner, rest, even):
+            yield ((memory, tile), *more) if tile < outer else more
