@@ -113,4 +113,4 @@ def test_formats_of_loops_stand_for_those_of_ranks(tmp_path: Path) -> None:
     folder = written(tmp_path, arch=ARCH.replace("action", formats, 1), problem=PROBLEM, mapping=MAPPING)
     imported = pm.import_timeloop(folder)
     assert [d.changes for d in imported.changed] == ["bits of metadata"]
-    assert "A: [U, CP]" in imported.text
+    assert "{format: U, pbits: 0}, K: CP" in imported.text  # ranks around have no metadata

@@ -115,6 +115,49 @@ def test_sparse_optimizations() -> None:
     assert imported.remarks[0].startswith("left out, changes bits of metadata")
 
 
+FORMATS = """\
+sparse_optimizations:
+  targets:
+  - name: Buffer
+    representation-format:
+      data-spaces:
+      - name: A
+        ranks: [{format: UOP, payload-word-bits: 6}, {format: RLE, metadata-word-bits: 3}]
+      - name: B
+        ranks: [{format: UOP}, {format: B, metadata-word-bits: 1, flattened_rankIDs: [[K, N]]}, {format: CP}]
+    action-optimization:
+    - {type: position-skipping, target: A, condition-on: []}
+    - {type: spatial-skipping, target: B, condition-on: [A]}
+"""
+
+
+def test_widths_of_metadata_and_where_they_are_stored(tmp_path: Path) -> None:
+    levels = [
+        {"name": "DRAM", "class": "DRAM"},
+        {"name": "Buffer", "class": "SRAM", "attributes": {
+            "depth": 64, "width": 8, "datawidth": 8,
+            "metadata_storage_depth": 16, "metadata_storage_width": 4,
+        }},
+        {"name": "MAC", "class": "intmac"},
+    ]  # fmt: skip
+    formats = tmp_path / "formats.yaml"
+    formats.write_text(FORMATS, encoding="utf-8")
+    imported = pm.import_timeloop({"problem": MATMUL, "architecture": {"nodes": levels}}, formats)
+    part = next(c for c in imported.spec.arch.components if c.name == "Buffer")
+    assert part.size_bits == 64 * 8 + 16 * 4
+    arch = imported.spec.raw_arch
+    assert arch is not None
+    raw = next(n for n in arch.nodes if n.name == "Buffer")
+    written = raw.sparse.format  # type: ignore[union-attr]  # it is a memory with one
+    assert written["A"] == {"rank-order": ["M", "K"], "M": {"format": "UOP", "obits": 6},
+                            "K": {"format": "RLE", "rbits": 3}}  # fmt: skip
+    assert written["B"] == {"rank-order": ["K", "N"], "K": {"format": "U", "pbits": 0}, "N": "CP"}
+    assert "actions: [{skip: A, 'on': A}, {skip: B, 'on': A}]" in imported.text
+    told = [d.message for d in imported.notes]
+    assert any("64 bits for metadata are part of its size" in m for m in told)
+    assert sum("-skipping is counted as skipping" in m for m in told) == 2
+
+
 def test_parts_alone() -> None:
     problem = pm.import_timeloop({"problem": MATMUL})
     assert len(problem.spec.workload) == 1

@@ -140,7 +140,9 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
     if part.kind == "memory" and part.entries:
         # Whole words count, as in Timeloop; a stand-in of less than one keeps its bits.
         words = int(part.entries)
-        fields["size"] = f"{words} * {machine.bits}" if words else ceil(part.entries * machine.bits)
+        data = f"{words} * {machine.bits}" if words else str(ceil(part.entries * machine.bits))
+        size = f"{data} + {part.metadata}" if part.metadata else data
+        fields["size"] = int(size) if size.isdecimal() else size
     if axes:
         fields["spatial"] = fanouts(axes, machine.identical)
     if part.kind == "container":

@@ -50,7 +50,8 @@ class Part:
     `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
     `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a storage.
     `words`: words per access; `cluster`: instances that one access serves. `read`, `write`: words per
-    cycle, None for no bound. `path`: where it stands, dotted, as in an energy table.
+    cycle, None for no bound. `metadata`: bits beside the words that metadata are stored in. `path`: where it
+    stands, dotted, as in an energy table.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Part:
     unicast: frozenset[str] = frozenset()
     asked: tuple[Asked, ...] = ()
     sparse: Node | None = None
+    metadata: int = 0
 
     @property
     def instances(self) -> int:
@@ -100,6 +102,7 @@ class Sizes:
     entries: Fraction | None = None
     words: Fraction = Fraction(1)
     cluster: int = 1
+    metadata: int = 0
 
 
 def memory_sizes(reading: Reading, fields: Fields | None, backing: bool) -> Sizes:
@@ -127,7 +130,12 @@ def memory_sizes(reading: Reading, fields: Fields | None, backing: bool) -> Size
         what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
         reading.note(fields.node, what, "", fields.path)
         found = found / exact(times)
-    return Sizes(bits, None if backing and entries is None else found, words, cluster)
+    lines, wide = (fields.amount(f"metadata_storage_{k}", least=0) for k in ("depth", "width"))
+    metadata = int(exact(lines or 0) * exact(wide or 0) / cluster)
+    if metadata and not backing:
+        what = f"{metadata} bits for metadata are part of its size: data and metadata share it here"
+        reading.note(fields.node, what, "", fields.path)
+    return Sizes(bits, None if backing and entries is None else found, words, cluster, metadata)
 
 
 def _row(reading: Reading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from polymodel.importers.timeloop.parts import Part
@@ -11,6 +12,12 @@ from polymodel.spec.faults import Node, suggestion
 
 _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
 _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
+# Which instance, or which place of a compressed fiber, is skipped: counted as what is skipped.
+_PLACES = r"^(spatial|position)[-_]"
+# What the file's widths are in a format: of metadata, of payloads.
+_METADATA = {"CP": "cbits", "B": "cbits", "RLE": "rbits"}
+_PAYLOAD = {"U": "pbits", "CP": "pbits", "B": "pbits", "RLE": "pbits", "UOP": "obits"}
+Format = str | dict[str, object]
 
 
 def sparse_of(
@@ -97,7 +104,11 @@ def _section(
 
 
 def _kind(reading: Reading, fields: Fields) -> str | None:
-    word = fields.text("type").lower()
+    told = fields.text("type").lower()
+    word = re.sub(_PLACES, "", told)
+    if word in _KINDS and word != told:
+        what = f"{told} is counted as {word}: of a tensor without conditions, where it is zero itself"
+        reading.note(fields.node, what, "", fields.path)
     if word in _KINDS:
         return _KINDS[word]
     reading.fault(
@@ -109,9 +120,9 @@ def _kind(reading: Reading, fields: Fields) -> str | None:
 def _actions(reading: Reading, fields: Fields, shape: Shape) -> list[dict[str, object]]:
     kind = _kind(reading, fields)
     found: list[dict[str, object]] = []
-    for option in fields.each("options"):
+    for option in fields.each("options") or ([fields] if "target" in fields else []):
         targets = _tensors(reading, option, shape, "target")
-        leaders = _tensors(reading, option, shape, "condition_on")
+        leaders = _tensors(reading, option, shape, "condition_on") or targets[:1]
         if kind is None or not targets or not leaders:
             continue
         for tensor in targets:
@@ -162,28 +173,53 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape, mapped: bool
                 changes="sparse counts and capacity",
             )
             continue
-        if flat or len(words) != len(spaces[name].ranks):
-            found[spaces[name].name] = _stand_in(reading, inner, name, words, len(spaces[name].ranks), flat)
-            continue
-        found[spaces[name].name] = [_FORMATS[w] for w in words]
+        given = [_with_widths(_FORMATS[w], r, r is ranks[-1]) for w, r in zip(words, ranks, strict=True)]
+        named = [rank for rank, _ in spaces[name].ranks]
+        if flat or len(words) != len(named):
+            given = _stand_in(reading, inner, name, given or ["U"], len(named), flat)
+        found[spaces[name].name] = _by_rank(named, given)
     return found
 
 
+def _with_widths(name: str, rank: Fields, last: bool) -> Format:
+    """The format of a rank with the widths that the file gives. Payloads of the last rank are values."""
+    metadata, payload = (_width(rank, f"{what}_word_bits") for what in ("metadata", "payload"))
+    found: dict[str, object] = {"format": name}
+    if metadata is not None and name in _METADATA:
+        found[_METADATA[name]] = metadata
+    if payload is not None and not last:
+        found[_PAYLOAD[name]] = payload
+    return found if len(found) > 1 else name
+
+
+def _width(rank: Fields, key: str) -> int | None:
+    value = rank.amount(key, least=0)
+    return None if value is None else int(value)
+
+
+def _by_rank(ranks: Sequence[str], formats: Sequence[Format]) -> object:
+    """A list of names, or where there are widths a table of ranks."""
+    if all(isinstance(f, str) for f in formats):
+        return list(formats)
+    return {"rank-order": list(ranks), **dict(zip(ranks, formats, strict=True))}
+
+
 def _stand_in(
-    reading: Reading, given: Fields, name: str, words: Sequence[str], ranks: int, flat: bool
-) -> list[str]:
+    reading: Reading, given: Fields, name: str, formats: Sequence[Format], ranks: int, flat: bool
+) -> list[Format]:
     """Formats of the tensor's ranks where those of the file are of its loops, or of several ranks as one.
 
     There, a rank of a format is a loop of more than one iteration in the tile, or all of the loops that are
     flattened. Whether values are compressed is the same, so counts of data are; metadata differ, but for
-    ranks of one value.
+    ranks of one value. Ranks without a format of their own have no metadata.
     """
-    formats = [_FORMATS[w] for w in words] or ["U"]
     own = formats if len(formats) < ranks and not flat else formats[-1:]
-    found = [*["U"] * (ranks - len(own)), *own]
+    around: list[Format] = [{"format": "U", "pbits": 0}] * (ranks - len(own))
+    found = [*around, *own]
     reading.whole(given.node)
     kind = "flattened loops" if flat else "loops"
-    what = f"{len(words)} formats of {kind} stand at {name} of {ranks} ranks: {', '.join(found)} are taken"
+    shown = ", ".join(str(f["format"]) if isinstance(f, dict) else f for f in found)
+    what = f"{len(formats)} formats of {kind} stand at {name} of {ranks} ranks: {shown} are taken"
     remedy = "say the format of each rank (docs/sparse/formats.md) where metadata count"
     reading.leave(given.node, what, remedy, given.path, changes="bits of metadata")
     return found

@@ -207,6 +207,7 @@ class _Builder:
             entries=sizes.entries if kind == "memory" else None,
             words=sizes.words,
             cluster=sizes.cluster,
+            metadata=sizes.metadata,
             read=read,
             write=write,
             shared_port=shared,
