@@ -171,3 +171,34 @@ def test_instances_along_a_filter_and_along_rows_share_windows_in_more_than_one_
         conv = einsum("E0", f"T0[{stride}q+r]", "W0[r]", "T1[q]", sizes={"q": 4, "r": 4})
         tree = (dram("T0", "W0", "T1"), spread("q", tile), loop("r", taps), loop("q", 1), rf("T0"), mac())
         assert agree(problem(conv, *tree, hardware=shared)) == len(POLICIES)
+
+
+def test_partial_sums_of_an_inferred_einsum_stay_below_its_own_loops() -> None:
+    """Each step of the loop over q makes two rows of T1, or three at first, whose sums stay in RF over a."""
+    sizes = {"m": 5, "a": 4, "q": 3, "r": 3}
+    one = einsum("E0", "T0[m,a]", "W0[a]", "T1[m]", sizes=sizes)
+    two = einsum("E1", "T1[q+r]", "W1[r]", "T2[q]", sizes=sizes)
+    for tile, held in ((2, "slide"), (1, "keep_previous")):
+        kept = StorageNode("RF", ("T1", "W0"), cast(Reuse, held))
+        below = Split(((loop("m", 2), loop("a", tile), kept, loop("a", 1), mac("E0")), (mac("E1"),)))
+        tree = (dram("T0", "W0", "W1", "T2"), slide("GLB", "T1"), loop("q", 1), below)
+        assert agree(problem((one, two), *tree), (None, "refill")) == 2
+
+
+def test_what_is_made_holds_what_a_stride_leaves_out_of_it() -> None:
+    """E1 reads every other row of T1 that E0 makes."""
+    sizes = {"p": 5, "a": 2, "q": 3, "r": 1}
+    one = einsum("E0", "T0[p,a]", "W0[a]", "T1[p]", sizes=sizes)
+    two = einsum("E1", "T1[2q+r]", "W1[r]", "T2[q]", sizes=sizes)
+    split = Split(((loop("p", 2), rf("T1"), mac("E0")), (loop("q", 2), rf("T1"), mac("E1"))))
+    tree = (dram("T0", "W0", "W1", "T2"), glb("T1"), split)
+    assert agree(problem((one, two), *tree), (None, "keep_previous")) == 2
+
+
+def test_loops_that_never_step_leave_nothing_where_an_einsum_executes_at_their_first_step() -> None:
+    """E0 reads rows of T0 again for each n, all of them in the first step of the loop over d alone."""
+    one, two, three = chain(m=4, a=2, b=2, c=2, d=3)
+    rows = (loop("m", 1), StorageNode("GLB", ("T0",), "keep_previous"), mac("E0"))
+    split = Split((rows, (loop("c", 1), mac("E1")), (mac("E2"),)))
+    tree = (dram("T0", "W0", "W1", "W2", "T3"), loop("m", 2), loop("d", 1), slide("GLB", "T1", "T2"), split)
+    assert agree(problem((one, two, three), *tree), (None,)) == 1

@@ -21,6 +21,7 @@ from itertools import product as cartesian
 from math import prod
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
+from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, temporal
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
@@ -297,7 +298,8 @@ def made_once_before(layout: Layout, bare: Space, stay: Stay) -> frozenset[int]:
     for user in stay.node.users:
         shared = shared_loops(layout, here, user)
         once = {i for i in made_once(layout, user) if i < shared and i not in mine}
-        loops.append(frozenset({*once, *range(shared, stay.shared)}))
+        once |= set(range(shared, stay.shared))
+        loops.append(frozenset(i for i in once if settled(bare, i).constant != 1))
     fewest = frozenset.intersection(*loops)
     if fewest not in loops or (fewest and not stay.before):
         raise stays_unevenly(stay)
@@ -317,11 +319,11 @@ def made_once(layout: Layout, einsum: str) -> frozenset[int]:
     return layout.inferred.get(einsum, frozenset())
 
 
-def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:
+def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, Form] | None:
     """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
 
     Where a loop's step leaves anything, so do those inside it. Loops over tied variables are left out
-    (`gap_of`).
+    (`gap_of`), and those of `once`, in whose first iteration alone the users execute.
     """
     node, space = stay.node, stay.node.space
     reach = min(node.depth, stay.shared)
@@ -330,7 +332,7 @@ def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:
         if axis < reach and space.axes[axis].variable in space.tied:
             continue
         common = _in_common(space, axis)
-        if axis >= reach or common == 0:
+        if axis >= reach or common == 0 or axis in once:
             continue
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
         own = set(space.of(space.axes[axis].variable))
@@ -339,7 +341,7 @@ def joined_steps(bare: Space, stay: Stay) -> dict[int, Form] | None:
             return None
         found[axis] = form
     if stay.on_path:
-        goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared)
+        goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared and i not in once)
         found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
     return {i: form for i, form in found.items() if form != Form()}
 

@@ -13,6 +13,7 @@ from polymodel.analysis.symbolic.counts import (
     check_tied_loops,
     moving,
     settled,
+    span,
     tied_signature,
     untouched,
     whole_rank,
@@ -204,8 +205,13 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:
         spaces.insert(0, layout.space(producer, tensor, depth))
+    if line is None:  # what is made holds what others read of it
+        spaces.sort(key=lambda space: space.einsum.name != producer)
     for other in spaces[1:]:
-        if tile_signature(other, line) != tile_signature(spaces[0], line):
+        made = line is None and spaces[0].einsum.name == producer
+        if tile_signature(other, line) != tile_signature(spaces[0], line) and not (
+            made and _holds(spaces[0], other)
+        ):
             raise NotSeparable(
                 f"{spaces[0].einsum.name} and {other.einsum.name} touch different tiles of {tensor} in "
                 f"{node.component}",
@@ -235,6 +241,21 @@ def _with_generations(
             f"{users[0]} and {users[1]} read {line.tensor} of different generations", "use engine exact"
         )
     return with_generations(space, line, behind(mine, line))
+
+
+def _holds(one: Space, other: Space) -> bool:
+    """True if whatever the other touches is in the tile of the one, rank by rank, at every stamp."""
+    if one.tied or other.tied or other.sizes:
+        return False
+    for mine, theirs in zip(one.access.projection, other.access.projection, strict=True):
+        whole = whole_rank(one, mine)
+        ends = [(c, span(other, v)) for v, c in theirs.terms]
+        low = theirs.constant + sum(c * first for c, (first, _) in ends)
+        high = low + sum(c * (count - 1) for c, (_, count) in ends)
+        inside = whole is not None and all(c >= 0 for c, _ in ends) and whole[0] <= low and high <= whole[1]
+        if not inside and _rank_signature(one, mine) != _rank_signature(other, theirs):
+            return False
+    return True
 
 
 def tile_signature(space: Space, line: Line | None = None) -> tuple[object, ...]:
@@ -377,10 +398,10 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
     found: list[Carry] = []
     for place, node in enumerate(chain):
         inferred = node.producer in layout.inferred
-        if inferred and node.producer == einsum:
-            found.append(_made_anew(layout, node))
-            continue
         own = policy(node)
+        if inferred and node.producer == einsum:
+            # What it makes at a stamp that decides what executes is held nowhere then.
+            own = {a: form for a, form in own.items() if a >= layout.decided[einsum]}
         if node.producer is not None and place:
             above, reach = found[-1], chain[place - 1].depth
             own = {
@@ -393,17 +414,6 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
             own = {a: number(1) for a in temporal(node.space)}
         found.append({a: form for a, form in own.items() if form != Form()})
     return tuple(found)
-
-
-def _made_anew(layout: Layout, node: Node) -> Carry:
-    """Of what an inferred Einsum makes nothing was there before: it is made once in each run."""
-    if node.producer is not None and node.depth > layout.decided[node.producer] and node.reuse.carries:
-        raise NotSeparable(
-            f"{node.tensor} is carried in {node.component} below own loops of {node.producer}, "
-            "which is inferred",
-            "use reuse: refill there",
-        )
-    return {}
 
 
 def policy(node: Node) -> Carry:

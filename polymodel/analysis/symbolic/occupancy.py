@@ -375,9 +375,7 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             items.append(b)
             continue
         once = made_once_before(layout, bare, b)
-        times = joined_steps(bare, b)
-        if once and times:
-            times = {i: form for i, form in times.items() if i not in once}
+        times = joined_steps(bare, b, once)
         uneven = b if once else uneven
         if times is None and bare.tied | b.node.space.tied:
             raise unknown_gap(bare, b)
