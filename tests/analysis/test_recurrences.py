@@ -196,6 +196,20 @@ def test_reading_a_kept_value_begins_no_sum_anew(engine: str) -> None:
     assert moved(report, "R") == {"GLB": (0, 0, 0, 9), "RF": (21, 9, 0, 18)}
 
 
+@pytest.mark.parametrize("engine", ["enumerate", "symbolic"])
+def test_what_is_left_of_the_step_before_holds_a_generation_before_it(engine: str) -> None:
+    """While R is made, in the first branch, the buffer of Z holds R[1] and R[2] from the third step on."""
+    sized = {"rank_sizes": {"P": 3}, "bits_per_value": {"All": 8}, "init": {"R": 0}}
+    einsums = ["R[P=p+1] = R[p] * A[p]", "Z[p] = R[p] * R[P=p+1]"]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    below = [storage("GLB", "R", reuse="keep_previous"), leaf("Z")]
+    nodes = [storage("DRAM", "R", "A", "Z"), loop("p", 1), split([leaf("R")], below)]
+    spec = pm.load({"arch": arch, "workload": {**sized, "einsums": einsums}, "mapping": {"nodes": nodes}})
+    found = pm.evaluate(spec, engine=engine).analysis.working_sets
+    held = {w.einsum: w.bits for w in found if (w.component, w.measure) == ("GLB", "tile")}
+    assert held == {"R": 16, "Z": 16}
+
+
 def test_closed_forms_count_generations() -> None:
     """P - 1 generations are read again, of which each tile of p but the first fills one; P are written."""
     nodes = [storage("DRAM", "R", "A"), loop("p", "TP"), storage("GLB", "R", "A"), leaf("R")]

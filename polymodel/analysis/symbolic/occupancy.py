@@ -43,7 +43,7 @@ from polymodel.analysis.symbolic.forms import (
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.pair_atoms import PEAKS, Asked, Cut
 from polymodel.analysis.symbolic.regions import Gap
-from polymodel.analysis.symbolic.spaces import Axis, Group, Space
+from polymodel.analysis.symbolic.spaces import Axis, Group, Space, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 from polymodel.reuse import Reuse
@@ -472,6 +472,9 @@ def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
     Of loops with a smaller first tile, over which buffets come and go or windows shrink, the first three
     steps: the second tile may be the largest, and is what is left from the step before at the third step.
     """
+    for item in items:
+        if item.shared is not None and any(a >= item.shared for a in item.node.space.generations):
+            raise unlike_first(item.node.space)
     sets = sorted(
         {tuple(a for a, _ in i.not_first) for i in items if i.not_first}
         | {i.node.space.generations for i in items if i.node.space.generations and not i.fixed}
@@ -486,7 +489,9 @@ def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
     for item in items:  # the loops of a buffet in another branch are this Einsum's above the split only
         shrinking = item.node.space.shrinking
         gone |= {a for a in shrinking if item.shared is None or a < item.shared}
-    open_ = [a for a in sorted(gone) if bare.axes[a].grows]
+    # What is left from the step before has something of a generation before it from the third step on.
+    left = {a for i in items if i.shared is not None for a in i.node.space.generations}
+    open_ = [a for a in sorted(gone) if bare.axes[a].grows or a in left]
     steps: tuple[Role, ...] = ("first", "second", "third")
     found: dict[tuple[tuple[int, Role], ...], Stamp] = {}
     for seconds in sorted(chosen, key=sorted):
