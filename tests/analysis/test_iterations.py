@@ -1,4 +1,4 @@
-"""Iterated workloads on data: solvers, scans and graph algorithms give what NumPy, SciPy and networkx give."""
+"""Iterated workloads on data: solvers, scans and graph algorithms give what NumPy, SciPy, networkx give."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def test_conjugate_gradients_solve_a_system() -> None:
 
 def test_a_selective_scan_is_a_loop() -> None:
     """Mamba (Gu and Dao, 2023, algorithm 2): the state is scaled by exp(delta A) and moved by delta B x."""
+    now, whole = {"T": "t", "D": "d"}, {"T": "t", "D": "d", "N": "n"}
+    after = {**whole, "T": "t + 1"}
     spec = workload(
         {"T": 30, "D": 6, "N": 4},
-        einsum(("DA", {"T": "t", "D": "d", "N": "n"}), ("S", {"T": "t", "D": "d"}), ("A", {"D": "d", "N": "n"}),
-               map="exp(_0 * _1)"),
+        einsum(("DA", whole), ("S", now), ("A", {"D": "d", "N": "n"}), map="exp(_0 * _1)"),
         "DBX[t, d, n] = S[t, d] * B[t, n] * X[t, d]",
-        einsum(("H", {"T": "t + 1", "D": "d", "N": "n"}), ("H", {"T": "t", "D": "d", "N": "n"}),
-               ("DA", {"T": "t", "D": "d", "N": "n"}), ("DBX", {"T": "t", "D": "d", "N": "n"}), map="_0 * _1 + _2"),
-        einsum(("Y", {"T": "t", "D": "d"}), ("H", {"T": "t + 1", "D": "d", "N": "n"}), ("C", {"T": "t", "N": "n"})),
+        einsum(("H", after), ("H", whole), ("DA", whole), ("DBX", whole), map="_0 * _1 + _2"),
+        einsum(("Y", now), ("H", after), ("C", {"T": "t", "N": "n"})),
         init={"H": 0},
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(4)
     x, b, c = rng.normal(size=(30, 6)), rng.normal(size=(30, 4)), rng.normal(size=(30, 4))
     step, decay = rng.uniform(0.01, 0.1, (30, 6)), -rng.uniform(1, 5, (6, 4))
@@ -125,13 +125,19 @@ def test_levels_and_distances_are_those_of_networkx_and_scipy(kind: str) -> None
     edges = graphs()[kind]
     rng = np.random.default_rng(8)
     lengths = np.where(edges, rng.integers(1, 50, edges.shape), np.inf)
+    reached, known = {"P": "p", "V": "v"}, {"P": "p", "U": "v"}
     spec = workload(
         {"P": 60, "U": 1000, "V": 1000},
-        einsum(("N", {"P": "p", "V": "v"}), ("W", {"V": "v", "U": "u"}), ("D", {"P": "p", "U": "u"}),
-               map="add", reduce="min"),
-        einsum(("D", {"P": "p + 1", "U": "v"}), ("N", {"P": "p", "V": "v"}), ("D", {"P": "p", "U": "v"}), map="min"),
+        einsum(
+            ("N", reached),
+            ("W", {"V": "v", "U": "u"}),
+            ("D", {"P": "p", "U": "u"}),
+            map="add",
+            reduce="min",
+        ),
+        einsum(("D", {**known, "P": "p + 1"}), ("N", reached), ("D", known), map="min"),
         init={"D": "D0"},
-    )  # fmt: skip
+    )
     start = np.full(1000, np.inf)
     start[0] = 0
     graph = networkx.from_numpy_array(edges.T.astype(int), create_using=networkx.DiGraph)
