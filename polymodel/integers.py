@@ -11,11 +11,36 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from polymodel.arrays import np
-
 if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
+
+
+# NumPy under its usual name, imported when something of it is first asked for.
+#
+# The modules that every evaluation loads take it from here: a small example is counted without an array, and
+# importing NumPy would take a fifth of its time.
+
+if TYPE_CHECKING:
+    import numpy
+
+    np = numpy
+else:
+
+    class _LoadedLater:
+        """The attributes of NumPy, each of which is looked up there once."""
+
+        def __getattr__(self, name):
+            import numpy
+
+            found = getattr(numpy, name)
+            setattr(self, name, found)
+            return found
+
+    np = _LoadedLater()
+
+
+# Whole numbers in arrays, columns and files.
 
 LONG = 2**63  # int64 holds what is smaller
 TOLD_APART = 2**53  # float64 tells all integers apart that are smaller

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
+from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import Loop, LoopTree, Node
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.generators import LEVEL, Above, Drawing, if_legal

@@ -10,7 +10,7 @@ from itertools import product
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 POINTS = 200

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from polymodel.operators import OPERATORS
+from polymodel.arithmetic import OPERATORS
 from polymodel.quantities import drawn, engineering, in_units
 
 # One buffer each for A, B and the output.

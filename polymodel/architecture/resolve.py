@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import (
     KINDS,
@@ -25,7 +25,7 @@ from polymodel.architecture.hierarchy import (
     TensorRule,
     TileRules,
 )
-from polymodel.operators import OPERATORS
+from polymodel.arithmetic import OPERATORS
 from polymodel.spec.arch_schema import (
     Acting,
     Arch,
@@ -42,7 +42,6 @@ from polymodel.spec.arch_schema import (
 from polymodel.spec.arch_schema import Action as ActionSpec
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
 from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
-from polymodel.spec.energy import NUMERIC, EnergyAnswer, EnergyRequest, TableFaults, ask
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Numbers, Value
@@ -101,9 +100,13 @@ class Rules:
         return self.known[key]
 
 
+if TYPE_CHECKING:
+    from polymodel.spec.energy import EnergyAnswer
+
+    Answered = EnergyAnswer | None
+
 # Keys that only some kinds have, as they are where a kind does not have them.
 _MOVES, _STORES, _ACTS = Moving(name="_"), Memory(name="_"), Acting(name="_")
-_NOTHING = EnergyAnswer({}, {})
 
 
 def resolve_arch(
@@ -195,34 +198,34 @@ def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folde
 
 
 def _quantity(
-    node: ArchNode, name: str, given: Value | str | None, answer: EnergyAnswer, path: Path, numbers: Numbers
+    node: ArchNode, name: str, given: Value | str | None, answer: Answered, path: Path, numbers: Numbers
 ) -> tuple[float, str]:
     if given is not None:
         return numbers.at_least_zero(given, (*path, name), name.replace("_", " ")), node.source or "given"
-    if name in answer.values:
+    if answer is not None and name in answer.values:
         return answer.values[name], answer.provenance[name]
     return 0.0, "default"
 
 
-def _actions(node: ArchNode, answer: EnergyAnswer, path: Path, numbers: Numbers) -> tuple[Action, ...]:
+def _actions(node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> tuple[Action, ...]:
     if not isinstance(node, Acting):
         return ()
     found = [_action(a, node, answer, (*path, "actions", j), numbers) for j, a in enumerate(node.actions)]
     named = {a.name for a in node.actions}
     for name in KINDS[kind_of(node)].actions:
-        if name not in named and name in answer.values:
+        if answer is not None and name not in named and name in answer.values:
             found.append(Action(name, answer.values[name], provenance=answer.provenance[name]))
     return tuple(found)
 
 
-def _action(spec: ActionSpec, node: ArchNode, answer: EnergyAnswer, path: Path, numbers: Numbers) -> Action:
+def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> Action:
     energy, origin = 0.0, "default"
     if spec.energy is not None:
         energy = numbers.at_least_zero(spec.energy, (*path, "energy"), "energy")
         origin = spec.source or node.source or "given"
-    elif spec.name in answer.values:
+    elif answer is not None and spec.name in answer.values:
         energy, origin = answer.values[spec.name], answer.provenance[spec.name]
-    elif node.energy_model is not None and answer is not _NOTHING:
+    elif answer is not None and node.energy_model is not None:
         message = f"energy model {node.energy_model.name} gives no energy for {spec.name} of {node.name}"
         numbers.faults.add(path, message, "add it to the model, or write energy: here")
     bits = spec.bits_per_action
@@ -235,10 +238,13 @@ def _action(spec: ActionSpec, node: ArchNode, answer: EnergyAnswer, path: Path, 
     )
 
 
-def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> EnergyAnswer:
+def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> Answered:
+    """What the energy model of a component says; None without one, or where it cannot be asked."""
     model = node.energy_model
     if model is None:
-        return _NOTHING
+        return None
+    from polymodel.spec.energy import NUMERIC, EnergyRequest, TableFaults, ask
+
     where: Path = (*path, "energy_model")
     values = {k: numbers.at_least_zero(v, (*where, "values", k), k) for k, v in model.values.items()}
     quantities = (*KINDS[kind_of(node)].actions, "area", "leak_power")
@@ -258,7 +264,7 @@ def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: floa
         model.file,
         model.source,
         folder,
-        {k: _option(model, k, v, where, numbers) for k, v in model.options.items()},
+        {k: _option(k, v, NUMERIC.get(model.name, ()), where, numbers) for k, v in model.options.items()},
         bits,
         size,
     )
@@ -268,12 +274,12 @@ def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: floa
         numbers.faults.extend(faults.diagnostics)
     except TextFault as fault:
         numbers.faults.add(_place_of(model, where), fault.message, fault.remedy)
-    return _NOTHING
+    return None
 
 
-def _option(model: EnergyModel, name: str, given: object, where: Path, numbers: Numbers) -> object:
+def _option(name: str, given: object, numeric: Sequence[str], where: Path, numbers: Numbers) -> object:
     """An option as it is written, or its number where the model takes one."""
-    if name not in NUMERIC.get(model.name, ()) or not isinstance(given, (str, int, float)):
+    if name not in numeric or not isinstance(given, (str, int, float)):
         return given
     return numbers.positive(given, (*where, "options", name), name)
 

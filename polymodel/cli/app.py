@@ -46,8 +46,8 @@ from polymodel.cli.process import (
 )
 from polymodel.cli.written import claim_outputs
 from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
-from polymodel.inputs import watching
-from polymodel.processes import terminable
+from polymodel.governor import terminable
+from polymodel.spec.files import watching
 from polymodel.view.units import units
 
 

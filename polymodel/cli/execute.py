@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
-    from polymodel.inputs import claim
     from polymodel.report.execution import ExecutionReport, drawn_blocks, is_small, pictures
     from polymodel.sparse.execute.run import run
+    from polymodel.spec.files import claim
     from polymodel.view.answer import formatted_tables, notes, sections_of
 
     assert spec.teaal is not None, "load_teaal has looked"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.cli.parser import pairs, symbols
-from polymodel.inputs import reading
+from polymodel.spec.files import reading
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec

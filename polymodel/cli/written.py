@@ -12,7 +12,7 @@ from glob import escape
 from itertools import chain
 from pathlib import Path
 
-from polymodel.inputs import claim
+from polymodel.spec.files import claim
 
 
 def claim_outputs(options: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any, Protocol
 
 from polymodel.analysis.symbolic.forms import Form, Held, Peak
-from polymodel.arrays import np
+from polymodel.integers import np
 
 Number = Any  # what an algebra works with
 

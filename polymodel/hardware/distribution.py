@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import spare
+from polymodel.governor import spare, terminable
 from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
 from polymodel.hardware.search import Answered, Order, answered, mark_of
 from polymodel.loading import Spec
 from polymodel.mapper.request import Constraints
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
-from polymodel.processes import terminable
 from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
 from polymodel.stores.store import check_store, folder_of
 from polymodel.view.answer import Answer, Block, Line, Section, declared

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.affine import Affine, Constraint
 from polymodel.architecture.hierarchy import Component
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import SpecError
 from polymodel.governor import look
 from polymodel.hardware.machines import asked_symbols

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Diagnostic
-from polymodel.governor import spare
+from polymodel.governor import elsewhere, spare, terminable
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
@@ -23,7 +23,6 @@ from polymodel.mapper.search import explore
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import value
 from polymodel.pareto import undominated
-from polymodel.processes import elsewhere, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from polymodel.stores.store import check_store, folder_of, marked, parts_of

@@ -16,10 +16,9 @@ from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
-from polymodel.inputs import keeping
 from polymodel.loading.typos import likely_typos, unlikely_numbers
 from polymodel.mapping.checks import check_mapping
-from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.looptree import LoopTree, Scheduler
 from polymodel.mapping.mapspace_constraints import check_section
 from polymodel.mapping.resolve import (
     ResolvedMapping,
@@ -29,7 +28,7 @@ from polymodel.mapping.resolve import (
     unbound_symbols,
 )
 from polymodel.schedule.legality import faults_of
-from polymodel.schedule.relations import Scheduler
+from polymodel.schedule.relations import schedule_relation
 from polymodel.spec import document as naming
 from polymodel.spec import files as library
 from polymodel.spec.arch_schema import Arch
@@ -45,6 +44,7 @@ from polymodel.spec.faults import (
     plainly,
     suggestion,
 )
+from polymodel.spec.files import keeping
 from polymodel.spec.numbers import Value
 from polymodel.spec.section_schemas import (
     CodesignSection,
@@ -197,7 +197,7 @@ class Spec:
         found = self._resolution.mapping
         if found is None or self._resolution.workload is None:
             return found.tree if found else None
-        return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade))
+        return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade, schedule_relation))
 
     @property
     def resolved(self) -> tuple[Cascade | None, Hierarchy | None, LoopTree | None]:

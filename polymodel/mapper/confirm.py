@@ -18,7 +18,7 @@ from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate, evaluate_problem
 from polymodel.cost.costs import total_area
 from polymodel.errors import InternalError, Refused, SpecError, writing
-from polymodel.governor import until
+from polymodel.governor import elsewhere, until
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.mapper.aims import SearchFigures, grows_with_peaks
@@ -27,7 +27,6 @@ from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import canonical, on_dense_data, on_sparse_data, renamed, score, unit_of, value
-from polymodel.processes import elsewhere
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.files import write_text

@@ -23,7 +23,6 @@ from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, Search
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
-from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
 from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
 from polymodel.view.files import saved_text
@@ -31,6 +30,8 @@ from polymodel.view.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from polymodel.report.search_page import Best, Finding, Plot
 
 SHOWN = 20
 UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO}
@@ -239,15 +240,21 @@ class Front(Answer):
     @property
     def title(self) -> str:
         """The heading of its page."""
+        from polymodel.report.search_page import search_title
+
         return search_title("Mappings", self.spec)
 
     def head(self, live: bool = True) -> list[Block]:
         """What was asked and found, and how good it is."""
+        from polymodel.report.search_page import found_head
+
         return found_head(self.finding)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """A table that sorts (up to 3,000 points), plots, LoopTree and mapping YAML of the best, what was
         looked at, what it was made from."""
+        from polymodel.report.search_page import found_parts
+
         return found_parts(self.finding, plots, command)
 
     @cached_property
@@ -471,6 +478,8 @@ STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
 
 
 def _finding(front: Front) -> Finding:
+    from polymodel.report.search_page import Finding
+
     looked = sum(s.points for s in front.found.stages)
     facts = [("objectives", ", ".join(front.objectives)), ("mappings", f"{len(front):,}")]
     facts += [("combinations", f"{looked:,} looked at")] if looked else []
@@ -493,6 +502,8 @@ def _finding(front: Front) -> Finding:
 
 def _best(front: Front) -> Iterator[Best]:
     """The best in each objective, and some along the way between them."""
+    from polymodel.report.search_page import Best, picked
+
     if not front.points:
         return
     first = [front.best(o).number for o in front.objectives]
@@ -506,6 +517,8 @@ def _best(front: Front) -> Iterator[Best]:
 
 def _pictures(front: Front) -> Iterator[Plot]:
     """Pairs of objectives; the first that vary come first."""
+    from polymodel.report.search_page import Plot
+
     if not front.points or len(front.objectives) < 2:
         return
     varying = [o for k, o in enumerate(front.objectives) if len({p.values[k] for p in front.points}) > 1]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from polymodel.governor import Threads
 from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
@@ -26,7 +27,6 @@ from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Exchanges, Passing, Shape, deepest
 from polymodel.pareto import undominated
-from polymodel.processes import Threads
 
 Array = Any
 T = TypeVar("T")

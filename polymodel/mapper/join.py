@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.governor import Threads
 from polymodel.mapper.aims import Aims, Bound, KnownMappings
 from polymodel.mapper.budget import Tally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
@@ -19,7 +20,6 @@ from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Passing, Shape
 from polymodel.pareto import undominated
-from polymodel.processes import Threads
 
 # Partial mappings of the first Einsums of a cascade: what the rest has to know of them.
 #

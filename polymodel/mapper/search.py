@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.governor import spare
+from polymodel.governor import spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
 from polymodel.mapper.aims import WORKING_SET, Aims, nothing_known
@@ -45,7 +45,6 @@ from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
 from polymodel.objectives import on_sparse_data, score
 from polymodel.pareto import undominated
-from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
 from polymodel.stores.store import folder_of, marked, parts_of
 from polymodel.workload.einsum import Cascade

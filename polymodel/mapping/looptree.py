@@ -12,10 +12,10 @@ executions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import drawn
@@ -115,13 +115,12 @@ class Step:
     branch: int = -1
 
 
-class Scheduler(Protocol):
-    """What a tree needs to know to print its schedules: the cascade it maps."""
+@dataclass(frozen=True)
+class Scheduler:
+    """What a tree needs to know to print its schedules: the cascade it maps, and who makes the relation."""
 
-    @property
-    def cascade(self) -> Cascade: ...
-
-    def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map: ...
+    cascade: Cascade
+    relation: Callable[[Cascade, LoopTree, str], islpy.Map]
 
 
 def _invalid_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
@@ -170,7 +169,7 @@ class LoopTree:
         if self.scheduler is None:
             remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
             raise Refused("this LoopTree has no workload", remedy)
-        return self.scheduler(self, einsum)
+        return self.scheduler.relation(self.scheduler.cascade, self, einsum)
 
     def walk(self) -> Iterator[tuple[int, Node, int]]:
         """Preorder (id, node, depth); depth counts enclosing splits."""

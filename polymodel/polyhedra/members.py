@@ -9,9 +9,9 @@ from math import prod
 
 import islpy as isl
 
-from polymodel.arrays import np
 from polymodel.errors import Refused
 from polymodel.governor import charge, look
+from polymodel.integers import np
 from polymodel.polyhedra.sets import bounding_box, is_box, size
 
 Members = frozenset[int]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import islpy as isl
-import numpy as np
-from numpy.typing import NDArray
 
 from polymodel.polyhedra import steps
 from polymodel.polyhedra.sets import count_by, fibre_sizes, parse_set, points_of, size, without
 from polymodel.polyhedra.steps import Mode, _prefix_map
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # What an Einsum executes at which stamps, as sets: first needs, what stays, and its own tiles.
 #

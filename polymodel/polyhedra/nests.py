@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import islpy as isl
 
-from polymodel.arrays import np
-from polymodel.integers import distinct_rows, dtype_of, largest
+from polymodel.integers import distinct_rows, dtype_of, largest, np
 from polymodel.polyhedra.sets import count_of, parse_set, size
 
 if TYPE_CHECKING:

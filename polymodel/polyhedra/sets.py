@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from polymodel.affine import Affine, Constraint
-from polymodel.arrays import np
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
-from polymodel.integers import SUMMED, dtype_of, largest
+from polymodel.integers import SUMMED, dtype_of, largest, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,8 @@ from polymodel.report.svg_activity import grid
 from polymodel.report.svg_fibertree import Drawable, Tree, fibertree, ranks_of
 from polymodel.view.answer import Html
 from polymodel.view.drawing import described, picture
-from polymodel.view.files import Page
 from polymodel.view.html import filled, page
+from polymodel.view.inline import Page
 
 # Of a larger tensor only what is touched is drawn.
 WHOLE = 150

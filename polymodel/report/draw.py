@@ -8,7 +8,7 @@ from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.faults import not_a_spec
-from polymodel.view.files import Drawing
+from polymodel.view.inline import Drawing
 from polymodel.workload.einsum import Cascade
 
 

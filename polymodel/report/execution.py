@@ -14,7 +14,7 @@ from polymodel.sparse.execute.records import Execution, Times
 from polymodel.sparse.execute.tables import stamp_text
 from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, Block, Line, Picture, declared, notes
-from polymodel.view.files import Drawing, Page
+from polymodel.view.inline import Drawing, Page
 from polymodel.view.table import Table
 
 if TYPE_CHECKING:

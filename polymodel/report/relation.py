@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
+from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import Loop
 from polymodel.schedule.relations import executed_tiles
 from polymodel.schedule.touch import loop_origins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polymodel.report.activity import LIMIT, Activities, allowed
 from polymodel.view.drawing import CHAR, LINE, PALETTE, described, picture, rectangle, text
-from polymodel.view.files import Drawing
+from polymodel.view.inline import Drawing
 
 MARGIN = 14.0
 WIDEST = 1240.0

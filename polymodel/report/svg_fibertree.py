@@ -42,7 +42,7 @@ from polymodel.view.drawing import (
     text,
     titled,
 )
-from polymodel.view.files import Drawing
+from polymodel.view.inline import Drawing
 
 LIMIT = 48
 PARTS = 16

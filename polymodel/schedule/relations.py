@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -120,16 +119,6 @@ def _dimensions(parts: tuple[Part, ...]) -> tuple[list[str], dict[str, str]]:
         dims += [*(f"l{i}" for i in part.loops), *mine.values(), *(f"o{k}_{i}" for i in range(len(mine)))]
         variables.update(mine)
     return dims, variables
-
-
-@dataclass(frozen=True)
-class Scheduler:
-    """What a LoopTree needs to know to print its schedules: the cascade it maps."""
-
-    cascade: Cascade
-
-    def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map:
-        return schedule_relation(self.cascade, tree, einsum)
 
 
 # The retained window: what a storage node keeps from the visit before, as a relation.

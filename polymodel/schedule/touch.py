@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import needs, sets

@@ -18,8 +18,8 @@ from numbers import Real
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.inputs import reading
 from polymodel.spec.faults import TextFault, close_to, suggestion
+from polymodel.spec.files import reading
 from polymodel.spec.numbers import Value, evaluate_number
 
 GROUP = "polymodel.energy_models"

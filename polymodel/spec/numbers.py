@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.spec.expressions import (
     Binary,
     Call,

@@ -18,8 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.governor import born, gone
 from polymodel.loading import Spec
-from polymodel.processes import born, gone
 from polymodel.spec.files import forget, record, recorded, unfinished, whole
 
 # Folders of stores, and fingerprints of what the figures in them depend on.

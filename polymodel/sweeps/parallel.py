@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.governor import Share, bytes_of, seconds_of
+from polymodel.governor import Share, bytes_of, elsewhere, seconds_of
 from polymodel.loading import Spec
-from polymodel.processes import elsewhere
 from polymodel.spec.faults import Faults, Locator, by_name, listed, plainly, shown
 from polymodel.spec.section_schemas import SweepSection
 from polymodel.stores.store import RELEASE, check_store, folder_of, marked, parts_of

@@ -11,10 +11,9 @@ from typing import Any
 
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
-from polymodel.governor import Share, bytes_of, limits, share, within
+from polymodel.governor import Share, at_work, bytes_of, limits, share, terminable, within
 from polymodel.loading import Spec, says_sparse
 from polymodel.pareto import Archive
-from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.files import clear_unfinished
 from polymodel.stores.store import locked, spare_others

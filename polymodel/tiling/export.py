@@ -16,12 +16,11 @@ from typing import TypeAlias
 import numpy as np
 
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
-from polymodel.inputs import spare
 from polymodel.sparse.files import write_tensor
 from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import plainly
-from polymodel.spec.files import write_text
+from polymodel.spec.files import spare, write_text
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
 from polymodel.tiling.plane.pattern import Flags, Ints

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import command_for, installed
-from polymodel.inputs import keeping
 from polymodel.spec.faults import suggestion
+from polymodel.spec.files import keeping
 from polymodel.view.figures import pinned
 from polymodel.view.files import (
     Json,

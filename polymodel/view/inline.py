@@ -1,18 +1,25 @@
-"""Figures of matplotlib as SVG elements of a page: outlined letters, names that do not clash, few bytes."""
+"""Pictures: figures as SVG elements of a page, and finished ones that a notebook shows and that are saved."""
 
 from __future__ import annotations
 
 import io
 import re
+from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.spec.files import write_text
 from polymodel.view.drawing import titled
 from polymodel.view.figures import legible, without_trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# Figures of matplotlib as SVG elements of a page: outlined letters, names that do not clash, few bytes.
 
 PLACES = 10  # parts of a point to which lines are drawn
 _PATH = re.compile(r'(?<=\sd=")[^"]*(?=")')
@@ -103,3 +110,53 @@ def _steps(points: list[tuple[int, int]]) -> str:
 
 def _number(tenths: int) -> str:
     return f"{tenths / PLACES:g}" if abs(tenths) < 10**6 else f"{tenths / PLACES:.1f}"
+
+
+# A finished picture or page: shown by a notebook, saved as a file.
+
+
+def _saved(text: str, path: str | Path, ending: str) -> Path:
+    file = Path(path)
+    if file.suffix.lower() != ending:
+        message = f"{file} does not end in {ending}, and that is what it would hold"
+        raise SpecError([Diagnostic(message, f"name it {file.with_suffix(ending).name}")])
+    with writing(file):
+        write_text(file, text)
+    return file
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG document with its title."""
+
+    title: str
+    svg: str = field(repr=False)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to a file that ends in .svg; SpecError for another ending or a bad place."""
+        return _saved(self.svg, path, ".svg")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A self-contained HTML document: nothing in it is fetched from elsewhere.
+
+    `height`: of its frame in a notebook, in pixels.
+    """
+
+    title: str
+    html: str = field(repr=False)
+    height: int = 640
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, in which its script runs and from which it reaches nothing."""
+        from polymodel.view.html import filled
+
+        return filled("frame.html", title=self.title, document=self.html, height=self.height)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file that ends in .html; SpecError for another ending or a bad place."""
+        return _saved(self.html, path, ".html")

@@ -13,9 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint
 from polymodel.errors import Refused
-from polymodel.operators import OPERATORS, SIGNS
 from polymodel.polyhedra.sets import map_from_affine, missing_points, set_from_constraints
 from polymodel.quantities import drawn
 from polymodel.spec.expressions import Binary, Call, parse_arithmetic

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_affine

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.polyhedra.sets import bounding_box, is_box, set_from_constraints
 from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_constraints

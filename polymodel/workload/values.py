@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.arithmetic import OPERATORS, Operator
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.operators import OPERATORS, Operator
 from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

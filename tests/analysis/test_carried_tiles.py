@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import settings
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.exact import arrays, factor_tables, occupancy, steady_steps, sweep
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.inter_branch_peaks import Gaps, Memory
 from polymodel.analysis.result import Engine, Problem
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.reuse import Reuse

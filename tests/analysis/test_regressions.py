@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
 from polymodel.reuse import Reuse

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import pytest
 
-from polymodel.affine import Affine
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Engine, LinkTraffic, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim, Hierarchy, Link, TensorRule
+from polymodel.arithmetic import Affine
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode

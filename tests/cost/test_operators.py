@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.operators import OPERATORS, keeping_zero
+from polymodel.arithmetic import OPERATORS, keeping_zero
 from tests.support.features import leaf, loop, memory, storage
 
 UNIT = {

@@ -53,7 +53,7 @@ def started(line: str, folder: Path) -> subprocess.Popen[bytes]:
 def test_all_processes_are_started_in_one_place() -> None:
     """Where they are told to end with this one; those of `codesign` went on."""
     made = [f for f in (ROOT / "polymodel").rglob("*.py") if "Parallel(" in f.read_text(encoding="utf-8")]
-    assert [f.name for f in made] == ["processes.py"]
+    assert [f.name for f in made] == ["governor.py"]
 
 
 HUGE = """\

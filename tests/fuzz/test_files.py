@@ -13,7 +13,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.processes import born
+from polymodel.governor import born
 from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.onnx import import_onnx
 from polymodel.importers.onnx.axes import Axes
 from polymodel.importers.onnx.views import Slots

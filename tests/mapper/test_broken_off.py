@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.governor import Threads
 from polymodel.mapper import budget, first_mappings
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.diagnosis import Relaxer
 from polymodel.mapper.pmappings import Explorer
-from polymodel.processes import Threads
 from tests.seeds import seeds
 
 TINY: list[dict[str, object]] = [

@@ -11,8 +11,8 @@ from fractions import Fraction
 from importlib import import_module
 from typing import cast
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.result import Analysis, Engine
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import PolymodelError
 
 

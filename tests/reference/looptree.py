@@ -16,9 +16,9 @@ from typing import Any
 import islpy as isl
 import numpy as np
 
-from polymodel.affine import Affine
 from polymodel.analysis.exact.buffets import Layout, lay_out
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
+from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.fused import level
 from polymodel.mapping.looptree import Split, StorageNode, decided_above, storage_chain, ties
 from polymodel.polyhedra.sets import points_of

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Analysis, Engine, Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
+from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.reference.accelforge import tree_of

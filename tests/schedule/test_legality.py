@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.polyhedra import sets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine, Constraint
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import SpecError
 from polymodel.spec.faults import TextFault
 from polymodel.spec.numbers import (

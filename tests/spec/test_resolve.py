@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.errors import SpecError
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode

@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.integers import linear
 from polymodel.mapping.looptree import Loop, Split

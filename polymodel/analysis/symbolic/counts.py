@@ -11,15 +11,23 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Literal
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
 from polymodel.analysis.symbolic.overlaps import Made, Overlap, Turn
 from polymodel.analysis.symbolic.pair_atoms import Asked, Cut, Meet, Side, Step
 from polymodel.analysis.symbolic.regions import Region, What, total
-from polymodel.analysis.symbolic.spaces import Group, Halo, Space, Use, groups
+from polymodel.analysis.symbolic.spaces import (
+    Group,
+    Halo,
+    Space,
+    Use,
+    counted,
+    generation_stays,
+    groups,
+    more_later,
+)
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 

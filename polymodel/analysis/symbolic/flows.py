@@ -9,9 +9,8 @@ from functools import cached_property, partial
 from polymodel.analysis.result import RefillLoad
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
-from polymodel.analysis.symbolic.generations import in_einsum
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
-from polymodel.analysis.symbolic.spaces import Space, Use
+from polymodel.analysis.symbolic.spaces import Space, Use, in_einsum
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode, Tie, decided_above, storage_chain, ties, users
 from polymodel.reuse import Reuse

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem, pipelines_of
 from polymodel.analysis.symbolic.counts import (
     check_tied,
@@ -19,17 +18,22 @@ from polymodel.analysis.symbolic.counts import (
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
-from polymodel.analysis.symbolic.generations import (
+from polymodel.analysis.symbolic.inferred import Path, paths
+from polymodel.analysis.symbolic.spaces import (
+    Axis,
     Line,
+    Space,
+    Window,
     behind,
     carried_lines,
     first_behind,
+    groups,
+    halos,
     only_at_first,
     same_elements,
     with_generations,
 )
-from polymodel.analysis.symbolic.inferred import Path, paths
-from polymodel.analysis.symbolic.spaces import Axis, Space, Window, groups, halos
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
 from polymodel.reuse import Reuse

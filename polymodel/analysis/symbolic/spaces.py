@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd
 from typing import Literal
 
-from polymodel.analysis.symbolic.atoms import Leaf, Level, Role
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.atoms import FullAgain, Leaf, Level, Role
+from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop
-from polymodel.workload.einsum import Einsum, TensorAccess
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # What happens to a counter in a count: kept apart, merged (a union), or held at the first instance; `hops`:
 # kept apart, and counted as often as the counter says, from 1 on.
@@ -305,3 +307,233 @@ def begins_again(space: Space) -> NotSeparable:
         "it is carried forward, begins again",
         "use engine exact, or reuse: slide",
     )
+
+
+# Tensors that are carried forward: what a tile holds of the generation before it.
+#
+# Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in
+# them, and one element further back along p for each index of the other ranks: what iteration a reads. The
+# first tile holds nothing further back if `init` says what is before. So counts are those of the tensor
+# without the elements further back, plus those of a tensor without that rank, whose elements are there in
+# each tile of p, or in each but the first.
+
+Uses = Mapping[int, Use]
+Count = Callable[[Space, Uses], Form]  # as counts.count
+Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
+
+
+@dataclass(frozen=True)
+class Line:
+    """The rank along which a tensor is carried forward."""
+
+    tensor: str
+    rank: int
+
+
+def carried_lines(problem: Problem) -> dict[str, Line]:
+    """By tensor that is carried forward; NotSeparable for those without closed forms."""
+    found = {}
+    for tensor in problem.cascade.recurrent:
+        maker = problem.cascade.producer(tensor)
+        if maker is None or maker.name not in problem.tree.paths:
+            continue
+        found[tensor] = _line(problem.cascade, maker, tensor)
+    for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
+        for access in einsum.accesses:
+            if access.tensor in found:
+                _check_access(einsum, access, found[access.tensor])
+            elif access.guard and (not access.stands_for or not _is_first(problem, access)):
+                raise NotSeparable(
+                    f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
+                    "use engine exact, or give init as a number",
+                )
+    return found
+
+
+def _is_first(problem: Problem, access: TensorAccess) -> bool:
+    """Whether a tensor is read in the first iteration alone, in all of its accesses."""
+    for name in problem.tree.einsums:
+        einsum = problem.cascade[name]
+        for a in einsum.accesses_of(access.tensor):
+            terms = [g.expr.terms for g in a.guard if g.kind == "ge"]
+            if len(terms) != 1 or len(terms[0]) != 1 or terms[0][0][1] != -1:
+                return False
+            if a.guard[0].expr.constant != einsum.bound(terms[0][0][0])[0]:
+                return False
+    return True
+
+
+def only_at_first(space: Space) -> Space:
+    """The space of a tensor that holds what is before the first generation."""
+    v = space.access.guard[0].expr.variables[0]
+    ranks = [r for r, x in enumerate(space.access.projection) if v in x.variables]
+    if len(ranks) > 1:
+        raise _unlike(space.einsum, space.access)
+    return _along(space, Carried(ranks[0] if ranks else -1, v, "first"))
+
+
+def in_einsum(space: Space, tile: Space) -> Space:
+    """The space of another Einsum, with what the tile holds of the generation before."""
+    if tile.carried is None:
+        return space
+    if tile.carried.behind == "first":
+        return only_at_first(space)
+    variables = space.access.projection[tile.carried.rank].variables
+    return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
+
+
+def _line(cascade: Cascade, maker: Einsum, tensor: str) -> Line:
+    write = maker.access_of(tensor)
+    moved = {
+        rank
+        for e in cascade.earlier_readers(tensor)
+        for access in e.accesses_of(tensor)
+        if not access.output
+        for rank, (a, b) in enumerate(zip(access.projection, write.projection, strict=True))
+        if a.constant != b.constant
+    }
+    if len(moved) != 1:
+        raise NotSeparable(
+            f"{tensor} is carried from one iteration to the next along several ranks, which has no closed "
+            "form",
+            "use engine exact",
+        )
+    return Line(tensor, moved.pop())
+
+
+def _check_access(einsum: Einsum, access: TensorAccess, line: Line) -> None:
+    """Refuse indices of the carried rank that are no rank variable of their own and a constant."""
+    expr = access.projection[line.rank]
+    others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
+    if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):
+        raise _unlike(einsum, access)
+    for bound in access.guard:
+        v = expr.variables[0] if expr.terms else ""
+        first = bound.kind == "ge" and bound.expr.terms == ((v, 1),)
+        if len(access.guard) > 1 or not first or bound.expr.constant != -(einsum.bound(v)[0] + 1):
+            raise _unlike(einsum, access)
+
+
+def _unlike(einsum: Einsum, access: TensorAccess) -> NotSeparable:
+    return NotSeparable(
+        f"{einsum.name} reads {access.tensor} otherwise than of the generation before, which has no closed "
+        "form",
+        "use engine exact",
+    )
+
+
+def same_elements(einsum: Einsum, line: Line | None, tensor: str) -> bool:
+    """Whether all accesses of a tensor touch the same element in one operation, but for its generation."""
+
+    def rest(access: TensorAccess) -> list[Affine]:
+        found = list(access.projection)
+        if line is not None:
+            found[line.rank] = replace(found[line.rank], constant=0)
+        return found
+
+    first, *others = einsum.accesses_of(tensor)
+    return all(rest(a) == rest(first) for a in others)
+
+
+def reads(einsum: Einsum, line: Line) -> Iterator[tuple[int, TensorAccess]]:
+    """The accesses of a tensor, with the first index that each touches along the carried rank."""
+    for access in einsum.accesses_of(line.tensor):
+        expr = access.projection[line.rank]
+        yield expr.constant + sum(einsum.bound(v)[0] for v in expr.variables), access
+
+
+def behind(einsums: Sequence[Einsum], line: Line) -> Behind:
+    """What the tile that some Einsums touch together holds of the generation before."""
+    found = [pair for e in einsums for pair in reads(e, line)]
+    last = max(place for place, _ in found)
+    before = {bool(a.guard) for place, a in found if place == last - 1}
+    if any(place < last - 1 for place, _ in found) or len(before) > 1:
+        raise NotSeparable(
+            f"{line.tensor} is read of several generations before, which has no closed form",
+            "use engine exact",
+        )
+    if any(a.guard for place, a in found if place == last):
+        if before or not all(a.guard for _, a in found):
+            raise NotSeparable(
+                f"{line.tensor} is read of several generations before, which has no closed form",
+                "use engine exact",
+            )
+        return "lacking"
+    return "" if not before else "later" if before == {True} else "each"
+
+
+def first_behind(einsums: Sequence[Einsum], line: Line) -> str:
+    """The first Einsum that reads the generation before, of those that share a tile."""
+    last = max(place for e in einsums for place, _ in reads(e, line))
+    return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
+
+
+def with_generations(space: Space, line: Line, held: Behind) -> Space:
+    """The space of a tile that holds what is said of the generation before."""
+    variables = space.access.projection[line.rank].variables
+    if not held or not variables:
+        return space
+    return _along(space, Carried(line.rank, variables[0], held))
+
+
+def _along(space: Space, carried: Carried) -> Space:
+    v = carried.variable
+    axes = [space.axes[i] for i in space.of(v)]
+    if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:
+        raise NotSeparable(
+            f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "
+            "tile of its own, or is tied to another rank variable",
+            "use engine exact",
+        )
+    return replace(space, carried=carried)
+
+
+def counted(count: Count, space: Space, uses: Uses) -> Form:
+    """What `count` counts, with what tiles hold of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "first":
+        return count(space.before, _at_first(space, uses))
+    found = count(space.alone, uses)
+    if space.carried.behind != "lacking":
+        found = found + count(space.before, uses)
+    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
+
+
+def _at_first(space: Space, uses: Uses) -> Uses:
+    """At the first tile of the variable along which a tensor is carried."""
+    return {i: "merge" if i in space.generations else use for i, use in uses.items()}
+
+
+def more_later(space: Space) -> Form:
+    """1 if the largest tile of a variable holds an element of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "lacking":
+        raise unlike_first(space)
+    if space.carried.behind == "each":
+        return number(1)
+    if not space.generations:
+        return Form()
+    levels = tuple(space.axes[i].level("each") for i in space.generations)
+    return of_atom(FullAgain(space.extent(space.carried.variable), levels))
+
+
+def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
+    """What `carried` says stays of a tensor that is carried forward: over a step of its variable, what the
+    later tile holds of the generation before; over steps of others the whole tile."""
+    assert space.carried is not None
+    moves, inside = axis in space.generations, any(i > axis for i in space.generations)
+    if space.carried.behind == "first":
+        if moves:
+            return Form()
+        if inside:
+            raise begins_again(space)
+        return carried(space.before, axis, _at_first(space, uses), sliding)
+    found = carried(space.alone, axis, uses, sliding)
+    if space.carried.behind == "lacking" and moves:
+        return found
+    if space.carried.behind == "lacking" or (not sliding and inside):
+        raise begins_again(space)
+    found = found + carried(space.before, axis, uses, sliding)
+    if moves or space.carried.behind == "each":
+        return found
+    return found - carried(space.before, axis, _at_first(space, uses), sliding)

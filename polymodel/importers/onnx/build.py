@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.onnx.axes import Axes
 from polymodel.importers.onnx.graph import Graph, Misfit, Node, Unsupported, Wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.axes import Axes
 from polymodel.importers.onnx.build import Builder, Operation
 from polymodel.importers.onnx.views import substituted

@@ -13,8 +13,8 @@ from typing import Any
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx.folding import LARGEST, folded
 from polymodel.importers.onnx.graph import Array, Attribute, Graph, Node, Value
-from polymodel.inputs import reading
 from polymodel.spec.faults import suggestion
+from polymodel.spec.files import reading
 
 MAX_BYTES = 2**31 - 1  # what protobuf can hold
 MAX_NODES = 50_000

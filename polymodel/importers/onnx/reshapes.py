@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import DEFAULT

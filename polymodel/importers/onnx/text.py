@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.lower import Line, Lowered, Variables, limits_of
 from polymodel.importers.onnx.views import substituted
 

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import TypeVar
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.axes import Axes
 
 LONGEST = 2**16  # indices that are looked at

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.energy import Energies, Prices
 from polymodel.importers.timeloop.nest import Loop, Nest
 from polymodel.importers.timeloop.parts import Part

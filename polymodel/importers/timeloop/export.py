@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType
 
-from polymodel.affine import Affine
 from polymodel.architecture.hierarchy import Component, FanoutDim
+from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
 from polymodel.importers.timeloop.run import import_timeloop

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, number_of, plain_key, tidy_name
 from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import Entry, Node, TextFault, close_to, suggestion

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.importers.tables import Reading, Table
 from polymodel.spec.faults import Node, TextFault
 from polymodel.spec.numbers import parse_affine

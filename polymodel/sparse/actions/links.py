@@ -12,9 +12,9 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from polymodel.affine import Affine
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import ActionKind
+from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of

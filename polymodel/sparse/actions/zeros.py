@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from polymodel.arrays import np
+from polymodel.arithmetic import OPERATORS, Operator, keeping_zero, names_of
 from polymodel.errors import Refused
-from polymodel.operators import OPERATORS, Operator, keeping_zero, names_of
+from polymodel.integers import np
 from polymodel.spec.expressions import Binary, Name, Number, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Einsum, TensorAccess

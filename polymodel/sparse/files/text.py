@@ -13,7 +13,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.inputs import reading
+from polymodel.spec.files import reading
 
 # Bytes of text in a file whose caller names no limit, and how many bytes one packed byte may become: deflate
 # reaches 1032, lists of entries 12 (and 20 at the most); small files may hold what they like.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.spec.arch_schema import Action, Arch, ArchNode, ComputeUnit, Container, Fanout, Memory
 from polymodel.spec.faults import Faults, Path, TextFault
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in

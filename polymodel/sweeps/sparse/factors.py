@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.affine import Affine
+from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData

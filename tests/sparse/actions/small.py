@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from polymodel.affine import Affine, Constraint
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseAction, SparseRules
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.numbers import parse_affine
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
