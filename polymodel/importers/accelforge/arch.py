@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
@@ -31,8 +31,11 @@ class Machine:
     explore: dict[str, object] = field(default_factory=dict)
 
 
-def arch_of(reading: Reading, node: Node, scope: Scope, einsums: Einsums) -> Machine:
-    """The machine; `einsums`: what sets and widths in it are read for."""
+def arch_of(
+    reading: Reading, node: Node, scope: Scope, einsums: Einsums, sparse: Mapping[str, Sequence[Node]]
+) -> Machine:
+    """The machine; `einsums`: what sets and widths in it are read for; `sparse`: what another section says
+    of components."""
     table = Table(reading, node, "arch")
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
@@ -50,7 +53,8 @@ def arch_of(reading: Reading, node: Node, scope: Scope, einsums: Einsums) -> Mac
                 continue
             given = _own_fanout(given)
         together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in instances else 1
-        part = Component(given, inner, einsums, kept, tuple(above), together)
+        said = tuple(sparse.get(given.owner, ()))
+        part = Component(given, inner, einsums, kept, tuple(above), together, said)
         for tag, fields in component_of(reading, part, found.explore):
             if pending and "spatial" in fields:
                 fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.fanouts import rule_at, spatial_of
+from polymodel.importers.accelforge.sparse import sparse_of
 from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowed, tolls_of
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
@@ -35,7 +36,7 @@ _ACTION = ("energy", "latency", "throughput", "bits_per_action")
 @dataclass(frozen=True)
 class Component:
     """A component as it is written. `kept`: name -> what that component keeps; `above`: memories;
-    `instances`: how many of it are one memory together."""
+    `instances`: how many of it are one memory together; `sparse`: what another section says of it."""
 
     table: Table
     scope: Scope
@@ -43,6 +44,7 @@ class Component:
     kept: Mapping[str, str] = field(default_factory=dict)
     above: tuple[str, ...] = ()
     instances: int = 1
+    sparse: tuple[Node, ...] = ()
 
     @property
     def name(self) -> str:
@@ -232,6 +234,12 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
     else:
         table.take("spatial")
     _read_first(reading, part, fields)
+    sparse = sparse_of(reading, part) if part.kind in ("Memory", "Compute") else {}
+    if sparse:
+        fields["sparse"] = sparse
+    ports = table.take("separate_read_write_ports")
+    if ports is not None and ports.scalar in (True, "True") and part.kind in ("Memory", "Toll"):
+        fields["ports"] = "separate"
     if tensors and part.kind in ("Memory", "Toll"):
         fields["tensors"] = tensors
     scales = _scales(reading, part)
@@ -417,6 +425,7 @@ def _actions(
         node = lifted(node, ("arguments", "attributes"), _ACTION)
         table = Table(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
+        name = table.text("op_kind") or name
         prices = Prices.of(reading, table, part.scope)
         if prices.bits is None and moved:
             prices = replace(prices, bits=float(moved))

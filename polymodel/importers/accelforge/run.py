@@ -11,6 +11,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.accelforge.arch import Machine, arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
+from polymodel.importers.accelforge.sparse import targets_of
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
@@ -27,7 +28,7 @@ TAGS = (
     NO_MERGE,
 )  # fmt: skip
 File = str | Path | Mapping[str, object]
-_READ = ("workload", "renames", "arch", "mapping", "variables")
+_READ = ("workload", "renames", "arch", "mapping", "variables", "sparse_optimizations")
 _STEERING = ("mapper", "config", "model")
 
 
@@ -157,7 +158,8 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
             del found["renames"]
     if "arch" in nodes:
         einsums = _einsums(workload.sections, reading, nodes["arch"])
-        machine = arch_of(reading, nodes["arch"], scope, einsums)
+        sparse = targets_of(reading, nodes.get("sparse_optimizations"))
+        machine = arch_of(reading, nodes["arch"], scope, einsums, sparse)
         if "mapping" in nodes and einsums.given:
             _permit(reading, nodes["mapping"], machine, einsums)
         found["arch"] = {"nodes": machine.nodes}

@@ -17,7 +17,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         "no_refetch_from_above no_resend_to_below force_memory_hierarchy_order back tile_shape"
         " tensor_order_options loop_bounds min_usage reuse enabled mapper constraints power_gateable"
-        " tile_shape_constraint".split(),
+        " tile_shape_constraint support_concurrent_binding".split(),
         _SEARCH,
     ),
     **dict.fromkeys("version model metrics description notes".split(), _NAMES),

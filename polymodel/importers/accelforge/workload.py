@@ -149,6 +149,9 @@ def _einsum(reading: Reading, node: Node, path: str, scope: Scope) -> object | N
         value = table.take(key)
         if value is not None and not (value.kind == "scalar" and value.scalar is None):
             found[key] = plain(value)
+    words = {what: table.text(f"{what}_op") for what in ("map", "reduce")}
+    if any(words.values()) and "operations" not in found:
+        found["operations"] = {what: word for what, word in words.items() if word}
     renames = table.take("renames")
     if renames is not None:
         found["renames"] = _table_of_renames(reading, renames, f"{path}.renames", scope)
