@@ -344,8 +344,8 @@ class Problem:
         """(component, tensor, action) wherever moving the tensor may take more bits than it has."""
         held = [n for _, n, _ in self.tree.walk() if isinstance(n, StorageNode)]
         for c in self.hierarchy.components:
-            actions = [a for a in c.actions if a.name in ("read", "write") and a.bits_per_action is not None]
-            for tensor in self.cascade.tensors if actions and c.moves else ():
+            actions = [a for a in (c.ways if c.moves else ()) if a.bits_per_action is not None]
+            for tensor in self.cascade.tensors if actions else ():
                 users = [e for e in self.cascade.einsums if tensor in e.tensors]
                 stored = any(n.component == c.name and tensor in n.tensors for n in held)
                 kept = c.passes and c.keep is not None

@@ -301,6 +301,12 @@ class Component:
         """True if it has actions that take energy or time; else it only holds what is below."""
         return bool(KINDS[self.kind].actions)
 
+    @property
+    def ways(self) -> tuple[Action, Action]:
+        """Of what moves tensors: the action for data that go down, and the one for data that go up."""
+        down, up = KINDS[self.kind].actions
+        return self.action(down), self.action(up)
+
     def action(self, name: str) -> Action:
         """The action `name`; a free, infinitely fast one if the component does not name it."""
         for a in self.actions:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from polymodel.architecture.hierarchy import Action, Hierarchy, Link, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
-from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem, movement_actions, row_order
+from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem, row_order
 
 # Energy (J) and time (s) of what crosses the interconnect of fanout dimensions.
 #
@@ -83,7 +83,7 @@ def _item(einsum: str, component: str, tensor: str, action: Action, count: Numbe
 
 def _memory(counts: Counts) -> Iterator[EnergyItem]:
     for t in counts.analysis.traffic:
-        read, write = movement_actions(counts.problem.hierarchy[t.component])
+        read, write = counts.problem.hierarchy[t.component].ways
         ways = (read, "reads_fill", "reads_drain"), (write, "writes_drain", "writes_fill")
         for action, *kinds in ways:
             n = sum(counts.actions(t, kind, action) for kind in kinds)
@@ -93,7 +93,7 @@ def _memory(counts: Counts) -> Iterator[EnergyItem]:
 
 def _tolls(counts: Counts) -> Iterator[EnergyItem]:
     for t in counts.analysis.tolls:
-        down, up = movement_actions(counts.problem.hierarchy[t.component])
+        down, up = counts.problem.hierarchy[t.component].ways
         for action, kind in ((down, "down"), (up, "up")):
             n = counts.actions(t, kind, action)
             if not nothing(n):

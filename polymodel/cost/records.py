@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from polymodel.analysis.result import Analysis, Problem, Resident, TollTraffic, Traffic
-from polymodel.architecture.hierarchy import KINDS, Action, Component, link_name
+from polymodel.architecture.hierarchy import Action, Component, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode, storage_chain
@@ -388,12 +388,6 @@ class Counts:
 # up through a toll), compute has `compute`. An action that a component does not name is free.
 
 
-def movement_actions(component: Component) -> tuple[Action, Action]:
-    """The actions of a memory or toll for data that go down, and for those that go up."""
-    down, up = KINDS[component.kind].actions
-    return component.action(down), component.action(up)
-
-
 def whole_actions(action: Action, elements: Number, bits_per_value: int) -> Number:
     """How many actions (bits, if the action is one bit) move elements one by one.
 
@@ -412,7 +406,7 @@ def rounded_actions(action: Action, sizes: Iterable[tuple[int, Number]], bits_pe
 
 def port_time(component: Component, moved: tuple[Number, Number], do: Algebra = NUMBERS) -> Number:
     """Seconds for (read bits, write bits) at one instance: the sum at a shared port, else the larger."""
-    read, write = movement_actions(component)
+    read, write = component.ways
     sides = moved[0] / read.throughput, moved[1] / write.throughput
     return sides[0] + sides[1] if component.ports == "shared" else do.largest(sides)
 

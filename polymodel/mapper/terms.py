@@ -26,7 +26,6 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import Action
-from polymodel.cost.records import movement_actions
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -195,7 +194,7 @@ class Moved:
         storage = "" if refilled == COMPUTE else self.space.memories[refilled].name
         waiting = storage if storage and self.space.hierarchy.waits(storage) else ""
         read = kind in READS
-        action = movement_actions(self.space.hierarchy[name])[0 if read else 1]
+        action = self.space.hierarchy[name].ways[0 if read else 1]
         busiest, bits = self._filled((name, kind), action, operand, (elements, busiest), size, bits)
         self._load(name, waiting, read, busiest, bits)
 
@@ -238,7 +237,7 @@ class Moved:
                 outside = frozenset(j for j, f in self.fanouts if f.index <= toll.index)
                 down, up = way.passing(outside)
                 sums = self.tolls.setdefault((toll.name, way.operand), [{}, {}])
-                actions = movement_actions(space.hierarchy[toll.name])
+                actions = space.hierarchy[toll.name].ways
                 for k, (kind, moved) in enumerate((("down", down), ("up", up))):
                     sums[k] = plus(sums[k], moved[0])
                     where = toll.name, kind
@@ -352,7 +351,7 @@ def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[
     if space.shares is not None:
         return space.shares.of(operand, memory, kind)
     bits = space.operands[operand].bits
-    read, write = movement_actions(space.component(memory))
+    read, write = space.component(memory).ways
     action = read if kind in READS else write
     return bits / (action.bits_per_action or 1) * action.energy, float(bits)
 

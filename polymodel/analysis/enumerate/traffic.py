@@ -91,7 +91,7 @@ class Ledger:
             self.load(end, bits)
 
     def action(self, component: str, side: int) -> Action:
-        return self.hierarchy[component].action(("read", "write")[side])
+        return self.hierarchy[component].ways[side]
 
     def load(self, end: End, bits: int) -> None:
         """Bits that one instance moves in one direction, perhaps as a part of a storage's refill."""

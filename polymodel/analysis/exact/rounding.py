@@ -61,7 +61,8 @@ class Booking:
 
 def action_of(layout: Layout, row: Row) -> Action:
     """What a kind of access is at its component."""
-    return layout.problem.hierarchy[row[2]].action("read" if row[4] in READS else "write")
+    down, up = layout.problem.hierarchy[row[2]].ways
+    return down if row[4] in READS else up
 
 
 def rounds(layout: Layout, row: Row) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
-from polymodel.cost.records import movement_actions, rounded_actions, whole_actions
+from polymodel.cost.records import rounded_actions, whole_actions
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
 from polymodel.report.evaluated import Evaluated
@@ -473,7 +473,7 @@ def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
         if m.parent is not None:
             accesses.append((hierarchy[m.parent], (m.into,), (m.out,)))
         for component, *flows in accesses:
-            for action, parts in zip(movement_actions(component), flows, strict=True):
+            for action, parts in zip(component.ways, flows, strict=True):
                 words = sum(parts)
                 if not words:
                     continue
