@@ -60,7 +60,7 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
 
 
 # Whole models: tests/library compares the engines at small sizes.
-MODELS = {"convnet", "cp_als", "deepseek_v3", "transformer"}
+MODELS = {"convnet", "cp_als", "deepseek_v3", "mamba_2", "transformer"}
 # Why a mapping has no closed form: padded and other Einsums share a loop, a buffer frees element by element,
 # or stages overlap.
 NO_CLOSED_FORM = {

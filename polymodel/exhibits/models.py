@@ -87,6 +87,9 @@ PUBLISHED: dict[str, Published] = {
     ),
     "llama3_8b": Published("8,030,261,248", HUB, {"embedding": 128256 * 4096}),
     "llama3_70b": Published("70,553,706,496", HUB, {"embedding": 128256 * 8192}),
+    "mamba2_2_7b": Published(
+        "2.7 G", "name of the release state-spaces/mamba2-2.7b", {"biases of convolutions": 64 * 5376}
+    ),
     "mixtral_8x22b": Published(
         "141 G", "Mistral AI, Cheaper, Better, Faster, Stronger, 2024", {"embedding": 32000 * 6144}
     ),

@@ -61,6 +61,7 @@ ROOT = Path(__file__).parents[2]
 REFUSED = (
     "another density than a uniform one", "is not a box from 0 on", "in two places",
     "is executed several times", "is carried forward along", "is indexed by c + 1",
+    "is indexed by t + 1",
 )  # fmt: skip
 LONG = {
     "attention",
@@ -70,6 +71,7 @@ LONG = {
     "transformer",
     "gat",
     "cp_als",
+    "mamba_2",
     "attention_cascade",
 }
 LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "vgg_e_front", "matmul_chain_3", "ttmc"}
