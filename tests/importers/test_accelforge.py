@@ -373,67 +373,6 @@ variables:
     assert toll.action("read").energy == 0
 
 
-SPARSE = """\
-arch:
-  nodes:
-  - !Memory
-    name: DRAM
-    size: inf
-    tensors: {keep: All}
-    separate_read_write_ports: True
-    actions: [{name: read, energy: 1}, {name: write, energy: 1}, {name: metadata_read, energy: 3}]
-    representation_format:
-    - {name: A, format: bitmask, metadata_word_bits: 1, metadata_storage_width: 28, uop_payload_word_bits: 0}
-    action_optimization: [{kind: gating, target: A, condition_on: [B]}, {kind: position-skipping, target: B}]
-  - !Compute
-    name: MAC
-    actions: [{name: first, op_kind: add, energy: 3}, {name: max, energy: 2}]
-sparse_optimizations:
-  targets:
-  - target: DRAM
-    representation_format:
-    - name: B
-      ranks:
-      - {format: UOP, payload_word_bits: 5, flattened_rank_ids: [[K, N]]}
-      - {format: RLE, metadata_word_bits: 5, flattened_rank_ids: [[K, N]]}
-  - {target: MAC, compute_optimization: [{kind: skipping, target: Z, condition_on: [A, B]}]}
-workload:
-  rank_sizes: {M: 8, N: 8, K: 8}
-  bits_per_value: {All: 8}
-  einsums:
-  - name: Z
-    tensor_accesses:
-    - {name: A, projection: [m, k], density: 0.25}
-    - {name: B, projection: [k, n], density: 0.5}
-    - {name: Z, projection: [m, n], output: True}
-    map_op: add
-    reduce_op: max
-"""
-
-
-def test_formats_gating_and_skipping(tmp_path: Path) -> None:
-    found = imported(tmp_path, SPARSE)
-    memory, unit = found.spec.raw_arch.nodes  # type: ignore[union-attr]  # there is one
-    formats = memory.sparse.format
-    assert formats["A"]["K"] == {"format": "B", "cbits": 1}
-    assert formats["B"] == {"rank-order": ["K", "N"], "K": {"format": "U", "pbits": 0},
-                            "N": {"format": "RLE", "rbits": 5}}  # fmt: skip
-    assert [(a.gate, a.skip, a.on) for a in memory.sparse.actions] == [
-        (("A",), (), ("B",)),
-        ((), ("B",), ("B",)),
-    ]
-    assert [(a.skip, a.on) for a in unit.sparse.actions] == [(("compute",), ("A", "B"))]
-    assert memory.ports == "separate"
-    assert {a.name for a in unit.actions} == {"add", "max"}
-    assert dict(found.spec.workload["Z"].operations) == {"map": "add", "reduce": "max"}
-    odd = SPARSE.replace("format: bitmask", "format: spiral")
-    assert "`representation_format` is not converted: the format spiral is not known" in refused(
-        tmp_path, odd
-    )
-    wrong = SPARSE.replace("kind: gating", "kind: waiting")
-    assert "waiting is no optimization" in refused(tmp_path, wrong)
-
-
 def test_units_are_chosen_by_their_condition(tmp_path: Path) -> None:
     workload = files(
         tmp_path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from polymodel.importers.imported import Imported, refuse_effects, require_loada
 from polymodel.importers.tables import NO_MERGE, Reading, flat
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.faults import Node, Source, node_of
+from polymodel.spec.faults import Node, Source, TextFault, node_of
 from polymodel.spec.includes import Includes, base_of
 
 TAGS = (
@@ -171,7 +172,8 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
 
 
 def _permit(reading: Reading, mapping: Node, machine: Machine, einsums: Einsums) -> None:
-    """Let memories keep what the mapping stores there: AccelForge asks that of its search alone."""
+    """Let memories keep what the mapping stores there, and no more: what AccelForge says of that binds its
+    search alone."""
     stored: dict[str, list[str]] = {}
     for node in _nodes_below(mapping):
         component, tensors = node.entry("component"), node.entry("tensors")
@@ -179,17 +181,29 @@ def _permit(reading: Reading, mapping: Node, machine: Machine, einsums: Einsums)
             names = [str(t.scalar) for t in flat(tensors.value)]
             stored.setdefault(str(component.value.scalar), []).extend(names)
     kept = {str(f["name"]): str(_rule(f).get("keep", "")) for _, f in machine.nodes}
-    for _, fields in machine.nodes:
-        texts = _rule(fields)
-        names = stored.get(str(fields["name"]), [])
-        if not texts or not names:
+    known = {t for e in einsums.each() for t in e.tensors}
+
+    def members(text: object) -> set[str]:
+        found: set[str] = set()
+        for einsum in einsums.each():
+            with suppress(TextFault):  # told where the machine is read
+                found |= einsums.members(einsum, str(text), lambda name: kept.get(name, ""))
+        return found
+
+    for tag, fields in machine.nodes:
+        texts, name = _rule(fields), str(fields["name"])
+        if tag != "Memory" or not texts:
             continue
-        text = " | ".join(f"({texts[k]})" for k in ("keep", "may_keep") if k in texts)
-        may = {t for e in einsums.each() for t in einsums.members(e, text, lambda n: kept.get(n, ""))}
-        known = {t for e in einsums.each() for t in e.tensors}
-        more = [n for n in dict.fromkeys(names) if n in known - may]
+        names = [n for n in dict.fromkeys(stored.get(name, [])) if n in known]
+        must = members(texts.get("keep", "Nothing"))
+        lacking = sorted(must - set(names))
+        if lacking:
+            what = f"{name} need not keep {', '.join(lacking)}: the mapping does not store it there"
+            reading.note(mapping, what, "", "mapping")
+            texts["keep"] = f"({texts['keep']}) - ({' | '.join(lacking)})"
+        more = [n for n in names if n not in must | members(texts.get("may_keep", "Nothing"))]
         if more:
-            what = f"{fields['name']} may keep {', '.join(more)} as well: the mapping stores it there"
+            what = f"{name} may keep {', '.join(more)} as well: the mapping stores it there"
             reading.note(mapping, what, "", "mapping")
             texts["may_keep"] = " | ".join([f"({texts.get('may_keep', 'Nothing')})", *more])
 
