@@ -202,3 +202,30 @@ def test_loops_that_never_step_leave_nothing_where_an_einsum_executes_at_their_f
     split = Split((rows, (loop("c", 1), mac("E1")), (mac("E2"),)))
     tree = (dram("T0", "W0", "W1", "W2", "T3"), loop("m", 2), loop("d", 1), slide("GLB", "T1", "T2"), split)
     assert agree(problem((one, two, three), *tree), (None,)) == 1
+
+
+def test_instances_make_what_their_own_consumers_need() -> None:
+    """Loops in space over d, which T1 and T2 do not have, and over rows m, which they do: each instance holds
+    what it makes, or GLB does, of disjoint rows."""
+    one, two, three = chain(m=3, a=2, b=2, c=2, d=3)
+    split = Split(((loop("a", 1), mac("E0")), (loop("c", 1), mac("E1")), (mac("E2"),)))
+    operands = dram("T0", "W0", "W1", "W2", "T3")
+    for outside in (
+        (loop("d", 2), spread("d", 1), rf("T1", "T2")),
+        (loop("m", 2), spread("m", 1), loop("d", 1), slide("RF", "T1", "T2")),
+        (loop("m", 2), glb("T1", "T2"), spread("m", 1), loop("d", 2)),
+    ):
+        assert agree(problem((one, two, three), operands, *outside, split), (None, "slide")) >= 1
+
+
+def test_what_a_stride_leaves_out_does_not_execute() -> None:
+    """E1 needs every other row of T1, whose rows read every other one of T0 as well."""
+    for r, tile, own in ((1, 1, 3), (1, 2, 2), (1, 3, 1), (2, 2, 4)):
+        sizes = {"p": 9, "a": 3, "q": 4, "r": r}
+        one = einsum("E0", "T0[2p+a]", "W0[a]", "T1[p]", sizes=sizes)
+        two = einsum("E1", "T1[2q+2r]", "W1[r]", "T2[q]", sizes=sizes)
+        rows = (loop("p", own), StorageNode("RF", ("T0",), "slide"), loop("p", 1), mac("E0"))
+        split = Split((rows, (spread("q", 1), mac("E1"))))
+        for kept in (slide("GLB", "T1"), glb("T1")):
+            tree = (dram("T0", "W0", "W1", "T2"), loop("q", tile), kept, split)
+            assert agree(problem((one, two), *tree), (None,)) == 1

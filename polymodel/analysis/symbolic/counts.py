@@ -126,7 +126,8 @@ def _elements_of(space: Space, variable: str, uses: Uses, wraps: Sequence[int] =
     """
     positions = space.of(variable)
     window = space.window(variable)
-    merged = [i for i in positions if uses[i] == "merge" and window is not None and i < window.depth]
+    overlaps = window is not None and window.start > 0  # else windows lie side by side
+    merged = [i for i in positions if uses[i] == "merge" and overlaps and window and i < window.depth]
     if merged:
         positions = [i for i in positions if i < merged[0]]
         if any(uses[i] != "merge" for i in space.of(variable) if i > merged[0]):

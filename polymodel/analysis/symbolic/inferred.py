@@ -8,8 +8,10 @@ what is needed and not held: of each rank all that the window gained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import gcd
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
@@ -18,11 +20,22 @@ from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import StorageNode, Tie, decided_above, storage_chain, ties, users
+from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, storage_chain, ties, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 EXACT = "use engine exact"
+
+
+@dataclass(frozen=True)
+class Stride:
+    """Values `every * n + base` of a variable, told by n."""
+
+    every: int
+    base: int
+
+
+Strides = Mapping[str, Stride]
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,7 @@ class Path:
 
     `depth`: how many of them decide what it executes. `inferred`: that is what consumers need, and not all
     that it has once more. `once`: loops (by position) in whose first iteration alone it executes.
+    `strides`: variables of which consumers leave out values at even distances, and windows count the others.
     """
 
     axes: tuple[Axis, ...]
@@ -38,6 +52,7 @@ class Path:
     depth: int = 0
     inferred: bool = False
     once: frozenset[int] = frozenset()
+    strides: tuple[tuple[str, Stride], ...] = ()
 
 
 class Undecided(Exception):
@@ -64,6 +79,13 @@ class _Inference:
         self.problem, self.reuse, self.single = problem, reuse, single
         self.found: dict[str, Path] = {}
         self.open: set[str] = set()
+
+    @cached_property
+    def numbers(self) -> bool:
+        """Whether no loop has a symbol."""
+        loops = (node for _, node, _ in self.problem.tree.walk() if isinstance(node, Loop))
+        sizes = (s for loop in loops for s in (loop.tile_shape, loop.initial_tile_shape))
+        return _numbers(s for s in sizes if s is not None)
 
     def of(self, name: str) -> Path:
         if name not in self.found:
@@ -124,60 +146,20 @@ class _Inference:
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
-        hold = _Hold(self, name, consumer, self.of(consumer.name), depth)
-        if hold.theirs.inferred and hold.theirs.depth < depth:
+        theirs = self.of(consumer.name)
+        hold = _Hold(self, name, only_every(consumer, theirs), theirs, depth)
+        if theirs.inferred and theirs.depth < depth:
             raise NotSeparable(
                 f"{name} is inferred from own tiles of {consumer.name}, which is inferred too", EXACT
             )
-        einsum, tensor = self.problem.cascade[name], hold.tensor
-        windows: dict[str, Window] = {}
-        renamed: dict[str, str] = {}
-        for mine, theirs in zip(
-            einsum.outputs[0].projection, consumer.access_of(tensor).projection, strict=True
-        ):
-            terms = [(v, c) for v, c in mine.terms if c]
-            if len(terms) != 1 or terms[0][1] != 1:
-                raise NotSeparable(f"{name} makes {tensor} along {mine}, no variable of its own", EXACT)
-            v = terms[0][0]
-            windows[v] = hold.window(theirs, mine.constant)
-            _refuse_outside(einsum, v, windows[v])
-            renamed |= {w: v for w, c in theirs.terms if c}
-        outer = []
-        once: set[int] = set(hold.theirs.once)
-        repeats: set[str] = set()
-        for i, axis in enumerate(axes[:depth]):
-            w = hold.theirs.axes[i].variable
-            if w not in renamed or renamed[w] in repeats:
-                # Each loop over such a variable by itself: an inner one may stand below the storage.
-                again = w if "." in w else f"{consumer.name}.{w}"
-                if hold.once(i, kinds[axis.node]):
-                    again = f"{again}.{axis.node}"  # outer loops over it may make the tile again
-                    windows[again] = Window(1, 0, 1, 0, ((i, 0),), depth)
-                    outer.append(replace(axis, variable=again))
-                    once.add(i)
-                    continue
-                windows[again] = hold.repetition(i)
-                renamed[w] = again
-                repeats.add(again)
-            elif kinds[axis.node] == "bound" and not (
-                renamed[w] == axis.variable and windows[axis.variable] == hold.plain(w)
-            ):
-                raise NotSeparable(
-                    f"the loop over {w} binds {name} too, but not to what {consumer.name} needs of it", EXACT
-                )
-            outer.append(replace(axis, variable=renamed[w]))
-        for axis, other in zip(axes[depth:], hold.theirs.axes[depth:], strict=False):
-            if axis.node != other.node:
-                break
-            own = renamed.get(other.variable) == axis.variable
-            if not own or windows[axis.variable] != hold.plain(other.variable):
-                raise NotSeparable(
-                    f"{name} and {consumer.name} share the loop over {other.variable} inside the one that "
-                    f"decides what {name} executes, and not tile by tile",
-                    EXACT,
-                )
-        first = frozenset(i for i in once if i < depth)
-        return Path((*outer, *axes[depth:]), tuple(windows.items()), depth, True, first)
+        needed = _Needed(hold, set(theirs.once))
+        needed.along_ranks(self.problem.cascade[name])
+        outer = [needed.decides(i, axis, kinds[axis.node]) for i, axis in enumerate(axes[:depth])]
+        needed.check_shared(axes[depth:])
+        inner = _in_strides(name, axes[depth:], outer, needed.windows, needed.strides, self.numbers)
+        once = frozenset(i for i in needed.once if i < depth)
+        strides = tuple(needed.strides.items())
+        return Path((*outer, *inner), tuple(needed.windows.items()), depth, True, once, strides)
 
     def consumer(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...], depth: int) -> Einsum:
         """The only consumer; NotSeparable for other shapes of trees."""
@@ -196,14 +178,77 @@ class _Inference:
         several = any(len(c.accesses_of(a.tensor)) > 1 for a in einsum.outputs for c in readers)
         if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy or several:
             raise NotSeparable(f"what {name} executes is inferred, but not from one consumer", EXACT)
-        if any(a.spatial for a in axes[:depth]):
-            raise NotSeparable(f"what instances of a spatial loop execute of {name} is inferred", EXACT)
         return readers[0]
 
 
-def _refuse_outside(einsum: Einsum, v: str, window: Window) -> None:
+def _numbers(sizes: Iterable[int | str | None]) -> bool:
+    return all(isinstance(s, int) for s in sizes)
+
+
+def _in_strides(
+    name: str,
+    axes: Sequence[Axis],
+    path: Sequence[Axis],
+    windows: Mapping[str, Window],
+    strides: Strides,
+    numbers: bool,
+) -> tuple[Axis, ...]:
+    """Own loops, of which those over variables of which values are left out have tiles of the others.
+
+    `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
+    """
+    most: dict[str, int] = {}
+    for v in strides:
+        each = [a.level("each").sizes for a in path if a.variable == v]
+        tiles = [max(s for s in sizes if isinstance(s, int)) for sizes in each if _numbers(sizes)]
+        most[v] = windows[v].scale * min([windows[v].extent, *tiles]) + windows[v].start
+    found = []
+    for a in axes:
+        if a.variable not in strides:
+            found.append(a)
+            continue
+        every = strides[a.variable].every
+        tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
+        count = -(-tile // every)  # so many are in the first tile
+        # Of smaller tiles none has two values, and those without any are no stamps. Instances without any are
+        # there: whether all fit is known if no size is a symbol, as legality has been decided then.
+        apart = tile < every and (numbers or not a.spatial)
+        if not tile or (most[a.variable] > count and tile % every and not apart):
+            raise NotSeparable(
+                f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
+                f"multiples of {every}",
+                EXACT,
+            )
+        most[a.variable] = min(most[a.variable], count)
+        found.append(replace(a, tile=count))
+    return tuple(found)
+
+
+def only_every(einsum: Einsum, path: Path) -> Einsum:
+    """The Einsum in terms of the values that execute of its variables with a stride."""
+    strides, windows = dict(path.strides), dict(path.windows)
+
+    def told(expr: Affine) -> Affine:
+        found = Affine((), expr.constant)
+        for v, c in expr.terms:
+            stride = strides.get(v, Stride(1, 0))
+            found = found + Affine(((v, c * stride.every),), c * stride.base)
+        return found
+
+    bounds = tuple(
+        (w.low, w.low + w.scale * w.extent + w.start - 1) if v in strides else bound
+        for v, bound in zip(einsum.rank_variables, einsum.bounds, strict=True)
+        for w in (windows.get(v) or Window(1, 0, 1, 0, (), 0),)
+    )
+    accesses = tuple(replace(a, projection=tuple(map(told, a.projection))) for a in einsum.accesses)
+    limits = tuple(c for c in einsum.constraints if not strides.keys() & set(c.expr.variables))
+    return replace(einsum, bounds=bounds, accesses=accesses, constraints=limits)
+
+
+def _refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> None:
     low, high = einsum.bound(v)
-    if window.low < low or window.low + window.scale * window.extent + window.start - 1 > high:
+    last = window.low + window.scale * window.extent + window.start - 1
+    if stride.every * window.low + stride.base < low or stride.every * last + stride.base > high:
         raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
 
 
@@ -242,16 +287,32 @@ class _Hold:
         later = tuple((i, more) for i, more in found.later if i < self.depth)
         return replace(found, later=later, depth=self.depth)
 
-    def window(self, expr: Affine, shift: int) -> Window:
+    def told(self, expr: Affine, shift: int) -> tuple[Affine, Stride]:
+        """What tells the producer's values of a rank, less a shift, and which of its values these are.
+
+        Variables of one value tell nothing where others have a stride, or loops of their own.
+        """
+        terms = [(w, c) for w, c in expr.terms if c]
+        wholes = {w: self.plain(w) for w, _ in terms}
+        wide = [(w, c) for w, c in terms if wholes[w].scale * wholes[w].extent + wholes[w].start > 1]
+        every = gcd(*(c for _, c in wide))
+        if every == 0 or (every == 1 and sum(bool(self.positions(w)) for w, _ in terms) < 2):
+            return Affine(tuple(terms), expr.constant - shift), Stride(1, 0)
+        base = expr.constant - shift + sum(c * wholes[w].low for w, c in terms if (w, c) not in wide)
+        if every == 1:
+            return Affine(tuple(wide), base), Stride(1, 0)
+        return Affine(tuple((w, c // every) for w, c in wide)), Stride(every, base)
+
+    def window(self, expr: Affine, rank: Affine) -> Window:
         """What of a rank executes for the consumer's tiles, in the producer's variable."""
         terms = sorted(((v, c) for v, c in expr.terms if c), key=lambda term: term[1])
         tiled = [(w, c) for w, c in terms if self.positions(w)]
         if len(tiled) > 1:
             raise NotSeparable(
-                f"shared loops tile both {tiled[0][0]} and {tiled[1][0]} of rank {expr} of {self.tensor}",
+                f"shared loops tile both {tiled[0][0]} and {tiled[1][0]} of rank {rank} of {self.tensor}",
                 EXACT,
             )
-        reach, low = 1, expr.constant - shift
+        reach, low = 1, expr.constant
         for w, c in terms:
             whole = self.plain(w)
             low += c * whole.low
@@ -259,14 +320,14 @@ class _Hold:
                 continue
             size = whole.scale * whole.extent + whole.start
             if size > 1 and c > reach:
-                raise self.holes(expr)
+                raise self.holes(rank)
             reach += c * (size - 1)
         if not tiled:
             return Window(reach, low, 1, 0, (), self.depth)
         ((w, c),) = tiled
         theirs = self.plain(w)
         if c > reach:
-            raise self.holes(expr)
+            raise self.holes(rank)
         more = reach - c
         needed = {i: c * m + more for i, m in theirs.later}
         later = {i: 0 if need and self.stays(i, needed) else need for i, need in needed.items()}
@@ -274,6 +335,12 @@ class _Hold:
             theirs.extent, low, c * theirs.scale, c * theirs.start + more, tuple(later.items()), self.depth
         )
         steps = [found.start, *later.values()]
+        if found.start and any(self.theirs.axes[i].spatial and not self.alone(i) for i in later):
+            raise NotSeparable(
+                f"instances of the loop over {w} need parts of {self.tensor} in common, which {self.name} "
+                "makes",
+                EXACT,
+            )
         if steps != sorted(steps, reverse=True):
             raise NotSeparable(f"{self.tensor} stays over outer loops but not over inner ones", EXACT)
         return found
@@ -287,6 +354,8 @@ class _Hold:
 
     def stays(self, axis: int, needed: dict[int, int]) -> bool:
         """Whether what was made before the steps of a loop that tiles this rank is still held."""
+        if self.theirs.axes[axis].spatial:
+            return False  # instances run together
         if axis >= self.above or not self.held_over(axis):
             return axis >= self.above  # what is made in a visit is there until its end
         mine = self.theirs.axes[axis].variable
@@ -303,7 +372,9 @@ class _Hold:
         parts_stay = self.policy.stays_over("outer")
         mine = self.theirs.axes[axis].variable
         inner = [
-            i for i in range(axis + 1, self.above) if self.theirs.axes[i].variable in self.access.variables
+            i
+            for i in range(axis + 1, self.above)
+            if self.theirs.axes[i].variable in self.access.variables and not self.theirs.axes[i].spatial
         ]
         if parts_stay:
             inner = [i for i in inner if self.theirs.axes[i].variable != mine]
@@ -356,10 +427,111 @@ class _Hold:
                 f"the loop over {w} binds {self.name}, but not along {self.tensor}, which does not have {w}",
                 f"move that loop below the split, or use {EXACT[4:]}",
             )
-        return self.held_over(axis)
+        return not self.theirs.axes[axis].spatial and self.held_over(axis)
 
-    def repetition(self, axis: int) -> Window:
-        """A loop over a variable that the intermediate does not have, which makes it again at every step."""
+    def repetition(self, axis: int, once: Sequence[int]) -> Window:
+        """A loop over a variable that the intermediate does not have, which makes it again at every step; of
+        outer loops over it those of `once` are at their first."""
         w = self.theirs.axes[axis].variable
-        whole = self.plain(w)
-        return Window(whole.extent, 0, 1, 0, tuple((i, 0) for i in self.positions(w)), self.depth)
+        whole, tiles = self.plain(w), [self.theirs.axes[i].level("first").begin for i in once]
+        sizes = [t for t in tiles if isinstance(t, int)]
+        if len(sizes) < len(tiles):
+            raise NotSeparable(
+                f"{self.name} executes in instances along {w}, in the first tile of a loop of unknown size",
+                EXACT,
+            )
+        extent = min([whole.extent, *sizes])
+        return Window(extent, 0, 1, 0, tuple((i, 0) for i in self.positions(w)), self.depth)
+
+    def alone(self, axis: int) -> bool:
+        """Whether a loop in space has one instance only; Undecided where symbols do not tell."""
+        found = self.single_trip(axis)
+        if found is None:
+            loop, bare = self.theirs.axes[axis], self.stamps
+            raise Undecided(loop.node, settled(bare, axis))
+        return found
+
+    @property
+    def stamps(self) -> Space:
+        """The stamps of the consumer."""
+        return Space(self.consumer, TensorAccess("", (), ()), self.theirs.axes, windows=self.theirs.windows)
+
+
+@dataclass
+class _Needed:
+    """What executes of an inferred Einsum, told by the loops above its consumer.
+
+    `once`: loops in whose first iteration alone it executes; `renamed`: the consumer's variables, as the
+    Einsum calls them; `repeats`: which of these make it again.
+    """
+
+    hold: _Hold
+    once: set[int]
+    windows: dict[str, Window] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    strides: dict[str, Stride] = field(default_factory=dict)
+    repeats: set[str] = field(default_factory=set)
+
+    def along_ranks(self, einsum: Einsum) -> None:
+        """The windows along the ranks of the intermediate."""
+        hold = self.hold
+        for mine, theirs in zip(einsum.outputs[0].projection, hold.access.projection, strict=True):
+            terms = [(v, c) for v, c in mine.terms if c]
+            if len(terms) != 1 or terms[0][1] != 1:
+                raise NotSeparable(
+                    f"{einsum.name} makes {hold.tensor} along {mine}, no variable of its own", EXACT
+                )
+            v = terms[0][0]
+            told, stride = hold.told(theirs, mine.constant)
+            self.windows[v] = hold.window(told, theirs)
+            if stride.every > 1:
+                self.strides[v] = stride
+            _refuse_outside(einsum, v, self.windows[v], stride)
+            self.renamed |= {w: v for w, c in told.terms if c}
+
+    def decides(self, i: int, axis: Axis, kind: Tie) -> Axis:
+        """A loop that decides what executes, over a variable of the Einsum or one that makes it again."""
+        hold, renamed = self.hold, self.renamed
+        w = hold.theirs.axes[i].variable
+        again = w if "." in w else f"{hold.consumer.name}.{w}"
+        if axis.spatial and hold.alone(i):
+            return self.at_first(i, axis, again)
+        if w not in renamed or renamed[w] in self.repeats:
+            # Each loop over such a variable by itself: an inner one may stand below the storage.
+            if hold.once(i, kind):
+                self.once.add(i)
+                return self.at_first(i, axis, again)
+            first = [j for j in self.once if hold.theirs.axes[j].variable == w]
+            self.windows[again] = hold.repetition(i, first)
+            renamed[w] = again
+            self.repeats.add(again)
+        elif kind == "bound" and not self.follows(axis, w):
+            raise NotSeparable(
+                f"the loop over {w} binds {hold.name} too, but not to what {hold.consumer.name} needs of it",
+                EXACT,
+            )
+        return replace(axis, variable=renamed[w])
+
+    def at_first(self, i: int, axis: Axis, again: str) -> Axis:
+        """A loop of which only the first iteration counts; outer ones over its variable may repeat that."""
+        variable = f"{again}.{axis.node}"
+        self.windows[variable] = Window(1, 0, 1, 0, ((i, 0),), self.hold.depth)
+        return replace(axis, variable=variable)
+
+    def follows(self, axis: Axis, w: str) -> bool:
+        """Whether a loop tiles the Einsum as it tiles a variable of the consumer."""
+        v = self.renamed.get(w)
+        return v == axis.variable and v not in self.strides and self.windows[v] == self.hold.plain(w)
+
+    def check_shared(self, own: Sequence[Axis]) -> None:
+        """Refuse loops below those that decide what executes that both share, and do not tile both alike."""
+        hold = self.hold
+        for axis, other in zip(own, hold.theirs.axes[hold.depth :], strict=False):
+            if axis.node != other.node:
+                break
+            if not self.follows(axis, other.variable):
+                raise NotSeparable(
+                    f"{hold.name} and {hold.consumer.name} share the loop over {other.variable} inside the "
+                    f"one that decides what {hold.name} executes, and not tile by tile",
+                    EXACT,
+                )

@@ -18,7 +18,7 @@ from polymodel.analysis.symbolic.counts import (
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
-from polymodel.analysis.symbolic.inferred import Path, paths
+from polymodel.analysis.symbolic.inferred import Path, only_every, paths
 from polymodel.analysis.symbolic.spaces import (
     Axis,
     Line,
@@ -156,6 +156,7 @@ def lay_out(
     check_tied_loops(problem)
     _check_loops(problem)
     found = paths(problem, reuse, single or {})
+    problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
     check_tied(problem, ranks or {}, any(path.windows for path in found.values()))
     for path in axes.values():
@@ -182,6 +183,14 @@ def lay_out(
                 if made is not None:
                     layout.nodes[node_id, tensor] = made
     return layout
+
+
+def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
+    """The problem with Einsums told by those of their values that execute."""
+    if not any(path.strides for path in found.values()):
+        return problem
+    einsums = tuple(only_every(e, found[e.name]) if e.name in found else e for e in problem.cascade)
+    return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
 
 
 def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: Reuse | None) -> Node | None:
