@@ -69,6 +69,14 @@ class Operations(SchemaObject):
     populate: str | None = None
 
 
+class OperatorSpec(SchemaObject):
+    """An operator that the workload defines: a formula of `_0`, or of `_0` and `_1`."""
+
+    form: str
+    identity: Number | None = None
+    cost: str = ""
+
+
 def _shape_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -181,7 +189,7 @@ class Workload(SchemaObject):
     model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
     tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
     that nobody writes, a number or `identity`. `default`: tensor -> what its absent points hold, 0 unless
-    said.
+    said. `operators`: formulas by name, for `operations`.
     """
 
     einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
@@ -194,6 +202,7 @@ class Workload(SchemaObject):
     generational: Annotated[tuple[NameText, ...], BeforeValidator(_set_list)] = ()
     init: dict[NameText, Number] = Field(default_factory=dict)
     default: dict[NameText, Number] = Field(default_factory=dict)
+    operators: dict[NameText, OperatorSpec] = Field(default_factory=dict)
     name: str = ""
 
 

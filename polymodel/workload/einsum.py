@@ -114,6 +114,8 @@ class Einsum:
         """What an operation costs as: the operator of `map`, of a formula its outermost one; of one operand
         without `map` the operator that sums up."""
         operations = dict(self.operations)
+        if operations.get("cost"):
+            return OPERATORS[operations["cost"] or ""].name
         text = operations.get("map") or ("" if len(self.operands) == 1 else "mul")
         text = text or operations.get("reduce") or "add"
         if text not in OPERATORS:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from polymodel.arithmetic import Affine
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
@@ -34,7 +35,11 @@ from polymodel.workload.spaces import (
 )
 
 MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
+if TYPE_CHECKING:
+    from polymodel.workload.defined import Definition
+
 Symbols = Mapping[str, Value | None]
+Operations = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True)
@@ -215,6 +220,7 @@ def _einsums(
     bits = bits_per_value(workload, [r.scope for r in resolvers], symbols, faults)
     scale = scales(workload, symbols, faults)
     default = _defaults(workload, symbols, faults)
+    defined = _definitions(workload, symbols, faults)
     times = _instances(workload.n_instances, ("workload", "n_instances"), symbols, faults)
     order: dict[str, tuple[str, ...]] = {}
     found: list[Einsum] = []
@@ -244,6 +250,8 @@ def _einsums(
             (k, getattr(einsum.operations, k)) for k in ("map", "reduce", "populate")
             if k in einsum.operations.model_fields_set
         )  # fmt: skip
+        if defined:
+            operations = _with_operators(operations, accesses, defined, path, faults)
         if bounds is not None and constraints is not None:
             found.append(
                 Einsum(
@@ -258,6 +266,32 @@ def _einsums(
                 near = suggestion(tensor, order, "tensors")
                 faults.add(("workload", section, tensor), f"unknown tensor {tensor}", near, key=True)
     return tuple(found) if len(faults) == before else None
+
+
+def _definitions(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Definition]:
+    """The operators that the workload defines."""
+    if not workload.operators:
+        return {}
+    from polymodel.workload.defined import definitions
+
+    return definitions(workload, symbols, faults)
+
+
+def _with_operators(
+    operations: Operations,
+    accesses: tuple[TensorAccess, ...],
+    defined: Mapping[str, Definition],
+    path: Path,
+    faults: Faults,
+) -> Operations:
+    """What an Einsum computes, with formulas in the place of operators that the workload defines."""
+    from polymodel.workload.defined import with_definitions
+
+    try:
+        return with_definitions(operations, sum(not a.output for a in accesses), defined)
+    except TextFault as fault:
+        faults.add((*path, "operations"), fault.message, fault.remedy or "")
+        return operations
 
 
 def _defaults(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, float]:

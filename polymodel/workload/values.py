@@ -281,7 +281,16 @@ def _operator(name: str) -> Operator:
 
 def _reducer(e: Einsum) -> Operator:
     """What the Einsum sums up with."""
-    found = _operator(dict(e.operations).get("reduce") or "add")
+    operations = dict(e.operations)
+    if operations.get("identity"):
+        tree = parse_arithmetic(operations["reduce"] or "")
+        identity = float(operations["identity"] or 0)
+
+        def joined(x: Array, y: Array) -> Array:
+            return np.asarray(evaluated(tree, {"_0": x, "_1": y}, e.name))
+
+        return Operator("reduce", 2, joined, identity)
+    found = _operator(operations.get("reduce") or "add")
     if not isinstance(found.form, np.ufunc) or found.identity is None:
         raise Refused(f"{found.name} of {e.name} reduces nothing", "use add, mul, max or min")
     return found
@@ -297,6 +306,8 @@ def _identity_of(e: Einsum) -> float:
 def _identity(e: Einsum) -> float:
     """That of the operator that reduces; where nothing is summed over, of the one that joins."""
     operations = dict(e.operations)
+    if operations.get("identity"):
+        return _identity_of(e)
     name = operations.get("reduce") or operations.get("map") or "add"
     identity = _operator(name).identity
     if identity is None:
@@ -314,11 +325,11 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
         mapped = _mapped(store, e, free, fixed)
         axes = tuple(free.index(v) for v in reduced)
         if axes:
-            mapped = _reducer(e).form.reduce(mapped, axis=axes)  # type: ignore[attr-defined]  # a ufunc
+            mapped = _reduced(_reducer(e), mapped, axes)
     kept = tuple(v for v in free if v in output.variables)
     populate = dict(e.operations).get("populate")
     if populate:
-        mapped = _evaluated(parse_arithmetic(populate), {"_": mapped, "_0": mapped}, e)
+        mapped = evaluated(parse_arithmetic(populate), {"_": mapped, "_0": mapped}, e.name)
     columns = {**fixed, **_grid(e, kept)}
     index = store.index(output, columns)
     target = store.arrays[output.tensor]
@@ -330,7 +341,23 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
         return
     if not output.accumulates:
         target[index] = _identity_of(e)
+    if not isinstance(reducer.form, np.ufunc):
+        again = f"{e.name} meets elements of {output.tensor} several times"
+        raise Refused(again, "reduce with add, mul, max or min")
     reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)  # type: ignore[attr-defined]  # a ufunc
+
+
+def _reduced(reducer: Operator, mapped: Array, axes: tuple[int, ...]) -> Array:
+    """All values along some axes joined, halves with halves where NumPy has no function for that."""
+    if isinstance(reducer.form, np.ufunc):
+        return np.asarray(reducer.form.reduce(mapped, axis=axes))
+    kept = [a for a in range(mapped.ndim) if a not in axes]
+    left = np.moveaxis(mapped, kept, range(len(kept))).reshape(*(mapped.shape[a] for a in kept), -1)
+    while left.shape[-1] > 1:
+        half = left.shape[-1] // 2
+        joined = reducer.form(left[..., :half], left[..., half : 2 * half])
+        left = np.concatenate([joined, left[..., 2 * half :]], axis=-1)
+    return np.asarray(left[..., 0])
 
 
 def _plain(access: TensorAccess) -> bool:
@@ -386,7 +413,7 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
     else:
         named = {f"_{i}": x for i, x in enumerate(operands)}
         named |= {a.tensor: x for a, x in zip(e.operands, operands, strict=True)}
-        found = _evaluated(parse_arithmetic(operation), named, e)
+        found = evaluated(parse_arithmetic(operation), named, e.name)
     found = np.broadcast_to(found, shape)
     for c in e.constraints:
         if len(c.expr.terms) > 1 or c.kind != "ge":
@@ -400,24 +427,24 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
     return np.asarray(found)
 
 
-def _evaluated(tree: Tree, named: Mapping[str, Any], e: Einsum) -> Any:
-    """A formula of operands: `_0`, `_1`, ... or the names of tensors."""
+def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
+    """A formula of operands: `_0`, `_1`, ... or the names of tensors. `where`: whose formula it is."""
     if isinstance(tree, Number):
         return tree.value
     if isinstance(tree, Name):
         if tree.name not in named:
             raise Refused(
-                f"{tree.name} in the operation of {e.name} is none of its operands",
+                f"{tree.name} in the operation of {where} is none of its operands",
                 suggestion(tree.name, list(named), "operands"),
             )
         return named[tree.name]
     if isinstance(tree, Unary):
-        found = _evaluated(tree.operand, named, e)
+        found = evaluated(tree.operand, named, where)
         return -found if tree.op == "-" else found
     if isinstance(tree, Call):
-        return _operator(tree.name).joined([np.asarray(_evaluated(a, named, e)) for a in tree.arguments])
+        return _operator(tree.name).joined([np.asarray(evaluated(a, named, where)) for a in tree.arguments])
     assert isinstance(tree, Binary)
-    sides = [np.asarray(_evaluated(side, named, e)) for side in (tree.left, tree.right)]
+    sides = [np.asarray(evaluated(side, named, where)) for side in (tree.left, tree.right)]
     if tree.op == "**":
         return np.power(sides[0].astype(np.float64), sides[1])
     return _operator(tree.op).joined(sides)

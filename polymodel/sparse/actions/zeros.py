@@ -54,7 +54,10 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
 
 def _identity(einsum: Einsum) -> float | None:
     """What leaves the sum of an Einsum as it is."""
-    found = OPERATORS.get(dict(einsum.operations).get("reduce") or "add")
+    operations = dict(einsum.operations)
+    if operations.get("identity"):
+        return float(operations["identity"] or 0)
+    found = OPERATORS.get(operations.get("reduce") or "add")
     return found.identity if found is not None else None
 
 

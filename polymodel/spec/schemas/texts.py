@@ -225,6 +225,7 @@ WORKLOAD: Texts = {
         "persistent_tensors": said(f"Tensors of which a copy {_PERSISTENT}: set expressions.", "weight"),
         "densities": said("Tensor -> share of nonzeros from 0 to 1, or a density model.", {"A": 0.05}),
         "default": said("Tensor -> the number that its absent points hold, 0 unless said.", {"S": "-inf"}),
+        "operators": said("Formulas by name, for `operations` of Einsums.", {"cap": {"form": "min(_0, 6)"}}),
         "generational": said("Ranks along which tensors are carried forward; else inferred.", ["P"]),
         "init": said("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
         "name": said("Name of the workload, as reports show it.", "matmul"),
@@ -262,6 +263,11 @@ WORKLOAD: Texts = {
         "map": said("How operands are combined at a point.", "multiply", "add"),
         "reduce": said("How the values of one output point are combined.", "add"),
         "populate": said("How the result enters the output."),
+    },
+    "OperatorSpec": {
+        "form": said("A formula of `_0`, or of `_0` and `_1`.", "log(exp(_0) + exp(_1))"),
+        "identity": said("What leaves the other operand as it is; needed to reduce with it.", "-inf"),
+        "cost": said("The operator that it costs as; left out, the outermost one of `form`.", "exp"),
     },
     "Renames": {"einsums": said("Renames for each Einsum; the one named `default` holds for all.")},
     "EinsumRenames": {

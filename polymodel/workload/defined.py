@@ -1,0 +1,187 @@
+"""Operators that a workload defines: formulas of their operands, put in the place of their names.
+
+What becomes of zeros, what an operation costs as and how it is computed follow from the formula as they do
+for any other; no code comes with a spec. A definition may use those before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from polymodel.arithmetic import OPERATORS
+from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
+from polymodel.spec.faults import Faults, Path, TextFault, suggestion
+from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.section_schemas import OperatorSpec, Workload
+
+Operations = tuple[tuple[str, str | None], ...]
+_OPERAND = re.compile(r"_\d+")
+MOST, DEEPEST = 5_000, 100  # parts of a formula in which all names are replaced, and how deep they stand
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A formula of `_0`, `_1`; of one that reduces, the number that leaves others as they are; the operator
+    that it costs as ("" for the outermost one)."""
+
+    tree: Tree
+    arity: int
+    identity: float | None
+    cost: str
+
+
+def definitions(
+    workload: Workload, symbols: Mapping[str, Value | None], faults: Faults
+) -> dict[str, Definition]:
+    """By name, checked; faults go to `faults`."""
+    found: dict[str, Definition] = {}
+    for name, given in workload.operators.items():
+        path: Path = ("workload", "operators", name)
+        if name in OPERATORS:
+            faults.add(path, f"{name} is an operator already", "give it another name", key=True)
+            continue
+        try:
+            made = _definition(given, found, symbols)
+            _check(made)
+        except TextFault as fault:
+            faults.add(path, fault.message, fault.remedy or "")
+            continue
+        found[name] = made
+    return found
+
+
+def _definition(
+    given: OperatorSpec, known: Mapping[str, Definition], symbols: Mapping[str, Value | None]
+) -> Definition:
+    tree = _expanded(parse_arithmetic(given.form), known)
+    operands = {n.name for n in names_in(tree)}
+    places = {int(n[1:]) for n in operands if _OPERAND.fullmatch(n)}
+    if len(places) != len(operands) or places not in ({0}, {0, 1}):
+        raise TextFault(f"{given.form} is no formula of one operand or two", 0, "write _0, or _0 and _1")
+    if given.cost and given.cost not in OPERATORS:
+        near = suggestion(given.cost, OPERATORS, "operators")
+        raise TextFault(f"{given.cost} is no operator that it could cost as", 0, near)
+    identity = None if given.identity is None else float(evaluate_number(given.identity, symbols))
+    return Definition(tree, len(places), identity, given.cost)
+
+
+def _check(made: Definition) -> None:
+    """The identity leaves numbers as they are, and all functions are known."""
+    for call in _calls(made.tree):
+        if call.name not in OPERATORS:
+            raise TextFault(f"unknown function {call.name}", 0, suggestion(call.name, OPERATORS, "operators"))
+    if made.identity is None:
+        return
+    if made.arity != 2:
+        raise TextFault("an operator of one operand has no identity", 0, "leave identity out")
+    import numpy as np
+
+    from polymodel.workload.values import evaluated
+
+    others = np.array([-2.5, -1.0, 0.0, 0.5, 3.0])
+    with np.errstate(all="ignore"):
+        for sides in ((made.identity, others), (others, made.identity)):
+            named = {"_0": np.asarray(sides[0]), "_1": np.asarray(sides[1])}
+            result = evaluated(made.tree, named, "identity")
+            if not np.allclose(result, others, rtol=1e-12, atol=1e-12):
+                what = f"{made.identity:g} does not leave other operands as they are"
+                raise TextFault(what, 0, "give the number that does, or leave identity out")
+
+
+def _calls(tree: Tree) -> list[Call]:
+    if isinstance(tree, Call):
+        return [tree, *(c for a in tree.arguments for c in _calls(a))]
+    if isinstance(tree, Unary):
+        return _calls(tree.operand)
+    return [*_calls(tree.left), *_calls(tree.right)] if isinstance(tree, Binary) else []
+
+
+def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
+    """The formula with the definitions in the place of their names."""
+    if isinstance(tree, Unary):
+        return replace(tree, operand=_expanded(tree.operand, known))
+    if isinstance(tree, Binary):
+        return replace(tree, left=_expanded(tree.left, known), right=_expanded(tree.right, known))
+    if not isinstance(tree, Call):
+        return tree
+    arguments = tuple(_expanded(a, known) for a in tree.arguments)
+    if tree.name not in known:
+        return replace(tree, arguments=arguments)
+    return _applied(tree.name, known[tree.name], arguments)
+
+
+def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tree:
+    """A definition of some operands; of two operands it joins any number from the left."""
+    if len(arguments) < definition.arity or (definition.arity == 1 and len(arguments) > 1):
+        raise TextFault(f"{name} takes {definition.arity} operands, not {len(arguments)}", 0)
+    found = _within_bounds(_put(definition.tree, arguments[: definition.arity]))
+    for other in arguments[definition.arity :]:
+        found = _within_bounds(_put(definition.tree, (found, other)))
+    return found
+
+
+def _within_bounds(tree: Tree) -> Tree:
+    """The formula, if it is no giant; operands that stand in it several times count each time."""
+    open_, count = [(tree, 1)], 0
+    while open_:
+        (part, depth), count = open_.pop(), count + 1
+        if count > MOST or depth > DEEPEST:
+            what = f"with all definitions in it the formula has more than {MOST} parts, or {DEEPEST} levels"
+            raise TextFault(what, 0, "use fewer definitions within definitions")
+        inner = part.arguments if isinstance(part, Call) else ()
+        inner = (part.operand,) if isinstance(part, Unary) else inner
+        inner = (part.left, part.right) if isinstance(part, Binary) else inner
+        open_ += [(p, depth + 1) for p in inner]
+    return tree
+
+
+def _put(tree: Tree, operands: Sequence[Tree]) -> Tree:
+    if isinstance(tree, Name):
+        return operands[int(tree.name[1:])]
+    if isinstance(tree, Unary):
+        return replace(tree, operand=_put(tree.operand, operands))
+    if isinstance(tree, Binary):
+        return replace(tree, left=_put(tree.left, operands), right=_put(tree.right, operands))
+    if isinstance(tree, Call):
+        return replace(tree, arguments=tuple(_put(a, operands) for a in tree.arguments))
+    return tree
+
+
+def _text(tree: Tree) -> str:
+    if isinstance(tree, Number):
+        return repr(tree.value)
+    if isinstance(tree, Name):
+        return tree.name
+    if isinstance(tree, Unary):
+        return f"({tree.op}{_text(tree.operand)})"
+    if isinstance(tree, Binary):
+        return f"({_text(tree.left)} {tree.op} {_text(tree.right)})"
+    return f"{tree.name}({', '.join(map(_text, tree.arguments))})"
+
+
+def with_definitions(operations: Operations, operands: int, known: Mapping[str, Definition]) -> Operations:
+    """The operations of an Einsum of so many operands, with formulas in the place of names that are defined;
+    beside them what `map` costs as, and the identity of `reduce`. Raises TextFault."""
+    found: list[tuple[str, str | None]] = []
+    for kind, text in operations:
+        words = {*re.findall(r"[A-Za-z_]\w*", text or "")} & known.keys()
+        if text is None or not words:
+            found.append((kind, text))
+            continue
+        if text in known:
+            definition = known[text]
+            names = {"map": operands, "reduce": 2, "populate": 1}[kind]
+            given = ["_"] if kind == "populate" else [f"_{i}" for i in range(names)]
+            tree = _applied(text, definition, [Name(n, 0) for n in given])
+            if kind == "reduce" and definition.identity is None:
+                raise TextFault(f"{text} reduces nothing, as it has no identity", 0, "give identity")
+            found += [("identity", repr(definition.identity))] if kind == "reduce" else []
+            found += [("cost", definition.cost)] if kind == "map" and definition.cost else []
+        else:
+            tree = _expanded(parse_arithmetic(text), known)
+        formula = _text(tree)
+        parse_arithmetic(formula)  # within the bounds of formulas
+        found.append((kind, formula))
+    return tuple(found)

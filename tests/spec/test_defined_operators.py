@@ -1,0 +1,85 @@
+"""Operators that a workload defines: computed, priced and asked about zeros as others are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from tests.support.features import leaf, memory, storage
+
+SOFT = {"form": "log(exp(_0) + exp(_1))", "identity": "-inf"}
+CAP = {"form": "min(max(_0, -1), 1)", "cost": "compare"}
+
+
+def workload(
+    operations: dict[str, str], operators: dict[str, object], *reads: str, **more: object
+) -> pm.Spec:
+    ranks = {"A": ["m", "k"], "B": ["k"], "C": ["m"]}
+    read = [{"name": name, "projection": ranks[name]} for name in reads or ("A", "B")]
+    made = {"name": "Z", "projection": ["m"], "output": True}
+    einsum = {"name": "Z", "tensor_accesses": [*read, made], "operations": operations}
+    ranked = {"M": 4} if reads == ("C",) else {"M": 4, "K": 5}
+    sizes = {"rank_sizes": ranked, "bits_per_value": {"All": 8}}
+    return pm.load({"workload": {**sizes, "operators": operators, "einsums": [einsum]}, **more})
+
+
+def test_values_follow_from_the_formulas() -> None:
+    """`scaled` uses `cap`; what reduces is joined pair by pair, from 5 values to 1."""
+    operators = {"soft": SOFT, "cap": CAP, "scaled": {"form": "cap(_0) * _1"}}
+    spec = workload({"map": "scaled", "reduce": "soft", "populate": "cap"}, operators)
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(4, 5)), rng.normal(size=5)
+    want = np.clip(np.log(np.exp(np.clip(a, -1, 1) * b).sum(1)), -1, 1)
+    assert np.abs(pm.values(spec, {"A": a, "B": b})["Z"] - want).max() < 1e-14
+    joined = workload({"map": "soft", "reduce": "max"}, {"soft": SOFT}, "A", "B", "A")
+    want = np.log(2 * np.exp(a) + np.exp(b)).max(1)
+    assert np.abs(pm.values(joined, {"A": a, "B": b})["Z"] - want).max() < 1e-14
+
+
+def test_it_costs_as_said_or_as_its_outermost_operator() -> None:
+    assert workload({"map": "cap"}, {"cap": CAP}, "C").workload["Z"].operator == "compare"
+    assert workload({"map": "cap"}, {"cap": {"form": CAP["form"]}}, "C").workload["Z"].operator == "min"
+    assert workload({"map": "cap(_0) * _1"}, {"cap": CAP}).workload["Z"].operator == "mul"
+
+
+@pytest.mark.parametrize(("form", "effectual"), [("min(max(_0, -1), 1)", 2), ("max(_0, 1)", None)])
+def test_what_it_makes_of_zeros_follows(form: str, effectual: int | None) -> None:
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-12}]}
+    arch = {"nodes": [memory("DRAM", 1e-12), unit]}
+    mapping = {"nodes": [storage("DRAM", "C", "Z"), leaf("Z")]}
+    spec = workload({"map": "own"}, {"own": {"form": form}}, "C", arch=arch, mapping=mapping)
+    report = pm.evaluate(spec)
+    if effectual is None:
+        with pytest.raises(pm.Refused, match="Z: polymodel does not know whether"):
+            pm.sparsify(report, densities={"C": 0.5})
+        return
+    assert pm.sparsify(report, densities={"C": 0.5}).counts.compute[0].effectual == effectual
+
+
+@pytest.mark.parametrize(
+    ("operators", "operation", "told"),
+    [
+        ({"soft": {**SOFT, "identity": 0}}, "mul", "operators.soft: 0 does not leave other operands as they"),
+        ({"own": {"form": "exp(_0)", "identity": 0}}, "mul", "an operator of one operand has no identity"),
+        ({"exp": {"form": "_0"}}, "mul", "exp is an operator already"),
+        ({"own": {"form": "_0 + _2"}}, "mul", "is no formula of one operand or two"),
+        ({"own": {"form": "A + _0"}}, "mul", "is no formula of one operand or two"),
+        ({"own": {"form": "exq(_0)"}}, "mul", "unknown function exq"),
+        ({"own": {"form": "later(_0)"}, "later": {"form": "_0"}}, "mul", "unknown function later"),
+        ({"own": {"form": "_0", "cost": "exq"}}, "mul", "exq is no operator that it could cost as"),
+        ({"own": {"form": "_0 +"}}, "mul", "expected a number, a name"),
+        ({"own": {"form": "__import__('os')"}}, "mul", "unexpected character"),
+        ({"cap": CAP}, "cap", r"einsums\[0\].operations: cap takes 1 operands, not 2"),
+        ({f"d{i}": {"form": f"d{i - 1}(_0) * d{i - 1}(_0)" if i else "_0 * _0"} for i in range(40)}, "mul",
+         "with all definitions in it the formula has more than 5000 parts"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_one_is_told(operators: dict[str, object], operation: str, told: str) -> None:
+    with pytest.raises(pm.SpecError, match=told):
+        workload({"map": operation}, operators)
+
+
+def test_without_an_identity_nothing_is_reduced() -> None:
+    with pytest.raises(pm.SpecError, match="soft reduces nothing, as it has no identity"):
+        workload({"reduce": "soft"}, {"soft": {"form": SOFT["form"]}})
