@@ -246,7 +246,7 @@ def _einsums(
             check_sizes(here, sized, shapes, dict(zip(variables, bounds, strict=True)), path, faults)
         renames = resolvers[i].check_all()
         instances = times * _instances(einsum.n_instances, (*path, "n_instances"), symbols, faults)
-        operations = tuple(
+        operations: Operations = tuple(
             (k, getattr(einsum.operations, k)) for k in ("map", "reduce", "populate")
             if k in einsum.operations.model_fields_set
         )  # fmt: skip

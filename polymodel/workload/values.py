@@ -344,7 +344,7 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
     if not isinstance(reducer.form, np.ufunc):
         again = f"{e.name} meets elements of {output.tensor} several times"
         raise Refused(again, "reduce with add, mul, max or min")
-    reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)  # type: ignore[attr-defined]  # a ufunc
+    reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)
 
 
 def _reduced(reducer: Operator, mapped: Array, axes: tuple[int, ...]) -> Array:
