@@ -235,6 +235,19 @@ class TransferSizes:
 
 
 @dataclass(frozen=True)
+class WholeActions(Generic[N]):
+    """How many actions the transfers of one kind take where they are rounded up: what closed forms give in
+    place of `TransferSizes`."""
+
+    einsum: str
+    node: int
+    component: str
+    tensor: str
+    kind: str
+    actions: N
+
+
+@dataclass(frozen=True)
 class StageWork:
     """What one Einsum does in one slot of a pipeline, of one execution.
 
@@ -319,6 +332,7 @@ class Analysis:
     transfers: tuple[TransferSizes, ...] = ()
     pipelines: tuple[PipelineRun, ...] = ()
     charges: tuple[Charge, ...] = ()
+    whole: tuple[WholeActions, ...] = ()
 
     def __repr__(self) -> str:
         """What is in it; `buffets`, `traffic` and the others have the figures."""

@@ -114,6 +114,7 @@ def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
         exact(analysis.tolls),
         refills=exact(analysis.refills),
         links=exact(analysis.links),
+        whole=exact(analysis.whole),
     )
 
 

@@ -355,6 +355,8 @@ class Counts:
             return whole_actions(action, elements, bits)
         if isinstance(moved, Traffic) and kind in BY_VALUE and self.is_innermost(moved):
             return whole_actions(action, elements, bits)
+        if (moved.einsum, node, moved.tensor, kind) in self.whole:
+            return self.whole[moved.einsum, node, moved.tensor, kind]
         sizes = self.sizes.get((moved.einsum, node, moved.component, moved.tensor, kind), ())
         if not _equal(sum(size * n for size, n in sizes), elements):
             raise Refused(
@@ -369,6 +371,11 @@ class Counts:
     def sizes(self) -> dict[tuple[str, int | None, str, str, str], tuple[tuple[int, int], ...]]:
         """(Einsum, node or None, component, tensor, kind) -> sizes of the transfers that are rounded up."""
         return {(t.einsum, t.node, t.component, t.tensor, t.kind): t.sizes for t in self.analysis.transfers}
+
+    @cached_property
+    def whole(self) -> dict[tuple[str, int | None, str, str], Number]:
+        """(Einsum, node, tensor, kind) -> actions that transfers take which are rounded up."""
+        return {(w.einsum, w.node, w.tensor, w.kind): w.actions for w in self.analysis.whole}
 
     @cached_property
     def parents(self) -> dict[tuple[int, str], int | None]:

@@ -65,7 +65,8 @@ def slopes(forms: SymbolicReport, objective: str, fixed: Mapping[str, Number | N
     are not given have."""
     import sympy
 
-    expression = sympy.sympify(forms.value(objective))
+    # A number of whole actions is as relaxed as a number of tiles: a quotient.
+    expression = sympy.sympify(forms.value(objective)).replace(sympy.ceiling, lambda quotient: quotient)
     names = list(forms.symbols)
     symbols = [forms.symbols[n] for n in names]
     cells = [sympy.diff(expression, s) for s in symbols]

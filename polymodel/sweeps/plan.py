@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic import refuse_rounding
 from polymodel.analysis.symbolic.forms import Factor, Form, Held, SymbolicAnalysis
 from polymodel.cost.algebra import FORMULAS, Exact, Largest, Over, Part, Sum, Times, Where
 from polymodel.cost.costs import area_items, in_formulas, memory_bits, needs, slots, toll_bits
@@ -175,9 +174,8 @@ class Costing:
 
 def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
     """The costs of every point of `forms` on `problem.hierarchy`, by the rules of an evaluation; new forms go
-    into `rows`. Raises NotSeparable where transfers are rounded up to whole actions.
+    into `rows`.
     """
-    refuse_rounding(problem)
     counts = Counts(problem, in_formulas(forms))
     energy = compiled(FORMULAS.total(i.energy for i in action_energies(counts)), rows)
     assert isinstance(energy, Line), "joules of actions are sums of counts"

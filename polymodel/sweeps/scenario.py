@@ -144,6 +144,8 @@ class Template:
             _refuse_what_is_not_swept(own)
             if _links(own) != _links(self.problem):
                 raise NotSeparable("architectures differ in which links of fanouts cost anything")
+            if _whole(own) != _whole(self.problem):
+                raise NotSeparable("architectures differ in which transfers are rounded up to whole actions")
             cost = costing(own, self.forms, rows)
             made.append(Variant(part, arch, own, cost, Evaluator(cost)))
         return rows, tuple(made)
@@ -265,6 +267,11 @@ def _links(problem: Problem) -> list[tuple[str, str, bool]]:
     """Dimensions whose link is counted, and whether its loads are."""
     links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links)
     return [(c, name, link is not None and math.isinf(link.throughput)) for c, name, link in links]
+
+
+def _whole(problem: Problem) -> list[tuple[str, str, str, int | None]]:
+    """Actions that transfers are rounded up to."""
+    return [(c.name, tensor, a.name, a.bits_per_action) for c, tensor, a in problem.rounding()]
 
 
 def _refuse_what_is_not_swept(problem: Problem) -> None:

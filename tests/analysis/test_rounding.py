@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic import forms
 from polymodel.architecture.hierarchy import Action, Component
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
@@ -94,6 +95,104 @@ def test_sizes_of_transfers_agree() -> None:
 def test_sizes_of_transfers_agree_at_length() -> None:
     tally = run_many(5_000)
     assert tally["refused"] <= REFUSED_AT_LENGTH * tally["examples"], tally
+
+
+def closed(given: Problem, tally: Counter[str]) -> None:
+    """Closed forms of whole actions give those of the exact engine, and the loads that follow from them."""
+    try:
+        exact = EXACT.analyse(given, reuse="refill")
+        ours = forms(given, reuse="refill").at({})
+    except Refused as refusal:
+        event(f"refused: {refusal.message[:60]}")
+        return
+    tally["examples"] += bool(ours.whole)
+    found = differences(replace(ours, working_sets=()), replace(exact, working_sets=()))
+    bits = {t: given.cascade.accesses_of(t)[0].bits_per_value for t in given.cascade.tensors}
+    counted = {}
+    for t in exact.transfers:
+        action = given.hierarchy[t.component].action("read" if t.kind.startswith("reads") else "write")
+        if action.rounds(bits[t.tensor]):
+            whole = sum(n * action.whole_bits(size * bits[t.tensor]) for size, n in t.sizes)
+            counted[t.einsum, t.node, t.component, t.tensor, t.kind] = whole // (action.bits_per_action or 1)
+    mine = {(w.einsum, w.node, w.component, w.tensor, w.kind): w.actions for w in ours.whole if w.actions}
+    tally["uneven"] += any(len(t.sizes) > 1 for t in exact.transfers)
+    assert (found, mine) == ([], counted), drawing(given)
+
+
+@st.composite
+def nests(draw: st.DrawFn) -> Problem:
+    """A product on three memories with loops of any tiles between them, and actions of any width."""
+    sizes = {v: draw(st.integers(1, 9)) for v in "mnk"}
+    left = dict(sizes)
+    tensors = ("A", "B", "C")
+
+    def loops() -> list[Loop]:
+        found = []
+        for v in draw(st.lists(st.sampled_from("mnk"), max_size=3)):
+            left[v] = draw(st.integers(1, left[v]))
+            found.append(loop(v, left[v]))
+        return found
+
+    def storage(name: str) -> list[StorageNode]:
+        kept = tuple(t for t in tensors if draw(st.booleans()))
+        return [StorageNode(name, kept, Reuse.REFILL)] if kept else []
+
+    base = problem(
+        einsum("E0", "A[m,k]", "B[k,n]", "C[m,n]", sizes=sizes),
+        dram(*tensors), *loops(), *storage("GLB"), *loops(), *storage("RF"), *loops(), mac(),
+        hardware=hierarchy(),
+    )  # fmt: skip
+    bits = {t: draw(st.integers(5, 17)) for t in tensors}
+    einsums = tuple(
+        replace(e, accesses=tuple(replace(a, bits_per_value=bits[a.tensor]) for a in e.accesses))
+        for e in base.cascade
+    )
+    components = tuple(
+        replace(
+            c,
+            read_first=draw(st.booleans()),
+            actions=tuple(
+                Action(n, 1.0, bits_per_action=draw(st.sampled_from([None, 8, 24, 100])))
+                for n in ("read", "write")
+            ),
+        )
+        if c.kind == "memory"
+        else c
+        for c in base.hierarchy.components
+    )
+    cascade = cast(Cascade, replace(base.cascade, einsums=einsums))
+    return replace(base, cascade=cascade, hierarchy=replace(base.hierarchy, components=components))
+
+
+def close_many(count: int) -> Counter[str]:
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(nests())
+    def agree(given_: Problem) -> None:
+        closed(given_, tally)
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_closed_forms_of_whole_actions_agree() -> None:
+    tally = close_many(40)
+    assert min(tally["examples"], 2 * tally["uneven"]) > 10, tally
+
+
+@pytest.mark.slow
+def test_closed_forms_of_whole_actions_agree_at_length() -> None:
+    tally = close_many(3_000)
+    assert min(tally["examples"], 2 * tally["uneven"]) > 1_000, tally
+
+
+@pytest.mark.slow
+@settings(max_examples=1_000, **SETTINGS)
+@given(rounding_problems())
+def test_what_closed_forms_do_not_refuse_is_right(given_: Problem) -> None:
+    """Chains, fanouts, windows, tolls: most are refused."""
+    closed(given_, Counter())
 
 
 def matmul(sizes: dict[str, int], order: str, tile: int, lanes: int) -> Problem:

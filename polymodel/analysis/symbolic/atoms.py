@@ -147,6 +147,71 @@ class FullAgain(Atom):
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """How many actions of `each` bits move all tiles of several rank variables, each tile in whole actions.
+
+    `chains`: of each variable its extent and the tiles of its loops, outermost first; `bits`: of one element.
+    """
+
+    chains: tuple[tuple[Size, ...], ...]
+    bits: int
+    each: int
+
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        return tuple(s for chain in self.chains for s in chain)
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols it depends on."""
+        return frozenset(s for s in self.sizes if isinstance(s, str))
+
+    def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
+        """The number (or array, or expression) for given symbols."""
+        return ops.counted(self, [values[s] if isinstance(s, str) else s for s in self.sizes])
+
+    def at(self, *sizes: Value) -> Value:
+        """The number for the sizes of all chains."""
+        return self.by(INTEGERS, sizes)
+
+    def of(self, *sizes: Value) -> Value:
+        """The same for arrays of sizes, in Python integers where int64 may not do."""
+        import numpy as np
+
+        from polymodel.integers import dtype_of, largest
+
+        most, begin = 1, 0
+        for chain in self.chains:
+            most, begin = most * largest(sizes[begin]), begin + len(chain)
+        kind = dtype_of(most * (self.bits + self.each))
+        return self.by(Arrays(), [np.asarray(s).astype(kind) for s in sizes])
+
+    def by(self, ops: Ops, sizes: Sequence[Value]) -> Value:
+        """The sum over the classes of tiles: along each variable full ones, and what is left at ends."""
+        classes: list[tuple[Value, Value]] = [(self.bits, 1)]  # bits of a tile, and how many there are
+        begin = 0
+        for chain in self.chains:
+            mine = sizes[begin : begin + len(chain)]
+            along: list[tuple[Value, Value]] = [(mine[0], 1)]
+            for tile in mine[1:]:
+                along = [part for size, count in along for part in _cut(ops, size, tile, count)]
+            classes = [(b * size, n * count) for b, n in classes for size, count in along]
+            begin += len(chain)
+        total: Value = 0
+        for bits, count in classes:
+            total = total + count * ops.ceildiv(bits, self.each)
+        return total
+
+
+def _cut(ops: Ops, size: Value, tile: Value, count: Value) -> list[tuple[Value, Value]]:
+    """Tiles of one size cut into smaller ones: the full ones and what is left."""
+    full = ops.floordiv(size, tile)
+    left = size - full * tile
+    found = [(tile, count * full), (left, count)]
+    return [pair for pair in found if not any(isinstance(x, int) and x == 0 for x in pair)]
+
+
+@dataclass(frozen=True)
 class Tile:
     """A tile's extent, that of the first instance at the same counters, and what a window adds to it."""
 
@@ -428,6 +493,7 @@ def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
 
 
 # Integer arithmetic for atoms: on Python integers and on int64 arrays alike.
+
 
 class Integers:
     """Python integers: never rounded, never too large."""

@@ -15,12 +15,14 @@ from polymodel.analysis.result import (
     Problem,
     TollTraffic,
     Traffic,
+    WholeActions,
     mapped,
 )
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
 from polymodel.analysis.symbolic.counts import count, largest, settled
-from polymodel.analysis.symbolic.flows import Entry, Ledger, flows, refills
+from polymodel.analysis.symbolic.flows import READS, Entry, Ledger, flows, refills
 from polymodel.analysis.symbolic.forms import (
+    TRAFFIC,
     Chain,
     ChainSize,
     Form,
@@ -34,7 +36,7 @@ from polymodel.analysis.symbolic.forms import (
     summed,
 )
 from polymodel.analysis.symbolic.inferred import Undecided
-from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
+from polymodel.analysis.symbolic.layout import Layout, Node, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
@@ -55,10 +57,12 @@ class Symbolic:
         """The numbers of a problem without symbols."""
         if live:
             raise NotSeparable("element-level lifetimes have no closed form here", "use engine exact")
+        refuse_rounding(problem)
         return forms(problem, reuse=reuse).at({})
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
         """The traffic of a problem without symbols: what is held is not worked out."""
+        refuse_rounding(problem)
         _refuse_what_is_not_formed(problem)
         layout = lay_out(problem, override(reuse))
         rows = _traffic(layout, flows(layout, busiest=False))
@@ -77,7 +81,10 @@ def forms(
     `ranks`: rank variable -> symbol that stands for its extent.
     """
     _refuse_what_is_not_formed(problem)
-    return joined(list(_cases(problem, override(reuse), ranks, {}, number(1))))
+    cases = list(_cases(problem, override(reuse), ranks, {}, number(1)))
+    if len(cases) > 1 and any(case.whole for _, case in cases):
+        refuse_rounding(problem)
+    return joined(cases)
 
 
 def _cases(
@@ -105,15 +112,17 @@ def _cases(
 
 def _analysis(layout: Layout) -> SymbolicAnalysis:
     ledger = flows(layout)
+    whole = _whole(layout, ledger)
     return SymbolicAnalysis(
         _buffets(layout),
         _traffic(layout, ledger),
         tuple(_compute(layout, e) for e in layout.problem.tree.einsums),
-        _loads(layout, ledger),
+        _loads(layout, ledger, whole),
         working_sets(layout),
         _tolls(layout, ledger),
         refills=refills(layout, ledger),
         links=_links(layout, ledger),
+        whole=whole,
         symbols=_symbols(layout),
         chains=_chains(layout),
         fanouts=tuple(_fanouts(layout)),
@@ -122,9 +131,16 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
     )
 
 
+def _whole(layout: Layout, ledger: Ledger) -> tuple[WholeActions[Form], ...]:
+    if not any(layout.problem.rounding()):
+        return ()
+    from polymodel.analysis.symbolic.rounding import whole_actions
+
+    return whole_actions(layout, ledger)
+
+
 def _refuse_what_is_not_formed(problem: Problem) -> None:
     hierarchy = problem.hierarchy
-    refuse_rounding(problem)
     for component, dim in hierarchy.costly_links:
         if dim.link is not None and dim.link.topology == "tree":
             what = f"the link of {component}.{dim.name} is a tree, whose hops have no closed form"
@@ -132,12 +148,12 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
 
 
 def refuse_rounding(problem: Problem) -> None:
-    """Raise NotSeparable where transfers take whole actions: their sizes have no closed form here."""
+    """Raise NotSeparable where transfers take whole actions: closed forms give no sizes of transfers."""
     for component, tensor, action in problem.rounding():
         bits = next(e.access_of(tensor).bits_per_value for e in problem.cascade if tensor in e.tensors)
         raise NotSeparable(
             f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
-            f"which does not divide {bits} bits per value, and how transfers round up has no closed form",
+            f"which does not divide {bits} bits per value, and the sizes of transfers have no closed form",
             "use engine exact, or give bits_per_action that divide bits_per_value",
         )
 
@@ -280,9 +296,7 @@ def _links(layout: Layout, ledger: Ledger) -> tuple[LinkTraffic[Form], ...]:
     return tuple(r for r in rows if r.hops)
 
 
-def _link(
-    layout: Layout, ledger: Ledger, einsum: str, component: str, dim: FanoutDim
-) -> LinkTraffic[Form]:
+def _link(layout: Layout, ledger: Ledger, einsum: str, component: str, dim: FanoutDim) -> LinkTraffic[Form]:
     hops, down, up = [], Form(), Form()
     for tensor in layout.problem.cascade[einsum].tensors:
         entry = ledger.links.get((einsum, component, dim.name, tensor), Entry())
@@ -311,9 +325,7 @@ def _compute(layout: Layout, einsum: str) -> Compute[Form]:
     every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
     first: dict[int, Use] = {i: "at0" if i in spatial else "keep" for i in every}
     places: dict[int, Use] = {i: "keep" if i in spatial else "merge" for i in every}
-    return Compute(
-        einsum, leaf.component, count(stamps, every), count(stamps, first), count(stamps, places)
-    )
+    return Compute(einsum, leaf.component, count(stamps, every), count(stamps, first), count(stamps, places))
 
 
 @dataclass
@@ -323,24 +335,26 @@ class _Load:
     instances: Form
 
 
-def _loads(layout: Layout, ledger: Ledger) -> tuple[InstanceLoad[Form], ...]:
+def _loads(
+    layout: Layout, ledger: Ledger, whole: tuple[WholeActions[Form], ...]
+) -> tuple[InstanceLoad[Form], ...]:
     found: dict[tuple[str, str], _Load] = {}
+    rounded = {(w.einsum, w.node, w.tensor, w.kind): w.actions for w in whole}
     for (einsum, node_id, tensor), entry in ledger.accesses.items():
         node = layout.nodes[node_id, tensor]
         if any(f.terms for f in entry.whole.values()):
             depth = sum(1 for a in layout.paths[einsum] if a.node < node.id)
             _add(
-                layout,
                 found,
                 (einsum, node.component),
-                tensor,
-                entry,
+                {k: _bits(layout, einsum, node, k, entry.first[k], rounded) for k in TRAFFIC},
                 _instances(layout, einsum, depth, None),
             )
     for (einsum, toll, tensor), entry in ledger.tolls.items():
         level = layout.problem.hierarchy.index(toll)
         if any(f.terms for f in entry.whole.values()):
-            _add(layout, found, (einsum, toll), tensor, entry, _instances(layout, einsum, None, level))
+            bits = {k: form * layout.bits(tensor) for k, form in entry.first.items()}
+            _add(found, (einsum, toll), bits, _instances(layout, einsum, None, level))
     hierarchy = layout.problem.hierarchy
     order = [(e, c.name) for e in layout.problem.tree.einsums for c in hierarchy.components]
     return tuple(
@@ -350,17 +364,27 @@ def _loads(layout: Layout, ledger: Ledger) -> tuple[InstanceLoad[Form], ...]:
     )
 
 
-def _add(
+def _bits(
     layout: Layout,
-    found: dict[tuple[str, str], _Load],
-    key: tuple[str, str],
-    tensor: str,
-    entry: Entry,
-    instances: Form,
+    einsum: str,
+    node: Node,
+    kind: str,
+    elements: Form,
+    rounded: Mapping[tuple[str, int, str, str], Form],
+) -> Form:
+    """The bits that accesses of the busiest instance take, in whole actions."""
+    action = layout.problem.hierarchy[node.component].action("read" if kind in READS else "write")
+    key = einsum, node.id, node.tensor, kind
+    if key in rounded:
+        return rounded[key] * (action.bits_per_action or 1)
+    return elements * action.whole_bits(layout.bits(node.tensor))
+
+
+def _add(
+    found: dict[tuple[str, str], _Load], key: tuple[str, str], bits: Mapping[str, Form], instances: Form
 ) -> None:
-    bits = layout.bits(tensor)
-    reads = (entry.first["reads_fill"] + entry.first["reads_drain"]) * bits
-    writes = (entry.first["writes_fill"] + entry.first["writes_drain"]) * bits
+    reads = bits["reads_fill"] + bits["reads_drain"]
+    writes = bits["writes_fill"] + bits["writes_drain"]
     if key not in found:
         found[key] = _Load(reads, writes, instances)
         return

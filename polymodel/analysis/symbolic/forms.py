@@ -17,13 +17,14 @@ from polymodel.analysis.result import (
     Resident,
     TollTraffic,
     Traffic,
+    WholeActions,
     WorkingSet,
     mapped,
 )
-from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, Leaf, Level, Size, atom
+from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, Leaf, Level, Rounded, Size, atom
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tied
 
-Factor = Atom | Meet | Tied
+Factor = Atom | Rounded | Meet | Tied
 Product = tuple[Factor, ...]
 
 
@@ -33,6 +34,8 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
+    if isinstance(a, Rounded):
+        return (repr(a.chains), repr((a.bits, a.each)))
     if isinstance(a, Tied):
         return (repr(a.region), repr((a.u, a.v)), repr(a))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
@@ -307,6 +310,7 @@ class SymbolicAnalysis:
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
     single_trips: tuple[Form, ...] = ()
     same: tuple[tuple[int | str, int | str, str], ...] = ()
+    whole: tuple[WholeActions[Form], ...] = ()
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:
@@ -316,7 +320,7 @@ class SymbolicAnalysis:
         return frozenset(a.symbols for a in atoms if len(a.symbols) > 1)
 
     def _forms(self) -> Iterator[Form]:
-        moving = (*self.loads, *self.tolls, *self.refills, *self.links)
+        moving = (*self.loads, *self.tolls, *self.refills, *self.links, *self.whole)
         rows = (*self.buffets, *self.traffic, *self.compute, *moving)
         for row in rows:
             yield from (value for value in vars(row).values() if isinstance(value, Form))
@@ -346,6 +350,7 @@ class SymbolicAnalysis:
             tuple(r for r in numbers(self.tolls) if r.down or r.up),
             refills=_refilled(numbers(self.refills)),
             links=_crossed(numbers(self.links)),
+            whole=numbers(self.whole),
         )
 
 

@@ -109,9 +109,12 @@ class Expressions:
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
 
     def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
+        from polymodel.analysis.symbolic.atoms import Rounded
         from polymodel.analysis.symbolic.pair_atoms import Tied
         from polymodel.analysis.symbolic.region_terms import term
 
+        if isinstance(table, Rounded):
+            return table.by(self, sizes)
         assert isinstance(table, Tied)
         return term(table, sizes)
 
