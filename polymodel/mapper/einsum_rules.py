@@ -226,6 +226,31 @@ def apart_at(space: EinsumSpace, limits: Limits, cut: int) -> bool:
     return not any(across(b) for b in bands(space, limits, len(space.memories)))
 
 
+def cuttable(space: EinsumSpace, limits: Limits) -> bool:
+    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut, and no other
+    times that both regions add to than those of memories."""
+    if len(space.memories) < 3 or not space.hierarchy.assume_overlap:
+        return False
+    inner = space.memories[cuts(space, limits)[-1]].index
+    if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
+        return False
+    if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
+        return False
+    ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
+    wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
+    deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
+    return limits.sizes != "all" and ordered and not space.copy and deep and not wide
+
+
+def cuts(space: EinsumSpace, limits: Limits) -> list[int]:
+    """Where a hierarchy may be cut: in the first memory inside the backing storage, and in those in which an
+    intermediate may be handed on."""
+    most = min(max(space.exchange), min(u.memories for u in space.units) - 1)
+    handed = [o.tensor for o in space.operands if o.fusable and o.tensor not in limits.unfused]
+    held = (m for m in range(2, most + 1) if m in space.exchange and not space.may[m].isdisjoint(handed))
+    return [1, *held]
+
+
 # Over how many instances of fanouts the rank variables of an Einsum may be spread.
 
 MOST_USES = 200_000  # numbers of instances of all fanouts that are told apart

@@ -18,20 +18,19 @@ import numpy as np
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import CUT, Tally, once
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
+from polymodel.mapper.einsum_rules import cuts, cuttable
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import (
     InnerPoints,
     cheapest,
     cut_points,
-    cuts,
-    cuttable,
     inner_regions,
-    merged_template,
     origins,
 )
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import (
     Exchanges,
+    Node,
     Passing,
     Shape,
     Template,
@@ -99,14 +98,18 @@ class Pmappings:
             return (template, *separated(self.space, template, *self.given[int(self.choice[position])]))
         tiles, spread, keys = self._candidate(template, int(self.choice[position]))
         if template.bottom:
-            region = self.regions[int(self.lower[position])]
-            at = int(self.below[position])
-            inner = region.templates[int(region.template[at])]
-            inside, spread, _ = self._candidate(inner, int(region.choice[at]))
-            bottom = tiles.shape[1] - 1
-            tiles = np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1)
-            template = merged_template(template, inner, bottom)
+            inner = self._inside(self.regions[int(self.lower[position])], int(self.below[position]))
+            template, tiles, spread = _stacked(template, tiles, inner)
         return (template, *separated(self.space, template, tiles, spread, keys))
+
+    def _inside(self, region: InnerPoints, at: int) -> tuple[Template, Array, Array]:
+        """A point of a lower region: its template, tile sizes and spread."""
+        template = region.templates[int(region.template[at])]
+        tiles, spread, _ = self._candidate(template, int(region.choice[at]))
+        if region.region is None or region.below is None:
+            return template, tiles, spread
+        inner = self._inside(region.lower[int(region.region[at])], int(region.below[at]))
+        return _stacked(template, tiles, inner)
 
     def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
         """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
@@ -124,6 +127,17 @@ class Pmappings:
         )
         tiles, spread, keys = (np.array(r, dtype=np.int64).reshape(len(result), -1) for r in rows)
         return tiles, spread, keys
+
+
+def _stacked(
+    upper: Template, tiles: Array, inner: tuple[Template, Array, Array]
+) -> tuple[Template, Array, Array]:
+    """A region with the one below it: the template, the tile sizes, and the spread, which is all below."""
+    lower, inside, spread = inner
+    bottom = tiles.shape[1] - 1  # the level of the tile at the cut
+    moved = tuple(Node(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
+    template = replace(upper, nodes=(*upper.nodes, *moved), unit=lower.unit, bottom=False)
+    return template, np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1), spread
 
 
 def separated(

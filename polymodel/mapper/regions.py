@@ -4,7 +4,7 @@ Where all tile sizes divide, what moves between two memories depends on the inne
 the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
 tile, the lower one needs a tile that divides it (`InnerPoints`: the undominated points there, and which of
 them fit the tile that is given). The lower region is searched once per set of parents, whatever the fused
-loops are (docs/develop/rules.md, Fusion).
+loops are (docs/develop/rules.md, Fusion). Where energy alone is asked for, it is cut itself, and so on.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import Tally
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
-from polymodel.mapper.einsum_rules import apart_at
+from polymodel.mapper.einsum_rules import apart_at, cuts
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Template, all_chains, inner_templates
+from polymodel.mapper.templates import Template, all_chains, inner_templates
 from polymodel.mapper.terms import Costs, costs, jointly
 from polymodel.pareto import undominated
 
@@ -38,7 +38,8 @@ CELLS = 2**24
 class InnerPoints:
     """Undominated points of the lower region. `ports` [2 * cut memories, n]: seconds at the ports of memories
     above the cut; `rest`: the longest time of all else; `needs` [primes of all variables, n]: how often
-    each divides the tile it needs; `local` [memories of interest, n]: bits."""
+    each divides the tile it needs; `local` [memories of interest, n]: bits. Of a region that is cut itself:
+    `region` [n] among the `lower` ones, and `below` [n], the point there."""
 
     energy: Array
     ports: Array
@@ -50,6 +51,9 @@ class InnerPoints:
     choice: Array
     leaked: Array | None = None
     more: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    lower: tuple[InnerPoints, ...] = ()
+    region: Array | None = None
+    below: Array | None = None
     fitting: dict[int, Array] = field(default_factory=dict)
     compared: list[Array] = field(default_factory=list)
 
@@ -163,7 +167,9 @@ class InnerPoints:
         return InnerPoints(
             self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:, kept],
             self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
-            None if self.leaked is None else self.leaked[kept], more=self.more[:, kept],
+            None if self.leaked is None else self.leaked[kept], self.more[:, kept], self.lower,
+            None if self.region is None else self.region[kept],
+            None if self.below is None else self.below[kept],
         )  # fmt: skip
 
     @cached_property
@@ -180,31 +186,6 @@ class InnerPoints:
         return result
 
 
-def cuttable(space: EinsumSpace, limits: Limits) -> bool:
-    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut, and no other
-    times that both regions add to than those of memories."""
-    if len(space.memories) < 3 or not space.hierarchy.assume_overlap:
-        return False
-    inner = space.memories[cuts(space, limits)[-1]].index
-    if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
-        return False
-    if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
-        return False
-    ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
-    wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
-    deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
-    return limits.sizes != "all" and ordered and not space.copy and deep and not wide
-
-
-def cuts(space: EinsumSpace, limits: Limits) -> list[int]:
-    """Where a hierarchy may be cut: in the first memory inside the backing storage, and in those in which an
-    intermediate may be handed on."""
-    most = min(max(space.exchange), min(u.memories for u in space.units) - 1)
-    handed = [o.tensor for o in space.operands if o.fusable and o.tensor not in limits.unfused]
-    held = (m for m in range(2, most + 1) if m in space.exchange and not space.may[m].isdisjoint(handed))
-    return [1, *held]
-
-
 def inner_regions(
     space: EinsumSpace,
     limits: Limits,
@@ -219,6 +200,9 @@ def inner_regions(
     The points are the same for all of them, and all that differs is what reading and writing above the cut
     costs: so they are combined once, and what goes by itself in each is what the others are told apart by.
     """
+    again = cut_again(space, limits, cut, interest)
+    if again is not None:
+        return _cut_regions(space, limits, interest, origins, (cut, again), tally)
     objectives, interest = interest, _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, origins[0], cut))
     result: list[list[InnerPoints]] = [[] for _ in origins]
@@ -250,15 +234,118 @@ def inner_regions(
                 more=_linear(joined, c),
             )._only(kept)  # fmt: skip
             mine.append(_best(points, interest))
-    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in result]
+    return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
+
+
+def _all_of(space: EinsumSpace, found: Sequence[InnerPoints], interest: Interest) -> InnerPoints:
+    """The undominated points of all templates."""
+    points = _best(_together(found), interest)
+    if points.leaked is None:
+        return points
+    return replace(points, leaked=_leaked(space, points.ports, points.rest))
+
+
+def cut_again(space: EinsumSpace, limits: Limits, cut: int, interest: Interest) -> int | None:
+    """Where the region below a cut may be cut itself, if it may: where energy alone is asked for, few points
+    of the region below are worth being joined with each of the region between."""
+    at = cut + 1
+    reach = [u.memories for u in space.units]
+    if interest.latency or space.more or not interest.energy or at >= min(reach) or at + 1 >= max(reach):
+        return None
+    first = space.memories[at].index
+    wide = any(f.below <= at and f.width > 1 for f in space.fanouts)
+    costly = any(f.costly and f.index <= first for f in space.fanouts)
+    tolled = any(t.index < first for t in space.tolls)
+    begun = any(m.read_first for m in space.memories[: at + 1])
+    between = cuts(space, limits)[-1] > cut  # what is handed on there takes room beside these points
+    if wide or costly or tolled or begun or between or at in space.rules.sliding:
+        return None
+    return at if apart_at(space, limits, at) else None
+
+
+def _cut_regions(
+    space: EinsumSpace,
+    limits: Limits,
+    objectives: Interest,
+    several: Sequence[tuple[int, ...]],
+    ends: tuple[int, int],
+    tally: Tally,
+) -> list[InnerPoints]:
+    """The same where the region is cut in two: memories from the one end, without it, to the other, and those
+    inside that."""
+    cut, again = ends
+    deeper = origins(space, again)
+    lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally))
+    some = tuple(inner_templates(space, limits, several[0], cut, again))
+    result: list[list[InnerPoints]] = [[] for _ in several]
+    for number, template in enumerate(some):
+        each = [costs(space, replace(template, parents=parents)) for parents in several]
+        joined = _joined(space, template, jointly(each), limits, objectives, None, tally)
+        tally.templates += 1
+        if not joined.n:
+            continue
+        held = {n.operand: n.memory for n in template.nodes}
+        for mine, parents, c in zip(result, several, each, strict=True):
+            tally.ask()
+            at = deeper.index(tuple(held.get(i, m) for i, m in enumerate(parents)))
+            mine += _stacked(space, joined, c, objectives, ends, (lower, at), (some, number))
+    for region in lower:
+        region.fitting.clear()
+    interest = _with_leakage(space, objectives)
+    return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
+
+
+def _stacked(
+    space: EinsumSpace,
+    upper: Combination,
+    found: Costs,
+    objectives: Interest,
+    ends: tuple[int, int],
+    deeper: tuple[tuple[InnerPoints, ...], int],
+    among: tuple[tuple[Template, ...], int],
+) -> Iterator[InnerPoints]:
+    """Points between two cuts with those below. `found`: what they cost for some parents; `deeper`: all
+    regions below, and the number of the one; `among`: all templates, and the number of the one."""
+    (cut, again), (lower, at), (some, number) = ends, deeper, among
+    below = lower[at]
+    if not len(below.energy):
+        return
+    interest = _with_leakage(space, objectives)
+    tiles = upper.ends()
+    needs, gives = np.split(np.array(tiles).reshape(len(tiles), upper.n), 2)
+    energy = upper.form(found.energy) * space.times
+    ports, _ = _times(upper, found, space, again)
+    local, _ = upper.slots()
+    choice = upper.choice()
+    fits = np.flatnonzero(np.isfinite(below.least(-gives)[0]))
+    rows, inside = below.for_tiles(-gives[:, fits], interest)
+    taken = fits[rows]
+    for begin in range(0, len(taken), PAIRS):
+        pick, under = taken[begin : begin + PAIRS], inside[begin : begin + PAIRS]
+        both = ports[:, pick] + below.ports[:, under]
+        times, above = both[2 * (cut + 1) :], both[: 2 * (cut + 1)]
+        fixed = np.repeat([m.fixed_time * space.times for m in space.memories[cut + 1 : again + 1]], 2)
+        rest = np.maximum(below.rest[under], np.where(times > 0, times + fixed[:, None], 0).max(axis=0))
+        points = InnerPoints(
+            energy[pick] + below.energy[under], above, rest, local[:, pick] + below.local[:, under],
+            needs[:, pick], some, np.full(len(pick), number), choice[pick], _leaked(space, above, rest),
+            np.zeros((0, len(pick))), lower, np.full(len(pick), at), under,
+        )  # fmt: skip
+        if not len(points.local):
+            assert points.leaked is not None
+            points = points._only(np.flatnonzero(_worth(points.energy, points.leaked, points.needs)))
+        yield _best(points, interest)
 
 
 def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
-    """What leaks more at most if a point takes the place of another one: a whole mapping then takes no longer
-    than before but for the point's own times."""
+    """What leaks more at most if a point takes the place of another one of these: a whole mapping then takes
+    no longer than before but for what the point's own times are above the least of each."""
+    if not len(rest):
+        return rest
+    least = ports.min(axis=1)[:, None]
     fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
-    longest: Array = np.maximum(rest, (ports + fixed[:, None]).max(axis=0, initial=0.0))
-    return space.leak * longest
+    longer = ports - least + np.where(least > 0, 0.0, fixed[:, None])
+    return space.leak * np.maximum(rest - rest.min(), longer.max(axis=0, initial=0.0))
 
 
 def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
@@ -315,7 +402,9 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
     return InnerPoints(
         joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
         found[0].templates, joined("template"), joined("choice"),
-        None if found[0].leaked is None else joined("leaked"), more=joined("more"),
+        None if found[0].leaked is None else joined("leaked"), joined("more"), found[0].lower,
+        None if found[0].region is None else joined("region"),
+        None if found[0].below is None else joined("below"),
     )  # fmt: skip
 
 
@@ -498,9 +587,3 @@ def _paired(
         figures = interest.figures(whole.energy, whole.latency, whole.more, peaks)
         whole = whole.only(np.flatnonzero(bound.coarser.hopeful(figures)))
     return whole
-
-
-def merged_template(upper: Template, lower: Template, bottom: int) -> Template:
-    """Both regions as one template; `bottom` is the level of the tile at the cut."""
-    moved = tuple(Node(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
-    return replace(upper, nodes=(*upper.nodes, *moved), unit=lower.unit, bottom=False)

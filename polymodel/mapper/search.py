@@ -30,16 +30,17 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.governor import spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
-from polymodel.mapper.aims import WORKING_SET, Aims, nothing_known
+from polymodel.mapper.aims import CLOSE, WORKING_SET, Aims, nothing_known
 from polymodel.mapper.budget import Finished, Watch, fingerprint, store_of
 from polymodel.mapper.confirm import LONGEST, Point, all_confirmed, search_figures
+from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapper.front import Front
 from polymodel.mapper.full_mappings import FullMappings, aims_in, candidates_of, rules_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.lower_bounds import compulsory_of
 from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
-from polymodel.mapper.regions import cuttable
+from polymodel.mapper.regions import cut_again
 from polymodel.mapper.request import Constraints, LimitsGiven, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
@@ -101,6 +102,7 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     known = [w for w in first.wholes if len(w)] if first is not None else []
     if first is not None and _proven(known, spaces, request, watch):
         return _answer(first, spaces, request, watch)
+    known += _of_least_energy(spaces, request, watch)
     guess = _guess(spaces, request, watch, depths)
     guessed = None if guess is None else _last(guess)
     known += [] if guessed is None else [guessed]
@@ -117,6 +119,30 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
             rescued = _rescued(spaces, request, watch, guess)
             work.wholes += [rescued] if rescued is not None else []
     return _answer(work, spaces, request, watch)
+
+
+def _of_least_energy(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> list[FullMappings]:
+    """Where energy and latency are both asked for of an Einsum of many points: mappings of the least energy,
+    which is found sooner where deep hierarchies are cut again for it. What it is bounds all others."""
+    rules = rules_of(spaces, request)
+    both = rules.aims.energy and rules.aims.latency
+    if len(spaces) > 1 or not both or rules.aims.more or rules.buffers or request.at_most or request.shares:
+        return []
+    alone = replace(request, objectives=("energy",), progress=None)
+    interest = rules_of(spaces, alone).interest
+    deep = all(cuttable(s, request.limits) and cut_again(s, request.limits, 1, interest) for s in spaces)
+    if not deep or not first_mappings.worthwhile(spaces):
+        return []
+    quiet = watch.silent()
+    quiet.least = nothing_known(aims_in(spaces, alone), 1)
+    work = _worked_out(spaces, alone, quiet, [])
+    if quiet.late:
+        watch.late, watch.memory = True, quiet.memory
+    elif any(len(w) for w in work.wholes):
+        least = min(float(w.figures()[0].min()) for w in work.wholes if len(w)) / (1 + request.eps)
+        for part in range(len(watch.least.parts)):
+            watch.least.raised(part, np.array([least * (1 - CLOSE), 0.0]))
+    return [replace(w, rules=rules) for w in work.wholes if len(w)]
 
 
 def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request]:

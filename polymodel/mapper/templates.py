@@ -203,17 +203,20 @@ def outer_templates(
 
 
 def inner_templates(
-    space: EinsumSpace, limits: Limits, parents: tuple[int, ...], cut: int
+    space: EinsumSpace, limits: Limits, parents: tuple[int, ...], cut: int, last: int | None = None
 ) -> Iterator[Template]:
-    """The region of memories inside `cut`, for operands that come from `parents`."""
-    for unit, u in enumerate(space.units):
-        if u.memories <= cut:
+    """The region of memories inside `cut`, for operands that come from `parents`; down to memory `last` where
+    that is not all of it."""
+    units = enumerate(space.units) if last is None else [(0, space.units[0])]
+    for unit, u in units:
+        reach = u.memories if last is None else last + 1
+        if reach <= cut:
             continue
-        subsets = [list(_holdings(space, i, cut, u.memories)) for i in range(len(space.operands))]
+        subsets = [list(_holdings(space, i, cut, reach)) for i in range(len(space.operands))]
         for chosen in product(*subsets):
             private = [(i, m) for i, held in enumerate(chosen) for m in held]
-            for nodes in _arranged(space, limits, Shape((), ()), (), private, u.memories, 2):
-                yield Template(Shape((), ()), nodes, unit, parents, top=True, cut=cut)
+            for nodes in _arranged(space, limits, Shape((), ()), (), private, reach, 2):
+                yield Template(Shape((), ()), nodes, unit, parents, True, last is not None, cut)
 
 
 def _placements(

@@ -10,14 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import polymodel as pm
+from polymodel.mapper import first_mappings
 from polymodel.mapper.budget import Tally
+from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.join import JoinRules
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.regions import inner_regions, origins
 from polymodel.mapper.space import einsum_spaces
 from tests.mapper.test_completion_bounds import LONG
-from tests.mapper.test_search import ATTENTION, CHAIN, front, spec_of
+from tests.mapper.test_search import ATTENTION, CHAIN, actions, front, spec_of
 from tests.seeds import seeds
 
 THREE = ("energy", "latency", "buffer")
@@ -106,3 +109,67 @@ def test_rules_compare_by_cells_where_they_say() -> None:
     some = replace(rules, coarse=frozenset({1}))
     assert rules.behind(0).interest.eps == some.behind(1).interest.eps > 0
     assert some.behind(0).interest.eps == 0
+
+
+WINDOW = {
+    "name": "Z",
+    "tensor_accesses": [
+        {"name": "A", "projection": {"N": "n", "W": "p+r"}},
+        {"name": "B", "projection": ["n", "r", "m"]},
+        {"name": "Z", "projection": ["m", "p"], "output": True},
+    ],
+}
+
+
+def deep_spec(pick: random.Random, several: int) -> pm.Spec:
+    """So many memories inside the backing storage, and an array above the innermost one."""
+    fans = [{"name": "X", "fanout": pick.choice([2, 3]), "may_reuse": pick.choice(["All", "Inputs"])}]
+    leak = pick.choice([0, 0, 30])
+    sizes = [pick.choice(s) for s in ([200, 500], [80, 160], [40, 60], [16, 24])]
+    names = ["GLB", "LB", "SP", "RF"][:several]
+    memories = [
+        {"type": "Memory", "name": name, "size": size, "actions": actions(8 / (k + 1), 64)}
+        for k, (name, size) in enumerate(zip(names, [*sizes[: len(names) - 1], sizes[-1]], strict=True))
+    ]
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 1}]}
+    nodes = [
+        {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": actions(64, 16)},
+        {"type": "Container", "name": "Chip", "leak_power": leak},
+        *memories[:-1],
+        {"type": "Container", "name": "PE", "spatial": fans},
+        memories[-1],
+        unit,
+    ]
+    windowed = pick.random() < 0.5
+    extents = {"M": 2, "N": 4, **({"P": 4, "R": 2, "W": 5} if windowed else {"K": pick.choice([4, 6])})}
+    einsums = [WINDOW] if windowed else ["Z[m,n] = A[m,k] * B[k,n]"]
+    workload = {"rank_sizes": extents, "bits_per_value": {"All": 8}, "einsums": einsums}
+    return pm.load({"workload": workload, "arch": {"nodes": nodes}})
+
+
+@pytest.mark.parametrize(
+    ("seed", "several", "objectives"),
+    [
+        (0, 3, ("energy",)),
+        *(pytest.param(seed, 3, ("energy",), marks=pytest.mark.slow) for seed in range(1, 12)),
+        *(pytest.param(seed, 4, ("energy",), marks=pytest.mark.slow) for seed in range(2)),
+        *(pytest.param(seed, 3, ("energy", "latency"), marks=pytest.mark.slow) for seed in range(3)),
+        *(pytest.param(seed, 3, ("edp",), marks=pytest.mark.slow) for seed in range(3)),
+    ],
+)
+def test_a_region_that_is_cut_itself_has_the_same_front(
+    seed: int, several: int, objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = deep_spec(random.Random(seed), several)
+    monkeypatch.setattr(first_mappings, "MANY", 0)  # whatever the size, the least energy comes first
+    request = Request(objectives, Limits())
+    found = search.search(spec.workload, spec.arch, request)
+    for candidate in found.candidates:
+        confirmed(spec, candidate)
+    for module in ("regions", "search"):
+        monkeypatch.setattr(f"polymodel.mapper.{module}.cut_again", lambda *_: None)
+    whole = search.search(spec.workload, spec.arch, request)
+    figures = [np.array([c.values for c in x.candidates]) for x in (found, whole)]
+    np.testing.assert_allclose(*figures, rtol=1e-9)
+    assert found.complete
+    np.testing.assert_array_less(found.bounds, figures[0].min(axis=0) * (1 + 1e-9))
