@@ -200,6 +200,12 @@ def sweeps() -> tuple[dict[str, Row], list[str]]:
         one = seconds(lambda bound=bound: pm.evaluate(bound), 5)
         shown = f"{name}, {found.evaluated:.2g} points"
         rows[shown] = rate(found.rate, 1 / one, "evaluate in a loop, one point at a time")
+        front = pm.sweep(spec, symbols)
+        if not front.frame.equals(found.frame):
+            raise AssertionError(f"{name}: the pruned front is not that of the whole grid")
+        rows[f"{shown}: the front"] = rate(
+            found.evaluated / front.seconds, found.rate, "the same front with every point evaluated"
+        )
         if name == CHAIN:
             forged, differences = accelforge_peer.rows(one, found.rate, f"{shown}, beside AccelForge")
             rows |= forged
