@@ -226,7 +226,8 @@ class Least(Block):
 
     def _of_term(self, parts: Sequence[Part], least: bool, kind: Any) -> Array:
         """The least (else the largest) value of a product."""
-        if not self.sums.signed.intersection(parts):
+        single = self.ends[0] is self.ends[1]
+        if single or not self.sums.signed.intersection(parts):
             found: Array = np.ones((), kind)
             for part in parts:
                 found = found * self._end(part, 1 - least, kind)
