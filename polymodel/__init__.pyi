@@ -123,7 +123,7 @@ from .sweeps.values import all_sizes as all_sizes
 from .sweeps.values import divisors as divisors
 from .sweeps.values import powers as powers
 from .tiling.cost.model import Launch as Launch
-from .tiling.fits.stored import stored as stored
+from .tiling.fits.fit import stored as stored
 from .tiling.plane.operands import Alone as Alone
 from .tiling.plane.operands import Rolled as Rolled
 from .tiling.plane.operands import Transposed as Transposed

@@ -18,14 +18,13 @@ from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import Faults, not_a, shown
-from polymodel.tiling.cost.cost_bound import Objective
-from polymodel.tiling.cost.model import Costs, Launch, costs
+from polymodel.tiling.cost.model import Costs, Launch, Objective, costs
 from polymodel.tiling.estimate import estimate
 from polymodel.tiling.estimate.fitted import fitted
 from polymodel.tiling.estimate.pieces import Second as SecondModel
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat as published
 from polymodel.tiling.swift.compat import tiler_swift_comparison as compared
 from polymodel.tiling.tilers.named import cut, tiler_parts
 from polymodel.tiling.tuning.tune import PATIENCE, Ending, tune

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def _predicted(options: argparse.Namespace) -> str:
     from polymodel.report.tensaurus import TITLES, published_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
-    from polymodel.sparse.tensaurus.kernels import kernel_of
+    from polymodel.sparse.tensaurus.machine import kernel_of
     from polymodel.view.answer import Section, formatted_tables, notes
 
     if options.published:

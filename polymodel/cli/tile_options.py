@@ -195,8 +195,7 @@ def ranks_of(text: str | None) -> tuple[str, ...] | None:
 
 def fit_of(options: argparse.Namespace) -> Fit:
     """Elements, words, or bits in a format."""
-    from polymodel.tiling.fits.fit import Elements, Words
-    from polymodel.tiling.fits.stored import stored
+    from polymodel.tiling.fits.fit import Elements, Words, stored
 
     capacity = CAPACITY if options.capacity is None else options.capacity
     known: dict[str, Callable[[int], Fit]] = {"elements": Elements, "words": Words}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
-from polymodel.report.svg import looptree_svg
-from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.faults import not_a_spec
 from polymodel.view.inline import Drawing

@@ -8,8 +8,7 @@ from polymodel.architecture.hierarchy import Hierarchy, hierarchy_text, sources_
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading.typos import likely_typos
 from polymodel.mapping.looptree import LoopTree, looptree_text
-from polymodel.report.svg import looptree_svg
-from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.files import write_text
 from polymodel.view.answer import Block, Code, Line, Picture

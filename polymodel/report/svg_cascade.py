@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from polymodel.polyhedra.sets import size, spans
-from polymodel.report.layered import Item, Layout, Leg, layered
 from polymodel.view.drawing import (
     INK,
     LINE,
@@ -31,6 +32,208 @@ from polymodel.workload.einsum import (
     sizes_text,
     touched,
 )
+
+# Places for the boxes of an acyclic graph: layers from top to bottom, few crossings, edges around boxes.
+#
+# After Sugiyama, Tagawa and Toda (1981): layers by longest path, a bend in every layer that an edge skips,
+# order within layers by barycentres, and places that are nearest to those of neighbours while the order
+# holds. A bend takes room like a box, so no edge runs through a box.
+
+BEND = 10.0  # room of an edge that passes a layer
+APART = 20.0  # between boxes
+SWEEPS = 12
+PULL = 80
+
+
+@dataclass(frozen=True)
+class Item:
+    """A box to place, pixels wide and high."""
+
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Part of an edge: straight down from `start` to the height `leaves`, across to the height `enters`, and
+    straight down to `end`. Boxes stand only beside the straight parts. `edges` run along it."""
+
+    start: tuple[float, float]
+    leaves: float
+    enters: float
+    end: tuple[float, float]
+    edges: tuple[int, ...]
+    arrives: bool  # at a box, not at a bend
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Centre and top of each item, the legs of all edges, and the size of everything."""
+
+    places: tuple[tuple[float, float], ...]
+    legs: tuple[Leg, ...]
+    width: float
+    height: float
+
+
+def layered(items: Sequence[Item], edges: Sequence[tuple[int, int]], gap: float = 34.0) -> Layout:
+    """Lay out items so that edges run downwards; every edge goes from an item to a later one.
+
+    Edges that leave one item share their bends. `gap`: pixels between layers.
+    """
+    depth = _depths(len(items), edges)
+    graph = _Graph(items, edges, depth)
+    rows = graph.ordered()
+    xs = graph.placed(rows)
+    tops, y = [], 0.0
+    for row in rows:
+        tops.append(y)
+        y += max(graph.height(n) for n in row) + gap
+    bottoms = [t - gap for t in (*tops[1:], y)]
+    places = tuple((xs[i], (tops[d] + bottoms[d] - items[i].height) / 2) for i, d in enumerate(depth))
+    width = max((xs[n] + graph.width(n) / 2 for n in range(len(graph.layer))), default=0.0)
+    return Layout(places, _legs(graph, xs, tops, bottoms), width, max(y - gap, 0.0))
+
+
+def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Longest path from any source; sources stand right above the first that needs them."""
+    depth = [0] * count
+    for a, b in sorted(edges, key=lambda e: e[1]):
+        depth[b] = max(depth[b], depth[a] + 1)
+    reached = {b for _, b in edges}
+    for i in range(count):
+        below = [depth[b] for a, b in edges if a == i]
+        if i not in reached and below:
+            depth[i] = min(below) - 1
+    return depth
+
+
+class _Graph:
+    """Items and bends as one graph whose edges join neighbouring layers. Bends have numbers after items."""
+
+    def __init__(self, items: Sequence[Item], edges: Sequence[tuple[int, int]], depth: Sequence[int]) -> None:
+        self.items = items
+        self.layer = list(depth)
+        self.links: dict[tuple[int, int], list[int]] = {}
+        self.bends: dict[tuple[int, int], int] = {}
+        for number, (a, b) in enumerate(edges):
+            at = a
+            for d in range(depth[a] + 1, depth[b]):
+                if (a, d) not in self.bends:
+                    self.bends[a, d] = len(self.layer)
+                    self.layer.append(d)
+                at = self._link(at, self.bends[a, d], number)
+            self._link(at, b, number)
+        self.above: list[list[int]] = [[] for _ in self.layer]
+        self.below: list[list[int]] = [[] for _ in self.layer]
+        for a, b in self.links:
+            self.above[b].append(a)
+            self.below[a].append(b)
+
+    def _link(self, a: int, b: int, edge: int) -> int:
+        self.links.setdefault((a, b), []).append(edge)
+        return b
+
+    def bend(self, n: int) -> bool:
+        return n >= len(self.items)
+
+    def width(self, n: int) -> float:
+        return BEND if self.bend(n) else self.items[n].width
+
+    def height(self, n: int) -> float:
+        return 0.0 if self.bend(n) else self.items[n].height
+
+    def ordered(self) -> list[list[int]]:
+        """The layers with few crossings: the best of some sweeps of barycentres, down and up in turn."""
+        rows: list[list[int]] = [[] for _ in range(max(self.layer, default=-1) + 1)]
+        for n, d in enumerate(self.layer):
+            rows[d].append(n)
+        best, fewest = [list(r) for r in rows], self._crossings(rows)
+        for sweep in range(SWEEPS):
+            down = sweep % 2 == 0
+            near = self.above if down else self.below
+            for d in range(1, len(rows)) if down else range(len(rows) - 2, -1, -1):
+                fixed = {n: i for i, n in enumerate(rows[d - 1 if down else d + 1])}
+                own = {n: i * len(fixed) / len(rows[d]) for i, n in enumerate(rows[d])}
+                centre = {
+                    n: sum(fixed[m] for m in near[n]) / len(near[n]) if near[n] else own[n] for n in rows[d]
+                }
+                rows[d].sort(key=lambda n: centre[n])
+            found = self._crossings(rows)
+            if found < fewest:
+                best, fewest = [list(r) for r in rows], found
+        return best
+
+    def _crossings(self, rows: list[list[int]]) -> int:
+        place = {n: i for row in rows for i, n in enumerate(row)}
+        count = 0
+        for row in rows:
+            links = sorted((place[a], place[b]) for a in row for b in self.below[a])
+            for i, (a, b) in enumerate(links):
+                count += sum(1 for c, e in links[i + 1 :] if c > a and e < b)
+        return count
+
+    def placed(self, rows: list[list[int]]) -> list[float]:
+        """Centres from 0 rightwards, each as near to its neighbours' as its row allows."""
+        xs = [0.0] * len(self.layer)
+        for row in rows:
+            for n, x in zip(row, self._spread(row, [0.0] * len(row), [1.0] * len(row)), strict=True):
+                xs[n] = x
+        for sweep in range(PULL):
+            for row in rows if sweep % 2 == 0 else rows[::-1]:
+                wanted, weights = [], []
+                for n in row:
+                    near = [(m, self._weight(n, m)) for m in (*self.above[n], *self.below[n])]
+                    total = sum(w for _, w in near)
+                    wanted.append(sum(w * xs[m] for m, w in near) / total if total else xs[n])
+                    weights.append(total or 0.1)
+                for n, x in zip(row, self._spread(row, wanted, weights), strict=True):
+                    xs[n] = x
+        left = min((x - self.width(n) / 2 for n, x in enumerate(xs)), default=0.0)
+        return [x - left for x in xs]
+
+    def _weight(self, n: int, m: int) -> float:
+        """How much neighbours draw each other, the same both ways, or the whole would drift.
+
+        Long edges are kept straight; a source that one box alone needs comes to that box.
+        """
+        if any(not self.above[k] and len(self.below[k]) == 1 for k in (n, m)):
+            return 0.1
+        return (1.0, 2.0, 8.0)[self.bend(n) + self.bend(m)]
+
+    def _spread(self, row: list[int], wanted: list[float], weights: list[float]) -> list[float]:
+        """Least squares to what is wanted, in this order and without overlap: pooled neighbours."""
+        offsets, at = [], 0.0
+        for i, n in enumerate(row):
+            if i:
+                at += (self.width(row[i - 1]) + self.width(n)) / 2 + APART
+            offsets.append(at)
+        pools: list[list[float]] = []  # weight, weighted sum, members
+        for want, weight, offset in zip(wanted, weights, offsets, strict=True):
+            pools.append([weight, weight * (want - offset), 1])
+            while len(pools) > 1 and pools[-2][1] / pools[-2][0] > pools[-1][1] / pools[-1][0]:
+                last = pools.pop()
+                pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
+        bases = [total / weight for weight, total, members in pools for _ in range(int(members))]
+        return [base + offset for base, offset in zip(bases, offsets, strict=True)]
+
+
+def _legs(graph: _Graph, xs: list[float], tops: list[float], bottoms: list[float]) -> tuple[Leg, ...]:
+    """All links: edges leave a box at its middle and arrive spread over its upper side."""
+    legs = []
+    for b, d in enumerate(graph.layer):
+        sources = sorted(graph.above[b], key=lambda n: xs[n])
+        room = 0.0 if graph.bend(b) else 0.7 * graph.width(b)
+        end = bottoms[d] if graph.bend(b) else (tops[d] + bottoms[d] - graph.height(b)) / 2
+        for i, a in enumerate(sources):
+            port = xs[b] + room * ((i + 1) / (len(sources) + 1) - 0.5)
+            up = graph.layer[a]
+            leaves = bottoms[up]
+            start = leaves if graph.bend(a) else (tops[up] + leaves + graph.height(a)) / 2
+            edges = tuple(graph.links[a, b])
+            legs.append(Leg((xs[a], start), leaves, tops[d], (port, end), edges, not graph.bend(b)))
+    return tuple(legs)
+
 
 MARGIN = 16
 WIDE = 34  # characters of a formula in a line

@@ -29,8 +29,8 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.slopes.chains import Chain, chain_of
-from polymodel.slopes.curve_text import (
+from polymodel.slopes.curves import (
+    Curve,
     CurvePoints,
     Curves,
     check_point,
@@ -38,10 +38,11 @@ from polymodel.slopes.curve_text import (
     figures_text,
     fitting,
     fitting_or_fault,
+    in_turn,
+    lowest,
 )
-from polymodel.slopes.curves import Curve, in_turn, lowest
 from polymodel.slopes.fused_einsum import FusedChoice
-from polymodel.slopes.fused_segments import Segment, Workbench
+from polymodel.slopes.fused_segments import Chain, Segment, Workbench, chain_of
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.options import SlopeOptions
 from polymodel.spec.faults import not_a_spec, suggestion

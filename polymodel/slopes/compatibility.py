@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.slopes.fusion_rules import FusionRules
+from polymodel.slopes.fused_graph import FusionRules
 from polymodel.workload.einsum import Einsum
 
 Case = Literal["", "unfused", "untiled", "tiled"]

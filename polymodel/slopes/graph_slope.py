@@ -7,51 +7,42 @@ graphs are joined in the workload's order (`graphjoin`). Two levels, counts in w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal, get_args
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.reuse import Reuse
-from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible
-from polymodel.slopes.curve_text import (
+from polymodel.slopes.compatibility import FusedLoop, OperationMapping, Verdict, compatible
+from polymodel.slopes.curves import (
+    Curve,
     CurvePoints,
     Curves,
     check_point,
     counted,
     figures_text,
+    fitting,
     fitting_or_fault,
     no_einsum,
     shown,
     steps_text,
 )
-from polymodel.slopes.curves import Curve
-from polymodel.slopes.fused_graph import FusedGraph, fused_graph
-from polymodel.slopes.fusion_rules import FusionRules, Operands
-from polymodel.slopes.graph_bounds import (
-    EXECUTABLE,
-    LOWER_BOUND,
-    affordable,
-    apart,
-    notes_of,
-    sized,
-    tied,
-)
+from polymodel.slopes.fused_graph import ROLES, FusedGraph, FusionRules, Kind, Operands, fused_graph
 from polymodel.slopes.graph_join import join
-from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules_asked
 from polymodel.slopes.group_curves import EinsumChoice
 from polymodel.slopes.levels import plain_hierarchy, two_levels
-from polymodel.slopes.options import SlopeOptions
+from polymodel.slopes.options import TRUTH, SlopeOptions
 from polymodel.slopes.tile_sizes import TileSizes
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +50,150 @@ if TYPE_CHECKING:
     from polymodel.architecture.hierarchy import Hierarchy
     from polymodel.loading import Spec
     from polymodel.report.report import Report
+
+
+# What a call of `graph_slope` asks for: its curves, and its switches as rules.
+
+CURVES = ("unfused", "untiled_fused", "tiled_fused")
+
+
+def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
+    """How each curve lets a shared tensor be handed on."""
+    freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
+    return {
+        "unfused": ("backing",),
+        "untiled_fused": ("backing", "whole", *freed),
+        "tiled_fused": ("backing", "whole", *freed, "tiled"),
+    }
+
+
+def curves_asked(options: SlopeOptions, curves: object) -> tuple[str, ...]:
+    before = len(options.faults)
+    result = options.names(("curves",), curves, CURVES, "curve")
+    if not result and len(options.faults) == before:
+        options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
+    return result
+
+
+def rules_asked(
+    options: SlopeOptions, plain: FusionRules, uneven: object, roles: object, cascade: Cascade
+) -> FusionRules:
+    """The switches of a call as rules, with the names in `uneven` and `roles`."""
+    options.choice(("operands",), plain.operands, get_args(Operands), "choice")
+    return replace(
+        plain,
+        head=options.truth("head", plain.head),
+        batch=options.truth("batch", plain.batch),
+        head_is_tiled_fusion=options.truth("head_is_tiled_fusion", plain.head_is_tiled_fusion),
+        uneven=_uneven(options, uneven, cascade),
+        partial_overlap=options.truth("partial_overlap", plain.partial_overlap),
+        equal_outer_sizes=options.truth("equal_outer_sizes", plain.equal_outer_sizes),
+        roles=_roles(options, roles, cascade),
+    )
+
+
+def _uneven(options: SlopeOptions, uneven: object, cascade: Cascade) -> bool | tuple[str, ...]:
+    if isinstance(uneven, TRUTH):
+        return bool(uneven)
+    named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
+    return options.names(("uneven",), uneven, sorted(named), "tensor or rename")
+
+
+def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Per role the ranks and rank variables that have it."""
+    ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
+    known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
+    result = []
+    given = {} if roles is None else options.table("roles", roles, "roles", '{"head": ["H"]}')
+    for role, names in given.items():
+        options.choice(("roles", str(role)), role, ROLES, "role")
+        result.append((role, options.names(("roles", str(role)), names, known, "rank")))
+    return tuple(result)
+
+
+# Which points of a graph's curve can be executed, which are lower bounds, and where roles cost traffic.
+
+LOWER_BOUND, EXECUTABLE = "lower bound", "executable"
+MOST_WAYS = 800  # to tile all shared tensors with equal outer sizes, where the call does not say
+
+
+def affordable(graph: FusedGraph) -> FusedGraph:
+    """The graph with equal outer sizes if there are few enough, else without."""
+    strict = replace(graph.rules, equal_outer_sizes=True)
+    ways = sum(len(t.tilings(strict)) for t in graph.shared.values() if t.fusable)
+    return replace(graph, rules=replace(strict, equal_outer_sizes=ways <= MOST_WAYS))
+
+
+def sized(one: Einsum, choice: EinsumChoice) -> OperationMapping:
+    """One Einsum of a point as its neighbours see it."""
+    extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
+    loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
+    return OperationMapping(one, loops, choice.held)
+
+
+def tied(graph: FusedGraph) -> Iterator[tuple[int, int, str]]:
+    """Pairs of Einsums (positions) and the tensor that they share, a producer first."""
+    for name, tensor in graph.shared.items():
+        users = tensor.users
+        pairs = combinations(users, 2) if tensor.producer is None else ((users[0], u) for u in users[1:])
+        yield from ((a, b, name) for a, b in pairs)
+
+
+def apart(graph: FusedGraph, einsums: Sequence[EinsumChoice]) -> str:
+    """Why a mapping of the graph does not run as it stands; empty if it does."""
+    strict = replace(graph.rules, equal_outer_sizes=True)
+    if graph.rules == strict:
+        return ""
+    mappings = [sized(m.einsum, c) for m, c in zip(graph.members, einsums, strict=True)]
+    verdicts = (compatible(mappings[a], mappings[b], t, strict) for a, b, t in tied(graph))
+    return next((v.reason for v in verdicts if not v), "")
+
+
+def notes_of(
+    graph: FusedGraph, curves: Mapping[str, Sequence[tuple[int, int]]], lower: bool, unit: str
+) -> tuple[str, ...]:
+    """What to know of the curves: which is a lower bound, and whether roles cost traffic."""
+    bounds = [bound_note()] if lower else []
+    if "tiled_fused" not in curves:
+        return tuple(bounds)
+    kinds = kinds_of(graph.rules)["tiled_fused"]
+    return (*bounds, *worse_with_roles(graph, kinds, curves["tiled_fused"], unit))
+
+
+def bound_note() -> str:
+    """What a lower bound means, and how to have none."""
+    return (
+        f"tiled_fused is a {LOWER_BOUND}: at some points outer tile sizes differ between Einsums, and no "
+        "mapping that runs as it stands is known to move as little; equal_outer_sizes=True, with fewer "
+        "`tiles` where there are too many, gives points that can be executed"
+    )
+
+
+def worse_with_roles(
+    graph: FusedGraph, kinds: tuple[Kind, ...], figures: Sequence[tuple[int, int]], unit: str
+) -> list[str]:
+    """A note if loops over heads and batches, which stand outermost, make the curve worse than none."""
+    names = dict.fromkeys(v for m in graph.members for v in m.outermost)
+    if not names:
+        return []
+    free = tuple(replace(m, outermost=()) for m in graph.members)
+    shared = {n: replace(t, heads=frozenset()) for n, t in graph.shared.items()}
+    rules = replace(graph.rules, head=False, batch=False)
+    plain = join(replace(graph, members=free, shared=shared, rules=rules), kinds).curve
+    without = list(zip(plain.capacity.tolist(), plain.accesses.tolist(), strict=True))
+    worst = (1.0, 0, 0, 0)
+    for capacity, least in without:
+        at = fitting(figures, capacity)
+        if at is not None:
+            worst = max(worst, (figures[at][1] / least, capacity, figures[at][1], least))
+    ratio, capacity, mine, least = worst
+    if ratio == 1.0:
+        return []
+    return [
+        f"roles: fused loops over {', '.join(names)} stand outermost, which makes tiled_fused worse than "
+        f"without (head=False) by up to {ratio:.3g} times: {mine:,} instead of {least:,} {unit} at "
+        f"{capacity:,} {unit} of buffer"
+    ]
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse
-from polymodel.slopes.curve_text import CurvePoints, check_point, figures_text, fitting_or_fault
-from polymodel.slopes.curves import CurveOfBlocks
+from polymodel.slopes.curves import CurveOfBlocks, CurvePoints, check_point, figures_text, fitting_or_fault
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.loop_nests import ChoiceBlock, OrderClass, blocks, nests, subsets
 from polymodel.slopes.options import SlopeOptions

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import arrays, factor_tables, occupancy, steady_steps, sweep
+from polymodel.analysis.exact import factor_tables, inter_branch_peaks, occupancy, sweep
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.inter_branch_peaks import Gaps, Memory
 from polymodel.analysis.result import Engine, Problem
@@ -59,7 +59,7 @@ def test_cells_of_shared_loops_are_listed_and_no_operations() -> None:
 
 
 def test_remedy_of_the_refusal_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "LIMIT", 50)
+    monkeypatch.setattr(factor_tables, "LIMIT", 50)
     with pytest.raises(Refused, match="stamps to list") as refusal:
         EXACT.analyse(_chain(60, 30, shared=True))
     assert "share no loops" in refusal.value.remedy
@@ -142,7 +142,7 @@ def test_steps_left_out_are_like_others(
     layout = lay_out(_rows_fused(tile, first, stride, reuse))
     few = {c: Memory(layout, c) for c in ("DRAM", "GLB", "RF")}
     peaks = {c: m.peaks() for c, m in few.items()}
-    monkeypatch.setattr(steady_steps, "_kept", lambda flags: flags | True)
+    monkeypatch.setattr(inter_branch_peaks, "_kept", lambda flags: flags | True)
     for component, mine in peaks.items():
         every = Memory(layout, component)
         assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}

@@ -16,7 +16,7 @@ from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
 from polymodel.analysis.enumerate.walk import EinsumWalk
 from polymodel.analysis.exact.buffets import lay_out
-from polymodel.analysis.exact.fills import fill_carries
+from polymodel.analysis.exact.flows import fill_carries
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
 from polymodel.analysis.result import Problem
 from polymodel.errors import Refused

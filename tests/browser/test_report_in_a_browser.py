@@ -15,7 +15,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.report.activity import Activities, Activity
-from polymodel.report.activity_page import activity_page
+from polymodel.report.execution import activity_page
 from tests.browser.visit import SIZES, WIDEST, Visit
 
 

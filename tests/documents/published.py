@@ -11,7 +11,7 @@ from polymodel.exhibits import fused_layers, timeloop_page
 from polymodel.exhibits.looptree import CAPACITY, CYCLES, READS, WRITES, capacities, reads_and_writes, spec
 from polymodel.exhibits.orojenesis import bound_of_gemm, least_words
 from polymodel.sparse.tensaurus import published as tensaurus_figures
-from polymodel.tiling.swift.published import MATRICES
+from polymodel.tiling.swift.compat import MATRICES
 from tests.documents.validation_words import CLAIMS
 from tests.reference.tiling_matrices import matrix
 

@@ -15,7 +15,7 @@ import polymodel as pm
 from polymodel.cli import main
 from polymodel.governor import born
 from polymodel.sparse.files import text
-from polymodel.sparse.files.frostt import MOST_RANKS
+from polymodel.sparse.files.readers import MOST_RANKS
 from polymodel.spec.energy import confined
 from polymodel.spec.files import JOURNAL, clear_unfinished, record, unfinished, write_text
 from tests.fuzz.lines import SPEC

@@ -12,7 +12,7 @@ import pytest
 
 from polymodel.tiling.plane.operands import Rolled, Transposed
 from polymodel.tiling.plane.pattern import Cut, Rects
-from polymodel.tiling.swift.published import CONFIG_CYCLES
+from polymodel.tiling.swift.compat import CONFIG_CYCLES
 from polymodel.tiling.tilers import uniform
 from tests.reference import tiling
 from tests.reference.check import main

@@ -18,7 +18,7 @@ from polymodel.tiling.cost.model import costs
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 from polymodel.tiling.swift.compat import AsBuilt, Comparison, as_built, tiler_swift_comparison
 from polymodel.tiling.tilers.strips import strips
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
@@ -28,7 +28,7 @@ from tests.reference.tiling_matrices import matrix, reading
 from tests.tiling.original import exact
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FIT = Elements(published.CAPACITY)
+FIT = Elements(compat.CAPACITY)
 OPS: tuple[Op, Op] = ("add", "multiply")
 
 
@@ -188,7 +188,7 @@ def bars_and_means(six: Six) -> None:
             six.holds(f"{b.matrix} {b.op} {b.tiler}: configuration {b.as_built_config}", near)
     bars = {(b.op, b.tiler, b.matrix): b.published_run or b.as_built_run for b in every}
     ratios = {
-        (m.op, m.tiler): mean([bars[m.op, "simple", n] / bars[m.op, m.tiler, n] for n in published.MATRICES])
+        (m.op, m.tiler): mean([bars[m.op, "simple", n] / bars[m.op, m.tiler, n] for n in compat.MATRICES])
         for m in six.comparison.means
     }
     for m in six.comparison.means:
@@ -202,8 +202,8 @@ def the_qtree_of_the_charts_merges(six: Six) -> None:
     """Without merging, run times are far from the bars called qtree."""
     off = []
     for op in OPS:
-        for name, found in zip(published.MATRICES, six.built("qtree", op), strict=True):
-            read = published.reading(published.RUN_CYCLES, name, op, "qtree+merge")
+        for name, found in zip(compat.MATRICES, six.built("qtree", op), strict=True):
+            read = compat.reading(compat.RUN_CYCLES, name, op, "qtree+merge")
             if read is not None:
                 off.append(100 * (found.run_cycles / read - 1))
     six.holds("bcsstm26 is near", max(off[0], off[5]) < 2.5)
@@ -217,7 +217,7 @@ def tiles_without_a_result(six: Six) -> None:
         found = costs(pattern, simple(pattern, "multiply", FIT), "multiply", FIT)
         six.holds(f"{pattern.name}: {found.kernels} of {found.tiles}", found.kernels <= found.tiles / 3)
     shares = []
-    for name, built in zip(published.MATRICES, six.built("btree"), strict=True):
+    for name, built in zip(compat.MATRICES, six.built("btree"), strict=True):
         empty = built.cycles == built.launch.empty
         shares.append(int((built.cycles[~empty] - built.launch.ramp).sum()) / built.run_cycles)
         six.holds(f"{name}: few tiles are empty", name == "bcsstm26" or bool(empty.mean() > 0.5))
@@ -247,7 +247,7 @@ CLAIMS: tuple[Callable[[Six], None], ...] = (
 def check(folder: Path) -> Iterator[Outcome]:
     """One outcome per claim of the chapter, about the matrices in this folder."""
     with reading(folder):
-        tensors = [matrix(f"ts_{name}", folder / "here", name).renamed(name) for name in published.MATRICES]
+        tensors = [matrix(f"ts_{name}", folder / "here", name).renamed(name) for name in compat.MATRICES]
     for claim in CLAIMS:
         outcome = Outcome(f"Tiler-Swift's matrices: {claim.__name__.replace('_', ' ')}")
         with comparing(outcome):

@@ -17,8 +17,14 @@ from polymodel.tiling.cost.model import Costs, costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.plane.pattern import Pattern
-from polymodel.tiling.swift.compat import AsBuilt, Comparison, Mean, as_built, tiler_swift_comparison
-from polymodel.tiling.swift.published import CAPACITY
+from polymodel.tiling.swift.compat import (
+    CAPACITY,
+    AsBuilt,
+    Comparison,
+    Mean,
+    as_built,
+    tiler_swift_comparison,
+)
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 from polymodel.tiling.tilers.uniform import grid
 from tests.reference.common import Outcome, comparing, sections

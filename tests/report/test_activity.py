@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.report.activity import Activities, Activity
-from polymodel.report.activity_page import WHOLE, activity_page
+from polymodel.report.execution import WHOLE, activity_page
 from polymodel.report.fibertree_layout import Levels
 from polymodel.report.svg_activity import draw_activity
 from polymodel.sparse.tensor import SparseTensor

@@ -15,8 +15,8 @@ from polymodel.analysis.result import Problem
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import looptree_text
+from polymodel.report.explain import tile_relation
 from polymodel.report.fusion import retained, unbound
-from polymodel.report.relation import tile_relation
 from polymodel.report.report import Report
 from polymodel.report.show import show_text
 from polymodel.report.svg import looptree_svg

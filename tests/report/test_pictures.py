@@ -11,10 +11,8 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.report.layered import Item, layered
-from polymodel.report.svg import looptree_svg
-from polymodel.report.svg_architecture import architecture_svg
-from polymodel.report.svg_cascade import KINDS, cascade_svg
+from polymodel.report.svg import architecture_svg, looptree_svg
+from polymodel.report.svg_cascade import KINDS, Item, cascade_svg, layered
 from polymodel.view.drawing import NAME, PALETTE, short, width_of
 from tests.report.pictures import SVG, faults, taken_apart
 

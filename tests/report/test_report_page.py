@@ -15,7 +15,7 @@ import pytest
 import polymodel as pm
 from polymodel.report.provenance import spec_text
 from polymodel.report.report import TABLES, Report
-from polymodel.report.tooltips import component_tips, node_tips
+from polymodel.report.report_page import component_tips, node_tips
 from polymodel.spec.yaml_text import files_as_read
 from polymodel.view.answer import Line, Part
 from polymodel.view.html import page

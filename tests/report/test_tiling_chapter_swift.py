@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 from tests.tiling.original import EXACT
 
 matplotlib.use("agg")
@@ -44,4 +44,4 @@ def test_the_constants_are_those_of_a_launch() -> None:
     usual = Launch()
     assert f"{usual.config_add} cycles for add and {usual.config_multiply} for multiply" in LIMITS
     assert f"{usual.clock_mhz / 1000:.0f} GHz" in LIMITS
-    assert f"by default {published.CAPACITY} elements" in LIMITS
+    assert f"by default {compat.CAPACITY} elements" in LIMITS

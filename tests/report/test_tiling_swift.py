@@ -16,7 +16,7 @@ from polymodel.report.tiling.swift import TilerSwift
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 from tests.tiling.original import EXACT, all_six
 
 matplotlib.use("agg")
@@ -62,7 +62,7 @@ def test_tiles_that_do_not_fit_are_told(found: TilerSwift) -> None:
     assert set(over["tiler"]) == {"qtree+merge"}
     assert "as built, overflowing" in str(found)
     assert "merges are not checked" in found._repr_html_()
-    assert repr(found) == f"TilerSwift({', '.join(published.MATRICES)}; 128 elements)"
+    assert repr(found) == f"TilerSwift({', '.join(compat.MATRICES)}; 128 elements)"
 
 
 def test_another_matrix_of_the_same_name_has_no_published_bars() -> None:
@@ -88,7 +88,7 @@ def test_charts_show_every_bar(found: TilerSwift, quantity: str, op: Op) -> None
     fields = (f"published_{quantity}", f"as_built_{quantity}", f"corrected_{quantity}_all",
               f"corrected_{quantity}_nonempty")  # fmt: skip
     bars = found.bars
-    for ax, shown, matrix in zip(drawn.axes, heights(drawn), published.MATRICES, strict=True):
+    for ax, shown, matrix in zip(drawn.axes, heights(drawn), compat.MATRICES, strict=True):
         mine = bars[(bars["matrix"] == matrix) & (bars["op"] == op)]
         assert ax.get_title() == matrix
         assert shown == [0 if np.isnan(v) else v for f in fields for v in mine[f].astype(float)]

@@ -14,8 +14,7 @@ from polymodel.report.tiling.plots import plot_tuning
 from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
-from polymodel.tiling.fits.fit import Elements, Words
-from polymodel.tiling.fits.stored import stored
+from polymodel.tiling.fits.fit import Elements, Words, stored
 from polymodel.tiling.plane.operands import Alone, Transposed
 from polymodel.tiling.tilers.trees import btree
 

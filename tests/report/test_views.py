@@ -18,8 +18,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split,
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.report.show import show_text
-from polymodel.report.svg import looptree_svg
-from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.reuse import Reuse
 
 Golden = Callable[[str, str], None]

@@ -14,7 +14,7 @@ from polymodel.slopes.compatibility import (
     compatible,
     fault,
 )
-from polymodel.slopes.fusion_rules import FusionRules
+from polymodel.slopes.fused_graph import FusionRules
 from polymodel.workload.einsum import Cascade, Einsum
 
 

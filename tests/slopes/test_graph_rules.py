@@ -11,11 +11,9 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
-from polymodel.slopes.fused_graph import fused_graph
-from polymodel.slopes.fusion_rules import FusionRules
+from polymodel.slopes.fused_graph import FusionRules, fused_graph
 from polymodel.slopes.graph_slope import GraphPoint
-from polymodel.slopes.group_curves import GroupCurves
-from polymodel.slopes.group_legality import Handed, nesting_fault, on_cycles
+from polymodel.slopes.group_curves import GroupCurves, Handed, nesting_fault, on_cycles
 from tests.graphs import Figures, graph, lowest, referee, sized
 
 CASES = Path(__file__).parents[1] / "reference" / "cases" / "skislope"

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.slopes.fusion_rules import FusionRules
+from polymodel.slopes.fused_graph import FusionRules
 from tests.graphs import choices, graph, random_graph, referee
 from tests.seeds import seeds
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polymodel.sparse.files import read_file
-from polymodel.sparse.files.record import TensorFile
+from polymodel.sparse.files.readers import TensorFile
 from polymodel.sparse.tensor import SparseTensor
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "matrices"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.sparse.files import read_file, read_tensor, write_tensor
-from polymodel.sparse.files.entries import Rule, bulk, one_by_one
-from polymodel.sparse.files.text import Block, Faults
+from polymodel.sparse.files.text import Block, Faults, Rule, bulk, one_by_one
 from polymodel.sparse.tensor import SparseTensor
 from tests.data import make
 from tests.sparse import data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import polymodel as pm
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 
 # Name in the published charts -> file in tests/data/matrices: a diagonal, boundary maps.
 EXACT = {"bcsstm26": "diagonal", "ch7-6-b1": "chessboard", "mk9-b1": "matching", "n4c6-b1": "pairs"}
@@ -27,8 +27,8 @@ def exact() -> tuple[pm.SparseTensor, ...]:
 def all_six() -> tuple[pm.SparseTensor, ...]:
     """With the other two of the right sizes and numbers of entries, but at places of our own."""
     others = []
-    for name in published.MATRICES[len(EXACT) :]:
-        rows, columns, entries = published.SIZES[name]
+    for name in compat.MATRICES[len(EXACT) :]:
+        rows, columns, entries = compat.SIZES[name]
         others.append(pm.random_tensor(["I", "J"], [rows, columns], entries / rows / columns, 1, name=name))
         assert others[-1].nnz == entries
     return (*exact(), *others)

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from polymodel.errors import SpecError
-from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
-from polymodel.tiling.cost.model import costs
-from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.fits.stored import stored
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Ints, Rects
+from polymodel.tiling.cost.model import costs, kernel_bound, lower_bound
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, stored
+from polymodel.tiling.plane.pattern import Counts, Ints, Rects
 from tests.tiling import slow
 from tests.tiling.test_model import cut_of, joined, random
 

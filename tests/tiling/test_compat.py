@@ -15,7 +15,7 @@ from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Elements, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 from polymodel.tiling.swift.compat import Comparison, as_built, tiler_swift_comparison
 from tests.tiling import slow
 from tests.tiling.original import exact
@@ -106,7 +106,7 @@ def test_the_published_qtree_merges() -> None:
     """Without merging, configuration and run time are far from the bars called qtree."""
     off = []
     for pattern in seeds():
-        read = published.reading(published.RUN_CYCLES, pattern.name, "add", "qtree+merge")
+        read = compat.reading(compat.RUN_CYCLES, pattern.name, "add", "qtree+merge")
         if read is not None:
             off.append(abs(as_built(pattern, "add", Elements(128), "qtree").run_cycles / read - 1))
     assert sorted(off)[1] > 0.3

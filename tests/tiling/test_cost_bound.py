@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.cost_bound import Objective, cost_bound
-from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.cost.model import Launch, Objective, cost_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from tests.tiling.slow import Rect, can_run, cycles, load

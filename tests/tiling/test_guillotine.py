@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.bounds import lower_bound
+from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import Alone, pattern_of
 from polymodel.tiling.tilers.guillotine import guillotine, min_nonskipped

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import costs
-from polymodel.tiling.fits.fit import Elements, Fit, Words
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Elements, Fit, Stored, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.tilers.strips import Panels, in_panels
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, pattern_of
-from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
+from polymodel.tiling.plane.pattern import Counts, Cut, Pattern, Rects
 from polymodel.tiling.tilers import trees
 from polymodel.tiling.tilers.merge import merged
 from tests.tiling import recursive

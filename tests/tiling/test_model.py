@@ -14,9 +14,8 @@ from polymodel.errors import SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Cut, Pattern, Rects, ordered
+from polymodel.tiling.plane.pattern import Counts, Cut, Pattern, Rects, ordered
 from polymodel.tiling.tilers.named import NAMES, cut
 from tests.tiling import slow
 

@@ -17,9 +17,8 @@ from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Words
 from polymodel.tiling.plane import operands as union_module
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Pattern, Rects
+from polymodel.tiling.plane.pattern import Counts, Pattern, Rects
 
 Points = set[tuple[int, ...]]
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Rects, ordered
+from polymodel.tiling.plane.pattern import Counts, Rects, ordered
 
 
 def dense(shape: tuple[int, int], share: float, seed: int) -> np.ndarray:

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.fits.stored import Stored
-from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, Words
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.plane.pattern import Counts, Cut, Pattern
 from polymodel.tiling.tilers import named as tilers
 from tests.seeds import seeds
 from tests.tiling import slow

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.formats import CISS, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fits.fit import Op, Words, elements, words
-from polymodel.tiling.fits.stored import Stored, stored
-from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.fits.fit import Op, Stored, Words, elements, stored, words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Pattern, Rects
+from polymodel.tiling.plane.pattern import Counts, Pattern, Rects
 from polymodel.tiling.tilers.strips import Panels, line_sums
 from tests.tiling.test_operands import Points, held, tensor
 

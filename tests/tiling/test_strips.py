@@ -14,9 +14,8 @@ from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Cut, Ints, Pattern, Rects
+from polymodel.tiling.plane.pattern import Counts, Cut, Ints, Pattern, Rects
 from polymodel.tiling.tilers.named import cut
 from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow

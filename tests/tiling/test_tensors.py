@@ -9,8 +9,8 @@ import pytest
 
 from polymodel.errors import SpecError
 from polymodel.tiling.fits.fit import Elements, Words
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Counts
 from polymodel.tiling.tilers.strips import strips
 from polymodel.tiling.tilers.trees import btree
 from tests.sparse import data

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.cost_bound import cost_bound
-from polymodel.tiling.cost.model import Launch, costs, lower_bound
+from polymodel.tiling.cost.model import Launch, cost_bound, costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.operands import Alone, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
-from polymodel.tiling.tilers.choice import Make
-from polymodel.tiling.tilers.named import NAMES, Objective, cut
+from polymodel.tiling.tilers.named import NAMES, Make, Objective, cut
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, MATRICES, is_partition, operands
 

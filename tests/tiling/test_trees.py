@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, pattern_of
-from polymodel.tiling.plane.pattern import Pattern
-from polymodel.tiling.tilers import dyadic, trees, uniform
+from polymodel.tiling.plane.pattern import Counts, Pattern
+from polymodel.tiling.tilers import trees, uniform
 from tests.tiling import recursive
 
 PARTS = sorted(recursive.TREES)
@@ -37,12 +36,12 @@ def test_tiles_are_those_of_the_recursion(tiler: str, case: recursive.Case) -> N
 @given(case=recursive.cases(9))
 @settings(max_examples=15, deadline=None)
 def test_where_the_grid_is_too_coarse_points_go_on(bins: int, tiler: str, case: recursive.Case) -> None:
-    kept = dyadic.BINS, dyadic.CHUNK
+    kept = uniform.BINS, uniform.CHUNK
     try:
-        dyadic.BINS, dyadic.CHUNK = bins, 3
+        uniform.BINS, uniform.CHUNK = bins, 3
         cut = getattr(trees, tiler)(case.pattern(), case.op, case.fit)
     finally:
-        dyadic.BINS, dyadic.CHUNK = kept
+        uniform.BINS, uniform.CHUNK = kept
     recursive.check_cut(case, case.pattern(), cut)
     assert cut.rects.table().tolist() == [list(r) for r in sorted(recursive.TREES[tiler](case))]
 
@@ -150,7 +149,7 @@ def test_wide_planes_need_no_table_of_their_columns() -> None:
 @settings(max_examples=60, deadline=None)
 def test_edges_come_of_halving_and_lie_where_much_is_held(extent: int, held: list[int], target: int) -> None:
     inside = np.array([h for h in held if h < extent], dtype=np.int32)
-    found = dyadic.edges(extent, inside, target).tolist()
+    found = uniform.edges(extent, inside, target).tolist()
     assert found == sorted(set(found))
     assert len(found) <= 3 * target + 2
 
@@ -170,7 +169,7 @@ def test_a_dense_block_in_a_large_plane_is_found_by_the_grid() -> None:
     row, col = (x.ravel() for x in np.meshgrid(np.arange(700) + 123_457, np.arange(700) + 7, indexing="ij"))
     tensor = SparseTensor("A", ("I", "J"), (1_000_003, 999_983), np.stack([row, col]), np.ones(row.size))
     pattern = pattern_of(tensor, Alone())
-    grid = dyadic.Grid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
+    grid = uniform.Grid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
     cut = trees.qtree(pattern, "add", Elements(100))
     assert grid.aligned(cut.rects).all()
     counts = Counts(pattern, cut.ids, cut.tiles)

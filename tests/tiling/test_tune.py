@@ -18,8 +18,18 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.tilers.trees import btree
-from polymodel.tiling.tuning.proposals import Proposal, edges_of
-from polymodel.tiling.tuning.tune import OBJECTIVES, SEEDS, Ending, Figure, Search, Tuned, figure_of, tune
+from polymodel.tiling.tuning.tune import (
+    OBJECTIVES,
+    SEEDS,
+    Ending,
+    Figure,
+    Proposal,
+    Search,
+    Tuned,
+    edges_of,
+    figure_of,
+    tune,
+)
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"
 

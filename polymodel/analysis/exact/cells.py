@@ -12,9 +12,8 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.factor_tables import Masks, crossed, fine_blocks, listed
+from polymodel.analysis.exact.factor_tables import Flags, Masks, Table, bounded, crossed, fine_blocks, listed
 from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.sweep import Ints, distinct, rank, stacked
 from polymodel.mapping.looptree import Loop, Split

@@ -14,10 +14,8 @@ from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
-from polymodel.analysis.exact.overlapped import overlapped_peak
-from polymodel.analysis.exact.pipeline_classes import largest
+from polymodel.analysis.exact.pipelines import largest, overlapped_peak, pipeline_runs
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
-from polymodel.analysis.exact.slots import pipeline_runs
 from polymodel.analysis.result import (
     Analysis,
     Buffet,

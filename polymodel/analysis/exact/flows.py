@@ -3,27 +3,303 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from polymodel.analysis.exact.axes import (
-    broadcast_axes,
-    output_carries,
-    repeating_loops,
-    result_view,
-    shared_axes,
-)
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.cached_counts import Product
 from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
-from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.partials import Chain, Level, examine, stays
-from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode
-from polymodel.schedule.touch import View, touch
+from polymodel.mapping.looptree import ComputeNode, ties
+from polymodel.polyhedra import needs, sets
+from polymodel.schedule.touch import Part, Touch, View, touch
+
+if TYPE_CHECKING:
+    import islpy
+
+
+# Which stamp coordinates may share, broadcast or carry a tensor.
+
+
+def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
+    """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
+    found = set()
+    variables = layout.problem.cascade[einsum].indexing(tensor)
+    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
+        if loop.spatial:
+            dim = layout.problem.hierarchy[loop.component].dim(loop.dim)
+            if dim.shares(einsum, tensor, indexed=loop.variable_in(einsum) in variables):
+                found.add(position)
+    return frozenset(found)
+
+
+def broadcast_axes(layout: Layout, einsum: str) -> frozenset[int]:
+    """Loop positions whose dimension broadcasts refilled partial sums."""
+    found = set()
+    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
+        if loop.spatial and layout.problem.hierarchy[loop.component].dim(loop.dim).broadcast_partials:
+            found.add(position)
+    return frozenset(found)
+
+
+def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
+    """Per level of an output's chain, where it may stay: its parent must keep it too."""
+    found = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
+    for parent, node in pairwise(chain):
+        above = found[-1]
+        found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
+    return tuple(found)
+
+
+def result_view(layout: Layout, einsum: str, tensor: str) -> View:
+    """How compute touches an output, with the loops in whose iterations its elements are made afresh."""
+    home = layout.chain(einsum, tensor)[0]
+    return replace(layout.full[einsum, tensor], versions=_versions(layout, einsum, home))
+
+
+def _versions(layout: Layout, einsum: str, home: Node) -> tuple[int, ...]:
+    """Temporal loops (node ids) in each iteration of which inferred results are made afresh, all of them.
+
+    Counting an element of each iteration as an element of its own, nothing is carried or read between them.
+    What is inferred is made once while the outermost storage holds it.
+    """
+    tree = layout.problem.tree
+    tied = ties(layout.problem.cascade, tree, einsum)
+    if "inferred" not in tied.values():
+        return ()
+    return tuple(
+        i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial and i < home.id
+    )
+
+
+def repeating_loops(layout: Layout, einsum: str) -> tuple[int, ...]:
+    """Temporal loops (node ids) of several iterations, each of which executes the Einsum again.
+
+    Storage may keep results from one iteration to the next. Partial sums are never read between them.
+    """
+    tree = layout.problem.tree
+    tied = ties(layout.problem.cascade, tree, einsum)
+    if "inferred" in tied.values():
+        return ()
+    view = next(v for (e, _), v in layout.full.items() if e == einsum)
+    return tuple(
+        i
+        for i, loop in tree.loops(einsum)
+        if tied[i] == "repeated" and not loop.spatial and _iterates(view.parts, i)
+    )
+
+
+def _iterates(parts: tuple[Part, ...], node: int) -> bool:
+    """True if the counter of a loop takes several values."""
+    part = next(p for p in parts if node in p.loops)
+    low, high = needs.extent(part.text, part.loops.index(node))
+    return high > low
+
+
+# What fills a node with elements that are only read there, and for which Einsum.
+#
+# docs/semantics.md, Links and Bookings: a fill goes to the first Einsum below that touches the element at
+# that stamp, and none is needed where the producer writes it. One read at the parent serves instances booked
+# to several Einsums if the same instances may share for them; it is booked to the first.
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What `einsum` pays for: what moves of `now`, less what moves of `before` (paid by those before it)."""
+
+    einsum: str
+    shared: frozenset[int]
+    now: Touch
+    before: Touch | None
+
+
+def fill_carries(layout: Layout, node: Node) -> frozenset[int]:
+    """Axis positions over whose steps the node's elements stay."""
+    if node.producer is None:
+        return node.policy_carries
+    nodes = layout.chain(node.producer, node.tensor)
+    return output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
+
+
+def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
+    """The fills of a node that has a parent, by Einsum in order of execution."""
+    assert node.parent is not None
+    above = layout.nodes[node.parent, node.tensor].loops
+    between = [a for a in node.all_touch.spatial if a >= above]
+    readers = tuple(u for u in node.users if u != node.producer or node.read_by(u) is not None)
+    shared = {u: shared_axes(layout, u, node.tensor) for u in readers}
+    rules = {u: frozenset(a for a in between if a in shared[u]) for u in readers}
+    if node.producer is None and len(set(rules.values())) < 2:
+        seen: tuple[str, ...] = ()
+        for user in readers:
+            now, before = node.touch_of((*seen, user)), node.touch_of(seen) if seen else None
+            if now != before:
+                yield Fill(user, shared[user], now, before)
+            seen = (*seen, user)
+        return
+    if not node.all_touch.factors:  # one element at one stamp: its producer writes it
+        return
+    place = _differing(node)
+    paid: dict[frozenset[int], islpy.Set] = {}
+    touched = None if node.producer is None else _points(node.written(), place)
+    for user in readers:
+        read = node.read_by(user)
+        assert read is not None
+        mine = _points(read, place)
+        own = mine if touched is None else mine.subtract(touched)
+        touched = mine if touched is None else touched.union(mine)
+        if own.is_empty():
+            continue
+        before_set = paid.get(rules[user])
+        paid[rules[user]] = own if before_set is None else before_set.union(own).coalesce()
+        yield Fill(
+            user,
+            shared[user],
+            _with(node, place, paid[rules[user]]),
+            None if before_set is None else _with(node, place, before_set),
+        )
+
+
+def copy_of(layout: Layout, einsum: str, tensor: str) -> tuple[Node, Node, Touch] | None:
+    """From where to where a copy Einsum moves, and what arrives; None within one component."""
+    source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
+    target = layout.chain(einsum, tensor)[0]
+    if source.component == target.component:
+        return None
+    view = layout.full[einsum, tensor]
+    return source, target, touch((view.above(target.loops),), layout.blocks[tensor])
+
+
+def _differing(node: Node) -> int:
+    """The one factor in which users touch different things (`joint_blocks`), any if they all agree."""
+    touches = [touch((v,), node.blocks).factors for v in node.views]
+    for place, factors in enumerate(zip(*touches, strict=True)):
+        if any(not sets.same(f.text, factors[0].text) for f in factors):
+            return place
+    return 0
+
+
+def _points(touched: Touch, place: int) -> islpy.Set:
+    return sets.parse_set(touched.factors[place].text)
+
+
+def _with(node: Node, place: int, points: islpy.Set) -> Touch:
+    """The node's touch with another set in one factor."""
+    factors = node.all_touch.factors
+    changed = factors[place].of_text(str(points))
+    return replace(node.all_touch, factors=(*factors[:place], changed, *factors[place + 1 :]))
+
+
+# What passes the tolls between a parent and its child.
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Elements of one tensor through one toll, per toll instance; `single`: each is a transfer of its own."""
+
+    einsum: str
+    component: str
+    tensor: str
+    up: bool
+    products: tuple[Product, ...]
+    single: bool
+
+    @property
+    def row(self) -> tuple[str, int | None, str, str, str]:
+        """What identifies it among accesses: no node, and the direction as the kind."""
+        return self.einsum, None, self.component, self.tensor, "up" if self.up else "down"
+
+
+def tolls_between(
+    layout: Layout, einsum: str, parent: Node, child: str, now: Touch
+) -> Iterator[tuple[str, int]]:
+    """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
+    hierarchy = layout.problem.hierarchy
+    low, high = hierarchy.index(parent.component), hierarchy.index(child)
+    loops = layout.problem.tree.loops(einsum)
+    for component in hierarchy.components[low + 1 : high]:
+        if not component.passes or component.keep is None:
+            continue
+        if parent.tensor not in component.keep.tensors(einsum):
+            continue
+        level = hierarchy.index(component.name)
+        above = [
+            p
+            for p, (_, loop) in enumerate(loops)
+            if loop.spatial and hierarchy.index(loop.component) <= level
+        ]
+        charge = max((p + 1 for p in above), default=0)
+        charge = max(charge, parent.loops)
+        if any(a < charge and a not in above for a in now.spatial):
+            raise Refused(
+                f"toll {component.name} has spatial loops of lower components above its own",
+                "order the spatial loops from the outermost component to the innermost",
+            )
+        yield component.name, charge
+
+
+def pass_tolls(
+    layout: Layout,
+    einsum: str,
+    parent: Node,
+    child: str,
+    moving: tuple[Touch, Touch, frozenset[int]],
+    shared: frozenset[int],
+    direction: str,
+    *,
+    forward: bool = False,
+    before: Touch | None = None,
+    chain: tuple[Chain | RefilledChain | ListedChain, int] | None = None,
+    per: int = 0,
+) -> list[Passage]:
+    """Passages of one link through every toll between the parent's and the child's component.
+
+    `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums; of the last two
+    `chain` names the chain and the child's level. `per`: by iteration of so many outer loops.
+    """
+    single = layout.problem.hierarchy[child].computes
+    now, held, carries = moving
+    found = []
+    for toll, charge in tolls_between(layout, einsum, parent, child, now):
+        if direction == "partial":
+            assert chain is not None
+            products = _partial(chain[0], chain[1], charge, result_view(layout, einsum, parent.tensor))
+        elif direction == "up" and chain is not None and isinstance(chain[0], ListedChain):
+            products = chain[0].passed(chain[1], charge, up=True)
+        else:
+            products = moved(now, held, carries, charge, shared, forward=forward, per=per)
+            if before is not None:
+                less = moved(before, held, carries, charge, shared, per=per)
+                products += tuple(Product(-p.sign, p.parts) for p in less)
+        found.append(Passage(einsum, toll, parent.tensor, direction == "up", products, single))
+    return found
+
+
+def _partial(
+    chain: Chain | RefilledChain | ListedChain, child: int, charge: int, view: View
+) -> tuple[Product, ...]:
+    """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
+    level = chain.levels[child]
+    if not [a for a in level.now.spatial if level.charge <= a < charge]:
+        return chain.reads(child)
+    if not isinstance(chain, Chain):
+        return chain.passed(child, charge)
+    shared, broadcast = chain.reduction.shared, chain.reduction.broadcast
+    if not chain.reduction.first_touch_formula or not any(x.carries for x in chain.levels):
+        return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)
+    if not listable(chain.levels, view):
+        raise Refused(
+            f"partial sums of {view.access.tensor} are carried past a toll inside their fanout, some "
+            "instances are idle at times, and their Einsum has too many iterations to list",
+            "use reuse: refill for this output, or tiles that divide their extents",
+        )
+    return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)
+
 
 Key = tuple[str, int, str]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")

@@ -7,14 +7,15 @@ largest joint tile counts, and between them what is carried to the next cell.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.cells import (
     Course,
@@ -26,14 +27,282 @@ from polymodel.analysis.exact.cells import (
     loops_to_last_split,
     spatial_axes,
 )
-from polymodel.analysis.exact.factor_tables import Masks, listed
+from polymodel.analysis.exact.factor_tables import (
+    Flags,
+    Index,
+    Masks,
+    Table,
+    bounded,
+    crossed,
+    factor_rows,
+    fine_blocks,
+    is_large,
+    listed,
+)
 from polymodel.analysis.exact.live_peaks import node_carries
 from polymodel.analysis.exact.occupancy import Item, item_of
-from polymodel.analysis.exact.steady_steps import kept_steps
-from polymodel.analysis.exact.subtree_peaks import Inside, inside
-from polymodel.analysis.exact.sweep import Ints, rank
+from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.analysis.result import Resident, WorkingSet
-from polymodel.integers import dtype_of
+from polymodel.integers import distinct_rows, dtype_of, largest, row_sums
+from polymodel.polyhedra import needs
+from polymodel.schedule.touch import Block, View, axes_of, touch
+
+# Cuts loops to the steps that matter: where accesses only shift by constants, few steps represent many.
+#
+# A step of a loop is steady if every access does what it did one step before, shifted by the same amount as
+# at that step. Within a run of steady steps all tile sizes repeat, and so do the tiles that overlap. Steps
+# with steady ones on both sides are left out where every neighbourhood of theirs occurs elsewhere.
+
+# A dropped step has that many steady ones (itself counted) behind and ahead.
+_BEHIND, _AHEAD = 3, 4
+
+
+@dataclass(frozen=True)
+class Motion:
+    """One access along one loop: per step whether it repeats the step before, and its shift by rank.
+
+    `moving`: whether it touches anything at the step (else its shift says nothing).
+    """
+
+    repeats: Flags
+    moving: Flags
+    shift: dict[int, Ints]
+
+
+def kept_steps(groups: Iterable[Sequence[View]], depth: dict[str, int]) -> dict[int, Flags]:
+    """By loop (node id), which steps stay. The views of a group touch the same tensor in one storage node.
+
+    `depth`: by Einsum, how many of its loops count.
+    """
+    steady: dict[int, Flags] = {}
+    for views in groups:
+        motions: dict[int, list[Motion]] = {}
+        for view in views:
+            for node, motion in _motions(view, depth[view.einsum.name]):
+                motions.setdefault(node, []).append(motion)
+        for node, found in motions.items():
+            mine = _steady(found)
+            width = max(len(mine), len(steady.get(node, mine)))
+            before = _padded(steady.get(node, np.ones(width, dtype=bool)), width, True)
+            steady[node] = before & _padded(mine, width, True)
+    return {node: _kept(flags) for node, flags in steady.items()}
+
+
+def _padded(values: NDArray[Any], width: int, fill: int) -> NDArray[Any]:
+    more = np.full(width - len(values), fill, dtype=values.dtype)
+    return np.concatenate([values, more]) if len(more) else values
+
+
+def _kept(steady: Flags) -> Flags:
+    ends = np.zeros(_BEHIND - 1, dtype=bool), np.zeros(_AHEAD - 1, dtype=bool)
+    padded = np.concatenate([ends[0], steady, ends[1]])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, _BEHIND + _AHEAD - 1)
+    return np.asarray(~windows.all(axis=1), dtype=bool)
+
+
+def _steady(motions: list[Motion]) -> Flags:
+    """Steps at which all accesses repeat, shifted alike, and as at the step before."""
+    width = max(len(m.repeats) for m in motions)
+    result = np.ones(width, dtype=bool)
+    for m in motions:
+        result &= _padded(m.repeats, width, True)
+    ranks = {r for m in motions for r in m.shift}
+    for along in ranks:
+        common, known = np.zeros(width, dtype=np.int64), np.zeros(width, dtype=bool)
+        for m in motions:
+            moving = _padded(m.moving, width, False)
+            shift = _padded(m.shift.get(along, np.zeros(len(m.repeats), np.int64)), width, 0)
+            result &= ~(known & moving & (common != shift))
+            common, known = np.where(moving & ~known, shift, common), known | moving
+        result[1:] &= ~known[1:] | ~known[:-1] | (common[1:] == common[:-1])
+    result[:2] = False  # a shift to compare with there is only from the second step on
+    return result
+
+
+def _motions(view: View, depth: int) -> Iterable[tuple[int, Motion]]:
+    """(node id of a temporal loop, how the view moves along it)."""
+    axes = axes_of(view)[: len(view.loops)]
+    for block in fine_blocks(view):
+        mine = [a for a in range(min(depth, len(axes))) if axes[a].node in block.loops]
+        if all(axes[a].spatial for a in mine):
+            continue
+        if is_large(view, block):
+            for a in mine:
+                if not axes[a].spatial:
+                    yield axes[a].node, _unknown(view, block, a)
+            continue
+        rows = factor_rows(view, block, tuple(mine), block.ranks, {})
+        for column, a in enumerate(mine):
+            if not axes[a].spatial:
+                yield axes[a].node, _motion(rows, column, len(mine), block.ranks)
+
+
+def _unknown(view: View, block: Block, axis: int) -> Motion:
+    """Where points are not listed no step counts as a repetition."""
+    (factor,) = touch((view,), (block,)).factors
+    count = needs.counter_extent(factor.text, (*factor.spatial, *factor.temporal).index(axis))
+    return Motion(np.zeros(count, dtype=bool), np.ones(count, dtype=bool), {})
+
+
+def _motion(rows: Ints, column: int, stamps: int, ranks: tuple[int, ...]) -> Motion:
+    """How rows [stamp..., ranks...] change from each step of one column to the next."""
+    rows = rows[np.argsort(rows[:, column], kind="stable")]
+    step = rows[:, column]
+    count = np.bincount(step)
+    begin = np.cumsum(count) - count
+    alike = np.concatenate(([False], count[1:] == count[:-1]))
+    here = np.flatnonzero(alike[step])
+    before = here - count[step[here]]
+    bad = np.zeros(len(count), dtype=bool)
+    shift = {}
+    moving = count > 0
+    for k in range(rows.shape[1]):
+        if k == column:
+            continue
+        change = rows[here, k] - rows[before, k]
+        if k < stamps:
+            bad[step[here[change != 0]]] = True
+            continue
+        first = np.zeros(len(count), dtype=np.int64)
+        both = alike & moving
+        first[both] = rows[begin[both], k] - rows[begin[np.flatnonzero(both) - 1], k]
+        bad[step[here[change != first[step[here]]]]] = True
+        shift[ranks[k - stamps]] = first
+    return Motion(alike & ~bad, moving, shift)
+
+
+# The largest joint tiles of buffets below the last split of one Einsum, per cell and site.
+
+Items = Sequence[tuple[Item, tuple[Table, ...]]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Loops that share a factor of some tile: what the tiles may be, by what the outer loops fix.
+
+    `index` finds the kind of an outer stamp (`kinds`); `choices` has, per kind, the rows of tile sizes
+    (one column per item) that no other row of that kind exceeds.
+    """
+
+    spatial: tuple[int, ...]
+    temporal: tuple[int, ...]
+    index: Index
+    kinds: Ints
+    choices: tuple[Ints, ...]
+
+    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
+        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
+        found = self.index.find(columns, shape)
+        return np.where(found < 0, -1, self.kinds[found])
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Bits by cell and site, and the tiles behind them."""
+
+    bits: Ints
+    keys: tuple[tuple[int, str], ...]
+    which: Ints
+    tiles: tuple[tuple[int, ...], ...]
+
+    def residents(self, cell: int, site: int) -> dict[tuple[int, str], int]:
+        """Bits per buffet at the peak of one cell and site."""
+        if not self.keys or self.which[cell, site] < 0:
+            return {}
+        return dict(zip(self.keys, self.tiles[int(self.which[cell, site])], strict=True))
+
+
+def inside(course: Course, items: Items, place: dict[int, Ints], exist: Flags) -> Inside:
+    """The peak over all stamps inside each cell."""
+    shape = (len(course.cells), len(exist))
+    nothing = np.zeros(shape, dtype=np.int64)
+    if not items:
+        return Inside(nothing, (), nothing, ())
+    groups = _groups(course, items)
+    keys, valid = nothing, np.ones(shape, dtype=bool) & exist
+    for g in groups:
+        kind = g.find(place, course.time(), shape)
+        valid &= kind >= 0
+        keys = keys * len(g.choices) + np.maximum(kind, 0)
+    combos, which = np.unique(keys, return_inverse=True)
+    tiles = []
+    for combo in combos:
+        chosen: list[Ints] = []
+        rest = int(combo)
+        for g in reversed(groups):
+            rest, kind_ = divmod(rest, len(g.choices))
+            chosen.append(g.choices[kind_])
+        tiles.append(_largest(items, chosen))
+    totals = [sum(t) for t in tiles]
+    sums = np.array(totals, dtype=dtype_of(max(totals, default=0)))
+    which = np.where(valid, which.reshape(shape), -1)
+    names = tuple((item.node.id, item.node.tensor) for item, _ in items)
+    return Inside(np.where(valid, sums[which], 0), names, which, tuple(tiles))
+
+
+def _largest(items: Items, chosen: list[Ints]) -> tuple[int, ...]:
+    """Bits per item of the largest combination of one row per group."""
+    bounded(prod(len(rows) for rows in chosen))
+    most = max(prod(largest(t.sizes) for t in tables) for _, tables in items)
+    sizes = np.ones((1, len(items)), dtype=dtype_of(most))
+    for k, (_, tables) in enumerate(items):
+        for t in tables:
+            if not t.width:
+                sizes[:, k] *= int(t.sizes[0])
+    for rows in chosen:
+        sizes = (sizes[:, None, :] * rows[None, :, :]).reshape(-1, len(items))
+    bits = np.column_stack([item.in_bits(sizes[:, k]) for k, (item, _) in enumerate(items)])
+    best = bits[int(np.argmax(row_sums(bits)))]
+    return tuple(int(n) for n in best)
+
+
+def _groups(course: Course, items: Items) -> list[Group]:
+    depth = max(item.node.loops for item, _ in items)
+    spatial = items[0][0].node.all_touch.spatial
+    parts = [[t] for t in course.stamps(spatial, depth)]
+    for _, tables in items:
+        for t in tables:
+            axes = {*t.spatial, *t.temporal}
+            hit = [p for p in parts if any(axes & {*s.spatial, *s.temporal} for s in p)]
+            if len(hit) > 1:
+                rest = [p for p in parts if not any(p is h for h in hit)]
+                parts = [*rest, [s for p in hit for s in p]]
+    return [_group(course, part, items) for part in parts]
+
+
+def _group(course: Course, part: list[Table], items: Items) -> Group:
+    order, stamps = crossed([((*t.spatial, *t.temporal), t.stamps) for t in part])
+    columns = dict(zip(order, stamps.T, strict=True))
+    most = max(prod(largest(t.sizes) for t in tables) for _, tables in items)
+    sizes = np.ones((len(stamps), len(items)), dtype=dtype_of(most))
+    for k, (_, tables) in enumerate(items):
+        for t in tables:
+            axes = (*t.spatial, *t.temporal)
+            if axes and set(axes) <= set(order):
+                sizes[:, k] *= t.size_at(t.index.find([columns[a] for a in axes], (len(stamps),)))
+    place = tuple(a for a in order if a in course.spatial)
+    time = tuple(a for a in order if a not in course.spatial and a < course.depth)
+    head = np.column_stack([columns[a] for a in (*place, *time)]) if place or time else stamps[:, :0]
+    outer, each = distinct(head), rank(head)
+    rows, which = distinct_rows(sizes)
+    bounded(len(outer) * len(rows))
+    seen = np.zeros((len(outer), len(rows)), dtype=bool)
+    seen[each, which] = True
+    patterns, kinds = np.unique(seen, axis=0, return_inverse=True)
+    return Group(place, time, Index.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns))
+
+
+def _front(rows: Ints) -> Ints:
+    """The rows that no other row exceeds (rows are distinct, so none equals another)."""
+    kept = rows[np.argsort(-row_sums(rows), kind="stable")]
+    position = 0
+    while position < len(kept):
+        below = (kept <= kept[position]).all(axis=1)
+        below[position] = False
+        kept = kept[~below]
+        position += 1
+    return kept
+
 
 _LATE = np.iinfo(np.int64).max
 

@@ -18,10 +18,9 @@ from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.grids import Grids, unfollowed
 from polymodel.analysis.exact.live_peaks import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
-from polymodel.analysis.exact.peaks import Interleaving, Rounding, Term
+from polymodel.analysis.exact.peaks import Interleaving, Rounding, Rows, Term, Tree, tree
 from polymodel.analysis.exact.residencies import Residency, Use
 from polymodel.analysis.exact.sweep import Ints
-from polymodel.analysis.exact.timetrees import Rows, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.schedule.touch import Block, axes_of, partition

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.analysis.exact.axes import output_carries
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.flows import output_carries
 from polymodel.analysis.exact.occupancy import item_of
 from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
 from polymodel.analysis.result import Resident, WorkingSet

@@ -13,11 +13,10 @@ from typing import cast
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import LIMIT
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.cached_counts import tally
 from polymodel.analysis.exact.cells import Course, Sites, bare, courses, loops_to_last_split
-from polymodel.analysis.exact.factor_tables import Masks
+from polymodel.analysis.exact.factor_tables import LIMIT, Masks
 from polymodel.analysis.exact.grids import Grids
 from polymodel.analysis.exact.inter_branch_peaks import Memory
 from polymodel.analysis.exact.lifetimes import Frame, Part, lasting_bits

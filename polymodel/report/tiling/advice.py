@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
 from polymodel.report.tiling.tables import BASE, Rival
-from polymodel.tiling.cost.bounds import kernel_bound
-from polymodel.tiling.cost.bounds import lower_bound as bound_of
-from polymodel.tiling.cost.model import Costs
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.cost.model import Costs, kernel_bound
+from polymodel.tiling.cost.model import lower_bound as bound_of
+from polymodel.tiling.fits.fit import Stored
 
 if TYPE_CHECKING:
     from polymodel.report.tiling.tile import Tiling

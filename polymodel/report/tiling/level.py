@@ -21,8 +21,8 @@ from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import Costs
-from polymodel.tiling.estimate.record import Estimate
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.estimate.expected import Estimate
+from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
 from polymodel.tiling.levels.product import ProductLevel
 from polymodel.tiling.plane.pattern import Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.fits.fit import Op
-from polymodel.tiling.swift import published
+from polymodel.tiling.swift import compat
 from polymodel.tiling.swift.compat import Comparison
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Column, Table
@@ -65,7 +65,7 @@ class TilerSwift(Answer):
     def original(self) -> bool:
         """Whether these are the original's six matrices in its memory, whose means it claims."""
         known = {b.matrix for b in self.comparison.bars if b.published_run is not None}
-        return set(self.matrices) == set(published.MATRICES) == known
+        return set(self.matrices) == set(compat.MATRICES) == known
 
     @declared
     def means(self) -> Table:

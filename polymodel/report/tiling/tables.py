@@ -8,12 +8,10 @@ from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.cost.model import Costs, Launch, costs
-from polymodel.tiling.fits.fit import Fit, Op
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Fit, Op, Stored
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.swift.compat import as_built
-from polymodel.tiling.tilers.choice import Make
-from polymodel.tiling.tilers.named import NAMES, Objective, cut
+from polymodel.tiling.tilers.named import NAMES, Make, Objective, cut
 from polymodel.view.table import RATIO, Cell, Column, Table
 
 _KEPT = 1_000_000  # places, up to which the cuts of all tilers may lie in memory together

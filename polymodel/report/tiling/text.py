@@ -20,7 +20,7 @@ from polymodel.report.tiling.tables import (
     summary_table,
 )
 from polymodel.tiling.cost.model import Costs
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.plane.operands import Rolled
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.view.answer import Block, Facts, Line, Section

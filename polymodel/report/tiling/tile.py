@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
-from polymodel.tiling.cost.cost_bound import cost_bound
-from polymodel.tiling.cost.model import Costs, Launch
+from polymodel.tiling.cost.model import Costs, Launch, cost_bound, kernel_bound, lower_bound
 from polymodel.tiling.fits.fit import Fit, Op, Words
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern

@@ -11,7 +11,7 @@ from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import Costs
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tuning.tune import Step, Tuned

@@ -26,9 +26,8 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.mapping.looptree import storage_chain
-from polymodel.sparse.actions.certainty import einsums_in
-from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts
-from polymodel.sparse.actions.rounding import ratio
+from polymodel.sparse.actions.counts import einsums_in
+from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts, ratio
 
 READS = ("reads_fill", "reads_drain")
 Loads = tuple[tuple[int, int], ...]

@@ -22,7 +22,6 @@ from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.banded import Banded
 from polymodel.sparse.density.blocks import Blocks
 from polymodel.sparse.density.diagonals import Diagonals
-from polymodel.sparse.density.fit import check_fit, unfit
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.hypergeometric import Hypergeometric
@@ -32,7 +31,7 @@ from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.density.row_column import RowColumn
 from polymodel.sparse.density.sampled import Sampled
 from polymodel.sparse.density.structured import FixedStructured
-from polymodel.sparse.density.uniform import Uniform
+from polymodel.sparse.density.uniform import Uniform, check_fit, unfit
 
 __all__ = [
     "Actual",

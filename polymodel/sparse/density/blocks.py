@@ -11,11 +11,10 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hierarchical import Hierarchical
-from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.laws import Counts
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes
 from polymodel.sparse.density.reader import Path, Reader, is_number
-from polymodel.sparse.density.regional import Kinds, Regional
-from polymodel.sparse.density.regions import NEVER, Regions
+from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 

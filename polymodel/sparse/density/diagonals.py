@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.density.banded import tiles_by_offset
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
-from polymodel.sparse.density.offsets import tiles_by_offset
 from polymodel.sparse.density.random import distinct_below
 from polymodel.sparse.density.reader import Path, Reader
-from polymodel.sparse.density.regional import Kinds, Regional
-from polymodel.sparse.density.regions import NEVER, Regions
+from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,15 +12,215 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.chances import Chances, chances_of
-from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.laws import Counts
 from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints
 from polymodel.sparse.density.reader import Path, Reader
-from polymodel.sparse.density.regional import Kinds, Regional
-from polymodel.sparse.density.regions import Regions, summed
-from polymodel.sparse.density.rmat import rmat_lines
+from polymodel.sparse.density.regions import Kinds, Regional, Regions, summed
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
+
+# Chances of all points of a matrix from weights of its rows and columns, added up over rectangles.
+#
+# All rows with as many nonzeros have one weight, and all columns: there are few kinds of points. A function
+# of the two weights is a sum of few products of a function of the one and a function of the other (its
+# singular values fall fast), so sums over a rectangle are products of sums over its rows and over its
+# columns.
+
+# Kinds of rows and of columns that are told apart, terms of a sum of products, rounds of weighing.
+_KINDS, _TERMS, _STEPS = 512, 40, 200
+# Weights are found until lines have their nonzeros to this share.
+_NEAR = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """A function of points as sums of products, summed along rows and along columns (one row more: the
+    start)."""
+
+    rows: Floats
+    columns: Floats
+
+    @classmethod
+    def of(cls, values: Floats, row_kinds: Ints, column_kinds: Ints) -> Products:
+        """From the values of kinds of rows x kinds of columns."""
+        left, right = _factors(values)
+        return cls(_running(left[row_kinds]), _running(right[column_kinds]))
+
+    def over(self, rects: Ints) -> Floats:
+        """The sum over all points of each rectangle."""
+        row, column, height, width = rects.T
+        found = np.zeros(rects.shape[0])
+        for rows, columns in zip(self.rows.T, self.columns.T, strict=True):
+            found += (rows[row + height] - rows[row]) * (columns[column + width] - columns[column])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """Sums over points of the chance p of a nonzero, of p squared, and of ln(1 - p)."""
+
+    mean: Products
+    square: Products
+    log_empty: Products
+
+
+def chances_of(rows: Floats, columns: Floats) -> Chances:
+    """Chances x y / (1 + x y) under which rows and columns have these expected nonzeros."""
+    (row_values, row_kinds), (column_values, column_kinds) = (_kinds(x) for x in (rows, columns))
+    row_number, column_number = (
+        np.bincount(k, minlength=v.size).astype(np.float64)
+        for k, v in ((row_kinds, row_values), (column_kinds, column_values))
+    )
+    chance = _weighed(row_values, row_number, column_values, column_number)
+    functions: tuple[Callable[[Floats], Floats], ...] = (
+        lambda p: p,
+        lambda p: p * p,
+        lambda p: np.maximum(np.log1p(-np.minimum(p, 1.0)), -40.0),
+    )
+    with np.errstate(divide="ignore"):
+        made = [Products.of(f(chance), row_kinds, column_kinds) for f in functions]
+    return Chances(*made)
+
+
+def _kinds(values: Floats) -> tuple[Floats, Ints]:
+    """Distinct numbers of nonzeros, and which each line has; of very many, neighbours share their mean."""
+    found, place = np.unique(values, return_inverse=True)
+    place = place.reshape(-1)
+    if found.size <= _KINDS:
+        return found, place
+    group = np.searchsorted(np.linspace(0, 1, _KINDS), np.arange(found.size) / found.size, side="right") - 1
+    own = group[place]
+    total = np.bincount(own, weights=values, minlength=_KINDS)
+    number = np.maximum(np.bincount(own, minlength=_KINDS), 1)
+    return total / number, own
+
+
+def _weighed(rows: Floats, row_number: Floats, columns: Floats, column_number: Floats) -> Floats:
+    """The chance of each kind of point, by weights of rows and of columns in turn."""
+    some, any_column = rows > 0, columns > 0
+    found = np.zeros((rows.size, columns.size))
+    if not some.any():
+        return found
+    full_rows, full_columns = float(column_number[any_column].sum()), float(row_number[some].sum())
+    total = float(rows @ row_number)
+    x, y = np.log(rows[some] / total**0.5), np.log(columns[any_column] / total**0.5)
+    many, many_columns = row_number[some], column_number[any_column]
+    chance = np.zeros((x.size, y.size))
+    for _ in range(_STEPS):
+        x = _solved(x, y, rows[some], many_columns, full_rows)
+        y = _solved(y, x, columns[any_column], many, full_columns)
+        chance = _logistic(x[:, None] + y[None, :])
+        off = np.abs(chance @ many_columns - rows[some]) / rows[some]
+        if off.max() < _NEAR:
+            break
+    found[np.ix_(some, any_column)] = chance
+    return found
+
+
+def _solved(own: Floats, other: Floats, wanted: Floats, number: Floats, most: float) -> Floats:
+    """Logarithms of weights under which lines have the wanted nonzeros, given those of the crossing lines."""
+    for _ in range(4):
+        chance = _logistic(own[:, None] + other[None, :])
+        mean, slope = chance @ number, (chance * (1 - chance)) @ number
+        # A line that is full wherever anything is has no finite weight.
+        step = np.where(wanted < most, (wanted - mean) / np.maximum(slope, 1e-300), 1.0)
+        own = np.minimum(own + np.clip(step, -2.0, 2.0), 60.0)
+    return own
+
+
+def _logistic(z: Floats) -> Floats:
+    from scipy.special import expit
+
+    found: Floats = expit(z)
+    return found
+
+
+def _factors(values: Floats) -> tuple[Floats, Floats]:
+    """values = left @ right.T to rounding, with few columns: a randomised singular value decomposition."""
+    terms = min(_TERMS, *values.shape)
+    if not terms:
+        return np.zeros((values.shape[0], 1)), np.zeros((values.shape[1], 1))
+    probe = np.random.default_rng(0).standard_normal((values.shape[1], terms))
+    base = np.linalg.qr(values @ probe)[0]
+    left, sizes, right = np.linalg.svd(base.T @ values, full_matrices=False)
+    kept = max(1, int((sizes > 1e-13 * sizes[0]).sum()))
+    return base @ left[:, :kept] * sizes[:kept], right[:kept].T
+
+
+def _running(values: Floats) -> Floats:
+    found: Floats = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    return found
+
+
+# Recursive graphs (R-MAT): the expected nonzeros of their rows and columns.
+#
+# A nonzero falls into one of the four quarters of the matrix with probabilities a, b, c, d, then into one of
+# the quarters of that, and so on; one that falls onto another is drawn again. The number of rows with as many
+# 1 bits in their number is binomial, and all of them have the same law.
+
+# Quarters: the upper left, upper right, lower left, lower right one.
+Quarters = Sequence[float]
+
+
+def rmat_lines(side: int, nnz: int, quarters: Quarters) -> tuple[Floats, Floats]:
+    """Expected nonzeros of rows and of columns, in the order of their numbers. `side` is a power of two."""
+    from scipy.optimize import brentq
+
+    levels = side.bit_length() - 1
+    a, b, c, d = quarters
+    rates, number = _rates(levels, (a, b, c, d))
+    ones = np.arange(levels + 1)
+    rows_of_kind = _binomials(levels)[levels, ones]
+
+    def short(log_draws: float) -> float:
+        filled = (-np.expm1(-np.exp(log_draws) * rates) * number).sum(axis=(1, 2)) @ rows_of_kind
+        return float(filled) - nnz
+
+    # More draws than nonzeros, as some fall onto others.
+    low, high = np.log(nnz) - 1, np.log(nnz) + 1
+    while short(high) < 0 and high < 600:
+        high += 2
+    draws = np.exp(brentq(short, low, high, xtol=1e-12))
+    found = []
+    for own in ((a, b, c, d), (a, c, b, d)):
+        rates, number = _rates(levels, own)
+        by_ones = (-np.expm1(-draws * rates) * number).sum(axis=(1, 2))
+        found.append(by_ones[_ones(side)])
+    rows, columns = found
+    scale = float(nnz)
+    return rows * (scale / float(rows.sum())), columns * (scale / float(columns.sum()))
+
+
+def _rates(levels: int, quarters: Quarters) -> tuple[Floats, Floats]:
+    """Of a row with so many 1 bits and a column with x of them where the row has 0 and y where it has 1: the
+    share of the nonzeros that fall onto the point, and how many such columns there are."""
+    a, b, c, d = quarters
+    row, x, y = (n.astype(np.float64) for n in np.indices((levels + 1,) * 3))
+    zeros = levels - row
+    ways = _binomials(levels)
+    index = [n.astype(np.int64) for n in (zeros, x, row, y)]
+    number = ways[index[0], index[1]] * ways[index[2], index[3]]
+    there = number > 0
+    left, left_ones = (np.where(there, n, 0.0) for n in (zeros - x, row - y))
+    return np.where(there, a**left * b**x * c**left_ones * d**y, 0.0), number
+
+
+def _binomials(most: int) -> Floats:
+    """C(n, k), 0 for k > n."""
+    found = np.zeros((most + 1, most + 1))
+    found[:, 0] = 1
+    for n in range(1, most + 1):
+        found[n, 1:] = found[n - 1, 1:] + found[n - 1, :-1]
+    return found
+
+
+def _ones(side: int) -> Ints:
+    """How many 1 bits each number below `side` has."""
+    found = np.zeros(1, dtype=np.int64)
+    while found.size < side:
+        found = np.concatenate([found, found + 1])
+    return found
+
 
 # Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
 _MOST, _FULLEST = 1 << 18, 128

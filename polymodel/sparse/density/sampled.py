@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.laws import Law, counted
-from polymodel.sparse.density.matched import Counts
+from polymodel.sparse.density.laws import Counts, Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader

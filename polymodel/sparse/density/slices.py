@@ -17,14 +17,213 @@ answers are counted. Else the rows are random and alike, and numerics answer, wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.assign import least_loaded
-from polymodel.sparse.density.model import DensityModel, Ints, Label
-from polymodel.sparse.density.rows import Rows
+from polymodel.sparse.density.laws import RARE, deviation
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label
+
+# Random rows that are alike and independent: what slices made of them cost.
+#
+# Renewal theory stands for drawing: a greedy slice is a machine that takes the next row when it is done.
+
+# Below this variance of the time of a slice's last start, in squared rows, slices still take rows in rounds.
+_IN_STEP = 0.3
+# Values of the load of a row that are told apart, and entries of a block of work.
+_VALUES, _BLOCK = 4096, 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Random rows that are alike: how many, and the law of a nonempty one's load, in steps of `unit`.
+
+    `above[i]`: P(load > first + i unit), given the row is not empty. `greatest`: E[max row] of all.
+    """
+
+    number: int
+    filled: float
+    nonzeros: float
+    first: float
+    unit: float
+    pmf: Floats
+    greatest: float
+
+    @classmethod
+    def of(cls, model: DensityModel) -> Rows:
+        one = (1, *model.shape[1:])
+        mean, variance = float(model.expected(one)), float(model.variance(one))
+        reach = deviation(RARE, max(variance, mean) if mean < 1e4 else variance, 1.0)
+        low, high = max(1, int(mean - reach)), min(int(np.prod(one, dtype=float)), int(mean + reach) + 1)
+        stride = max(1, (high - low) // _VALUES) | 1
+        loads = np.arange(low, high + stride, stride, dtype=np.int64)
+        pmf = model.row_pmf(loads, stride)
+        filled = float(model.p_nonempty(one))
+        pmf = pmf / pmf.sum() if pmf.sum() else pmf
+        greatest = float(model.expected_max(one))
+        return cls(model.shape[0], filled, model.expected_nnz, float(low), float(stride), pmf, greatest)
+
+    @property
+    def nonempty(self) -> float:
+        return self.number * self.filled
+
+    @cached_property
+    def loads(self) -> Floats:
+        found: Floats = self.first + self.unit * np.arange(self.pmf.size, dtype=np.float64)
+        return found
+
+    @cached_property
+    def above(self) -> Floats:
+        found: Floats = np.concatenate((np.cumsum(self.pmf[:0:-1])[::-1], [0.0]))
+        return found
+
+    def _largest(self, shares: Floats, machines: float) -> Floats:
+        """E[max] over `machines` rows, each there with probability `shares[p]` (else 0), for every p."""
+        found = np.empty(shares.size)
+        step = max(1, _BLOCK // self.pmf.size)
+        above = np.concatenate(([1.0], np.minimum(self.above, 1.0)))
+        widths = np.concatenate(([self.first], np.full(self.pmf.size, self.unit)))
+        with np.errstate(divide="ignore"):
+            for start in range(0, shares.size, step):
+                part = np.clip(shares[start : start + step, None], 0.0, 1.0)
+                found[start : start + step] = -np.expm1(machines * np.log1p(-part * above)) @ widths
+        return found
+
+    def _largest_of(self, counts: Floats) -> Floats:
+        """E[max] over a number of rows, between whole numbers in proportion."""
+        least = np.floor(counts)
+        most = int(counts.max(initial=0)) + 2
+        whole = np.array([0.0, *(float(self._largest(np.ones(1), n)[0]) for n in range(1, most))])
+        low, high = whole[least.astype(np.int64)], whole[least.astype(np.int64) + 1]
+        found: Floats = low + (counts - least) * (high - low)
+        return found
+
+    def block_lockstep(self, rows: int, all_rows: int) -> float:
+        """Lock step of blocks of consecutive rows: sum over positions of the greatest row there."""
+        full, edge = divmod(all_rows, rows)
+        position = np.arange(1, rows + 1)
+        if not edge:
+            return float(self._distinct(_at_least(rows, self.filled, position), float(full)).sum())
+        shares = _at_least(rows, self.filled, position), _at_least(edge, self.filled, position)
+        # The edge block is one more machine that stops earlier: weigh it by its share of a full block's.
+        weight = np.divide(shares[1], shares[0], out=np.zeros(rows), where=shares[0] > 0)
+        with_edge = self._distinct(shares[0], float(full + 1))
+        without = self._distinct(shares[0], float(full))
+        return float((without + weight * (with_edge - without)).sum())
+
+    def _distinct(self, shares: Floats, machines: float) -> Floats:
+        """`_largest`, asked once for shares that are alike."""
+        kinds, place = np.unique(np.round(shares, 12), return_inverse=True)
+        return self._largest(kinds, machines)[place.reshape(-1)]
+
+    def _mean_and_square(self) -> tuple[float, float]:
+        return float(self.pmf @ self.loads), float(self.pmf @ self.loads**2)
+
+    def greedy_load(self, slices: int) -> float:
+        """Greatest load of greedy slices: the time of the last start, and what is left to do then."""
+        if self.nonempty <= slices or slices == 1:
+            return self.greatest if slices > 1 else self.nonzeros
+        mean, square = self._mean_and_square()
+        spread = max(square - mean**2, 1e-12 * mean**2) ** 0.5
+        if (spread / mean) ** 2 * self.nonempty / slices < _IN_STEP:
+            return _load_in_rounds(mean, spread, round(self.nonempty), slices)
+        left = square / (2 * mean)
+        last = (self.nonzeros - mean - (slices - 1) * left) / slices
+        loads = np.concatenate(([0.0], self.loads))
+        tails = np.concatenate(([1.0], self.above))
+        steps = np.diff(np.append(loads, loads[-1] + self.unit))
+        # E[(X - r)+] / E[X] = P(residual > r). A slice that is free at the same time takes its row before the
+        # last one starts or after: the mean over a step stands for both.
+        beyond = np.append((tails * steps)[::-1].cumsum()[::-1], 0.0) / mean
+        residual = np.minimum(1.0, (beyond[:-1] + beyond[1:]) / 2)
+        over = 1 - (1 - tails) * (1 - residual) ** (slices - 1)
+        return last + float((over * steps).sum())
+
+    def greedy_lockstep(self, slices: int) -> float:
+        """Lock step of greedy slices: a slice has a row at position p if its first p - 1 fit before the
+        end."""
+        if slices == 1:
+            return self.nonzeros
+        if self.nonempty <= slices:
+            return self.greatest
+        mean, square = self._mean_and_square()
+        per_slice = self.nonempty / slices
+        if (square / mean**2 - 1) * per_slice < _IN_STEP / 3:
+            # All slices have a row in every round but the last.
+            rounds, over = divmod(self.nonempty, slices)
+            one_round = float(self._largest(np.ones(1), float(slices))[0])
+            return rounds * one_round + float(self._largest_of(np.array([over]))[0])
+        spread = max(0.0, square - mean**2) ** 0.5 * (1 - 1 / slices) ** 0.5
+        reach = 12 * spread / mean * per_slice**0.5 + 12
+        sure, most = max(1, int(per_slice - reach)), int(per_slice + reach) + 2
+        before = np.arange(sure, most, dtype=np.float64)
+        from scipy.optimize import brentq
+        from scipy.special import ndtr
+
+        def shares(end: float) -> Floats:
+            found: Floats = ndtr((end - before * mean) / np.maximum(spread * np.sqrt(before), 1e-9 * mean))
+            return found
+
+        # The end is where the slices have taken all rows.
+        end = brentq(lambda t: sure + shares(t).sum() - per_slice, -mean, (most + 1) * mean)
+        every = float(self._largest(np.ones(1), float(slices))[0]) * sure
+        # Slices compete for a fixed number of rows: of two slices far into their rows the one has what the
+        # other has not. So the number of slices at a position varies less than independent ones would, by 1 -
+        # 2/pi (the covariance of signs of normal variables with a fixed sum).
+        there = shares(end)
+        independent = float(self._largest(there, float(slices)).sum())
+        fixed = float(self._largest_of(slices * there).sum())
+        return every + fixed * 2 / np.pi + independent * (1 - 2 / np.pi)
+
+
+def _load_in_rounds(mean: float, spread: float, rows: int, slices: int) -> float:
+    """Greatest greedy load of rows so alike that slices still take them in rounds: no equilibrium is reached
+    yet.
+
+    Sums of rows are normal. Over the time of the last start: how likely it is then, and the greatest end of
+    the rows that run.
+    """
+    from scipy.special import ndtr
+
+    last = (rows - 1) // slices
+    reach = 8 * spread * last**0.5
+    edges = np.linspace(max(0.0, last * mean - reach), last * mean + reach, 161)
+    rounds = np.arange(max(1, last - 4), last + 6)
+    # P(a slice has started `rounds` rows by then, and one more); the number of starts of all slices.
+    started = ndtr(
+        (edges[:, None] - (rounds - 1) * mean) / np.maximum(spread * np.sqrt(rounds - 1), 1e-12 * mean)
+    )
+    exactly = np.clip(started - np.append(started[:, 1:], np.zeros((edges.size, 1)), axis=1), 0.0, 1.0)
+    length = 1 << int(slices * rounds.size).bit_length()
+    law = np.fft.irfft(np.fft.rfft(exactly, n=length, axis=1) ** slices, n=length, axis=1)
+    fewer = law[:, : max(0, rows - slices * int(rounds[0]))].sum(axis=1)
+    weights = np.clip(-np.diff(fewer), 0.0, None)
+    kept = weights > 1e-9
+    times, weights = ((edges[1:] + edges[:-1]) / 2)[kept], weights[kept] / weights[kept].sum()
+    # Ends of the rows that run at these times: a row that started at u ends after x with P(X > x - u).
+    ends = np.linspace(0.0, mean + 8 * spread, 241)
+    beyond = np.zeros((times.size, ends.size))
+    nodes, node_weights = np.polynomial.hermite_e.hermegauss(48)
+    for number in range(max(0, last - 4), last + 4):
+        start = number * mean + spread * number**0.5 * nodes
+        before = start <= times[:, None]
+        share = np.where(before, node_weights / node_weights.sum(), 0.0)
+        over = ndtr((start - times[:, None] + mean)[:, None, :] / spread - ends[:, None] / spread)
+        beyond += np.einsum("tu,tru->tr", share, over)
+    below = ndtr((ends - mean) / spread) * (1 - np.minimum(beyond, 1.0)) ** (slices - 1)
+    after = np.trapezoid(1 - below, ends, axis=1)
+    return float(weights @ (times + after))
+
+
+def _at_least(rows: int, filled: float, count: Ints) -> Floats:
+    """P(at least `count` of `rows` rows are nonempty), as if rows were independent."""
+    from scipy.special import bdtrc
+
+    found: Floats = np.where(count > rows, 0.0, bdtrc(count - 1, rows, filled))
+    return found
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.sparse.execute import merged as merging
-from polymodel.sparse.execute.dense_ranks import Thin
-from polymodel.sparse.execute.innermost_dense import Tail, candidates, enter
+from polymodel.sparse.execute.dense_ranks import Tail, Thin, candidates, enter
 from polymodel.sparse.execute.loops import Walk
 from polymodel.sparse.execute.merged import Merged
-from polymodel.sparse.execute.merged_times import measure_merged
-from polymodel.sparse.execute.merged_values import merged_result
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses, Times
-from polymodel.sparse.execute.times import distinct, measure
+from polymodel.sparse.execute.times import distinct, measure, measure_merged
 from polymodel.sparse.execute.values import (
     Values,
     coordinates,
     gathered,
     leaf_values,
     leaves_of,
+    merged_result,
     presence,
     tail_values,
     term_multiplies,

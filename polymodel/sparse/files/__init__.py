@@ -9,9 +9,7 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.files.frostt import default_ranks, read_frostt
-from polymodel.sparse.files.market import read_market
-from polymodel.sparse.files.record import TensorFile
+from polymodel.sparse.files.readers import TensorFile, default_ranks, read_frostt, read_market
 from polymodel.sparse.files.text import Faults, Text
 from polymodel.sparse.files.write import write_tensor
 from polymodel.sparse.tensor import SparseTensor

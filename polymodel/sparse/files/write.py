@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.sparse.files.entries import Field
+from polymodel.sparse.files.text import Field
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.spec.files import whole

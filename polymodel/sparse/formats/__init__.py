@@ -15,8 +15,21 @@ from polymodel.sparse.formats.footprint import (
 )
 from polymodel.sparse.formats.levels import Levels, TileLevels, expected_levels, levels_of, tile_levels
 from polymodel.sparse.formats.parse import parse_format, teaal_format
-from polymodel.sparse.formats.ranks import CP, RLE, UOP, B, RankBits, RankRule, U
-from polymodel.sparse.formats.whole import CISS, Footprint, Format, NamedFormat, PerRank, Widths
+from polymodel.sparse.formats.whole import (
+    CISS,
+    CP,
+    RLE,
+    UOP,
+    B,
+    Footprint,
+    Format,
+    NamedFormat,
+    PerRank,
+    RankBits,
+    RankRule,
+    U,
+    Widths,
+)
 
 __all__ = [
     "CISS",

@@ -22,8 +22,7 @@ from polymodel.sparse.formats.levels import (
     tile_levels,
 )
 from polymodel.sparse.formats.parse import parse_format, teaal_format
-from polymodel.sparse.formats.ranks import RankBits
-from polymodel.sparse.formats.whole import Footprint, Format
+from polymodel.sparse.formats.whole import Footprint, Format, RankBits
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.spec.teaal.records import TensorFormat

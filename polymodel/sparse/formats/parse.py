@@ -16,8 +16,20 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.sparse.formats.ranks import CP, RLE, UOP, B, RankRule, U
-from polymodel.sparse.formats.whole import CISS, Format, Named, NamedFormat, PerRank, Widths
+from polymodel.sparse.formats.whole import (
+    CISS,
+    CP,
+    RLE,
+    UOP,
+    B,
+    Format,
+    Named,
+    NamedFormat,
+    PerRank,
+    RankRule,
+    U,
+    Widths,
+)
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
 
 _PER_RANK = ("U", "C", "CP", "B", "RLE", "UOP")

@@ -11,7 +11,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.files.frostt import default_ranks
+from polymodel.sparse.files.readers import default_ranks
 from polymodel.sparse.generate import complexes, drawn
 from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.spec.faults import as_whole, shown, suggestion

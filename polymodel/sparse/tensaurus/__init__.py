@@ -8,11 +8,10 @@ beside the model's. docs/sparse/tensaurus.md is the chapter.
 """
 
 from polymodel.sparse.tensaurus.anchors import Record, published
-from polymodel.sparse.tensaurus.machine import Machine
+from polymodel.sparse.tensaurus.machine import Machine, Tiles
 from polymodel.sparse.tensaurus.predict import tensaurus
 from polymodel.sparse.tensaurus.report import Flow, Row, Stage, TensaurusReport
 from polymodel.sparse.tensaurus.streams import DDR4, Channel, Efficiency, bandwidth
-from polymodel.sparse.tensaurus.tiles import Tiles
 
 __all__ = [
     "DDR4",

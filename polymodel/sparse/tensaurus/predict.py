@@ -10,13 +10,9 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel
-from polymodel.sparse.tensaurus.counted import Counted
-from polymodel.sparse.tensaurus.expected import Expected
-from polymodel.sparse.tensaurus.kernels import Kernel, kernel_of
-from polymodel.sparse.tensaurus.machine import Machine
+from polymodel.sparse.tensaurus.machine import Kernel, Machine, Nest, Tiles, kernel_of, nest, operands
 from polymodel.sparse.tensaurus.report import Flow, Memory, Number, Stage, TensaurusReport, Way
-from polymodel.sparse.tensaurus.statistics import Share, Statistics, of_data, of_model
-from polymodel.sparse.tensaurus.tiles import Nest, Tiles, nest, operands
+from polymodel.sparse.tensaurus.statistics import Counted, Expected, Share, Statistics, of_data, of_model
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 

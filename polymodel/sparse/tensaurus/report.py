@@ -9,9 +9,7 @@ from typing import Literal
 
 from polymodel.quantities import engineering
 from polymodel.sparse.density.model import Label
-from polymodel.sparse.tensaurus.kernels import KERNELS
-from polymodel.sparse.tensaurus.machine import Machine
-from polymodel.sparse.tensaurus.tiles import Nest
+from polymodel.sparse.tensaurus.machine import KERNELS, Machine, Nest
 from polymodel.view.answer import Answer, Block, Facts, Line, declared
 from polymodel.view.table import Column, Table
 

@@ -3,14 +3,371 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
 
-from polymodel.sparse.assign import part_loads
-from polymodel.sparse.density.model import Label
-from polymodel.sparse.tensaurus.counted import Counted
-from polymodel.sparse.tensaurus.expected import Expected
-from polymodel.sparse.tensaurus.kernels import Kernel
-from polymodel.sparse.tensaurus.lanes import Ints, tile_times
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
+from polymodel.sparse.density.model import DensityModel, Label, edge_classes
+from polymodel.sparse.density.slices import greedy
+from polymodel.sparse.fibertree import Bools
+from polymodel.sparse.tensaurus.machine import Kernel
 from polymodel.sparse.tensaurus.report import Number
+from polymodel.sparse.tensor import SparseTensor
+
+# Slices on lanes: what each row of PEs has to do, for the whole tensor or tile by tile.
+#
+# A slice goes whole to the lane with the least data so far, ties to the lowest: in CISS it weighs its
+# nonzeros and a header, in `uniform_slice` its nonzeros.
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Nonempty slices of nonempty tiles, tile by tile, in order of their index within a tile.
+
+    `tile`: ascending; `nnz`, `fibers`: of each slice within its tile. One entry each per pair of tile and
+    slice.
+    """
+
+    tile: Ints
+    nnz: Ints
+    fibers: Ints
+
+    @property
+    def number(self) -> int:
+        return int(self.tile.size)
+
+
+@dataclass(frozen=True)
+class TileTimes:
+    """Of each nonempty tile: `entries` of CISS (the fullest lane's slots), and `steps`, those of the busiest
+    lane: one per nonzero and header, and `per_fiber` of each fiber."""
+
+    entries: Ints
+    steps: Ints
+    slices: Ints
+
+
+def tile_times(slices: Slices, lanes: int, per_fiber: int) -> TileTimes:
+    """Greedy lanes in every tile."""
+    if not slices.number:
+        none = np.zeros(0, dtype=np.int64)
+        return TileTimes(none, none, none)
+    starts = np.flatnonzero(np.concatenate(([True], slices.tile[1:] != slices.tile[:-1])))
+    slots = slices.nnz + 1
+    entries, steps = fullest_parts(slots, slices.tile, lanes, slots + per_fiber * slices.fibers)
+    return TileTimes(entries, steps, np.diff(np.append(starts, slices.number)))
+
+
+def positions(row_lane: Ints) -> Ints:
+    """The place of each nonempty row within its lane, in order of rows; -1 for empty ones (lane -1)."""
+    found = np.full(row_lane.size, -1, dtype=np.int64)
+    for lane in range(int(row_lane.max(initial=-1)) + 1):
+        mine = np.flatnonzero(row_lane == lane)
+        found[mine] = np.arange(mine.size)
+    return found
+
+
+# Counts of an actual sparse tensor: rows, fibers, tiles, lock-step time. Exact, a few passes over the
+# nonzeros.
+
+# Keys up to so many per nonzero are counted in place, more are sorted.
+_DENSE_KEYS = 4
+_NUMBERED = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What the kernels need of a tensor of two or three ranks, slices first."""
+
+    tensor: SparseTensor
+
+    @property
+    def nnz(self) -> int:
+        return self.tensor.nnz
+
+    @cached_property
+    def row_nnz(self) -> Ints:
+        """Nonzeros of each slice, shape (I,)."""
+        return np.bincount(self.tensor.coords[0], minlength=self.tensor.shape[0])
+
+    @cached_property
+    def _new_fiber(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        first, second = self.tensor.coords[:2]
+        changed = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        return np.concatenate(([self.nnz > 0], changed)) if self.nnz else np.zeros(0, dtype=bool)
+
+    @cached_property
+    def row_fibers(self) -> Ints:
+        """Nonempty (i, j) fibers of each slice, shape (I,); of a matrix, its nonzeros."""
+        return np.bincount(self.tensor.coords[0][self._new_fiber], minlength=self.tensor.shape[0])
+
+    @property
+    def fibers(self) -> int:
+        return int(self.row_fibers.sum())
+
+    def lanes(self, lanes: int, of: Ints | None = None) -> Ints:
+        """The lane of each slice (-1: empty), by the nonzeros `of` each (default: the tensor's own)."""
+        return least_loaded(self.row_nnz if of is None else of, lanes)
+
+    def slices(self, tiles: tuple[int, int, int]) -> Slices:
+        """Nonempty pairs of tile and slice, tiles in order of i, j, k."""
+        coords = self.tensor.coords
+        shape = (*self.tensor.shape, 1)[:3]
+        nj, nk = (-(-shape[n] // tiles[n]) for n in (1, 2))
+        key = coords[0] * nj
+        key += coords[1] // tiles[1]
+        key *= nk
+        if coords.shape[0] == 3 and nk > 1:
+            key += coords[2] // tiles[2]
+        # Sorted by (i, j, k): a fiber within a tile begins where i, j or the tile of k changes.
+        new = self._new_fiber
+        if nk > 1 and new.size:
+            new = new.copy()
+            new[1:] |= key[1:] != key[:-1]
+        found, nnz, fibers = _histogram(key, new, shape[0] * nj * nk)
+        row, column = found // (nj * nk), found % (nj * nk)
+        tile = row // tiles[0] * (nj * nk) + column
+        order = np.argsort(tile, kind="stable")
+        return Slices(tile[order], nnz[order], fibers[order])
+
+    def lockstep(self, lane: Ints, digits: tuple[tuple[int, int], ...], per_fiber: bool = False) -> int:
+        """Distinct time tuples by position, over all lanes, of one pass over the fibers across.
+
+        `lane`: of each slice. `digits`: the time ranks after the position of a slice in its lane, as (rank of
+        the tensor, tile) pairs; tile 1 is the coordinate itself. A position counts the coordinates present
+        below the digits before it. `per_fiber`: one activity per (i, j) fiber, not per nonzero.
+        """
+        if self.nnz == 0:
+            return 0
+        kept = self.tensor.coords[:, self._new_fiber] if per_fiber else self.tensor.coords
+        columns = _digits(kept, digits)
+        first = kept[0]
+        if any(a > b for (a, _), (b, _) in pairwise(digits)):
+            by = _lexicographic(first, columns)
+            columns, first = [c[by] for c in columns], first[by]
+        number = positions(lane)[first]
+        new = np.concatenate(([True], first[1:] != first[:-1]))
+        for column in columns:
+            inner = new.copy()
+            inner[1:] |= column[1:] != column[:-1]
+            counted = np.cumsum(inner)
+            # The count at the first entry of the group above, carried over the whole group.
+            before = np.repeat(counted[new], np.diff(np.append(np.flatnonzero(new), new.size)))
+            place = counted - before
+            number = number * (int(place.max()) + 1) + place
+            new = inner
+        # Sorting beats hashing for so many numbers.
+        leaves = np.sort(number[new])
+        return 1 + int(np.count_nonzero(leaves[1:] != leaves[:-1]))
+
+
+def _histogram(
+    key: Ints, new: np.ndarray[tuple[int], np.dtype[np.bool_]], span: int
+) -> tuple[Ints, Ints, Ints]:
+    """Distinct keys, how many nonzeros have each, how many fibers begin there."""
+    if span <= _DENSE_KEYS * key.size + 10**6:
+        nnz = np.bincount(key, minlength=span)
+        fibers = np.bincount(key[new], minlength=span)
+        found = np.flatnonzero(nnz)
+        return found, nnz[found], fibers[found]
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    nnz = np.diff(np.append(starts, key.size))
+    fibers = np.add.reduceat(new[order].astype(np.int64), starts)
+    return ordered[starts], nnz, fibers
+
+
+def _digits(coords: Ints, digits: tuple[tuple[int, int], ...]) -> list[Ints]:
+    """One column per digit, each relative to the digit of the same rank before it."""
+    above: dict[int, int] = {}
+    found = []
+    for rank, size in digits:
+        column = coords[rank] % above[rank] if rank in above else coords[rank]
+        found.append(column // size if size > 1 else column)
+        above[rank] = size
+    return found
+
+
+def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
+    """The order of entries by `first`, then by each column; through one number per entry where 64 bits
+    reach."""
+    spans = [int(c.max()) + 1 for c in columns]
+    if prod([int(first.max()) + 1, *spans]) > _NUMBERED:
+        return np.lexsort((*columns[::-1], first))
+    number = first
+    for column, span in zip(columns, spans, strict=True):
+        number = number * span + column
+    return np.argsort(number)
+
+
+# The same counts expected under a density model: sums in closed form, greedy lanes by sampling their law.
+#
+# Sums (nonzeros, fibers, slices of tiles) come from the model. What the fullest lane has above the mean has
+# no closed form: slices are drawn from the law of one slice, stratified, with a fixed seed, and dealt as the
+# hardware does.
+
+# Slices dealt in one trial, and trials.
+_SLICES, _TRIALS = 2048, 32
+# Longest table of one slice's law.
+_TABLE = 1 << 16
+_SEED = 2020
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Means over trials of one dealing of `slices` slices onto lanes.
+
+    `largest`: the fullest lane's slots (nonzeros, and a header per slice if so asked); `steps`: the busiest
+    lane's; `mean_slots`, `mean_steps`: per lane; `lockstep`: sum over places of the largest slice there.
+    """
+
+    slices: int
+    largest: float
+    steps: float
+    mean_slots: float
+    mean_steps: float
+    lockstep: float
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What the kernels need of a density model of two or three ranks, slices first."""
+
+    model: DensityModel
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        i, j, *k = self.model.shape
+        return i, j, k[0] if k else 1
+
+    @property
+    def nnz(self) -> float:
+        return self.model.expected_nnz
+
+    @cached_property
+    def fibers(self) -> float:
+        """E[N_ij] = sum over (i, j) of 1 - P0(K); of a matrix, its nonzeros."""
+        return float(self.model.expected_fibers(2))
+
+    @cached_property
+    def rows(self) -> float:
+        """Expected nonempty slices."""
+        return float(self.model.expected_fibers(1))
+
+    def _tile(self, tiles: tuple[int, int, int]) -> tuple[int, ...]:
+        return tiles[: len(self.model.shape)]
+
+    def tile_slices(self, tiles: tuple[int, int, int]) -> float:
+        """Expected nonempty pairs of tile and slice."""
+        return float(self.model.expected_fibers(1, self._tile(tiles)))
+
+    def tile_fibers(self, tiles: tuple[int, int, int]) -> float:
+        """Expected nonempty (i, j) fibers, each counted in every tile of k that it reaches."""
+        return float(self.model.expected_fibers(2, self._tile(tiles)))
+
+    def tile_classes(self, tiles: tuple[int, int, int]) -> list[tuple[tuple[int, int, int], float]]:
+        """The distinct shapes of hardware tiles, edge tiles among them, and how many there are of each."""
+        shape = np.array(self.shape, dtype=np.int64)
+        sizes, counts = edge_classes(np.minimum(np.array(tiles, dtype=np.int64), shape), self.shape)
+        return [((int(i), int(j), int(k)), float(n)) for (i, j, k), n in zip(sizes, counts, strict=True) if n]
+
+    def slices(self, number: int, box: tuple[int, int], lanes: int) -> tuple[float, float, float]:
+        """Nonzeros of the fullest lane and of the largest slice, and lock-step time, all tiles in one.
+
+        Models that know their rows are dealt as they are, random rows by `density.slices`; where that
+        refuses, slices are drawn.
+        """
+        try:
+            found = greedy(self.model, lanes)
+        except Refused:
+            dealt = self.deal(number, box, lanes, 0, 0.0)
+            largest = self.nnz / lanes + dealt.largest - dealt.mean_slots
+            return largest, self.largest(number, box), dealt.lockstep
+        return found.max_load, found.max_row, found.lockstep
+
+    def deal(self, slices: int, box: tuple[int, int], lanes: int, header: int, per_fiber: float) -> Dealt:
+        """Deal `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its
+        fibers."""
+        values, below = self.law(box)
+        at = (np.arange(_TABLE) + 0.5) / _TABLE
+        law = values[np.minimum(np.searchsorted(below, at), values.size - 1)]
+        number = min(slices, _SLICES)
+        random = np.random.default_rng(_SEED)
+        strata = (np.arange(number) + random.random((_TRIALS, number))) / number
+        drawn = law[np.minimum((random.permuted(strata, axis=1) * law.size).astype(np.int64), law.size - 1)]
+        slots = drawn + header * (drawn > 0)
+        return _dealt(slices, drawn, slots, lanes, per_fiber)
+
+    def law(self, box: tuple[int, int]) -> tuple[Ints, Floats]:
+        """Occupancies of one slice of `box` points and P(at most that many), but for 1e-9 at either end."""
+        if box not in self._laws:
+            tile = self._tile((1, *box))
+            low, high = (int(n) for n in self.model.quantile(tile, np.array([1e-9, 1 - 1e-9])))
+            if high - low < _TABLE:
+                values = np.arange(low, high + 1, dtype=np.int64)
+            else:
+                values = np.unique(np.linspace(low, high, _TABLE).astype(np.int64))
+            self._laws[box] = values, np.asarray(self.model.cdf(tile, values), dtype=np.float64)
+        return self._laws[box]
+
+    @cached_property
+    def _laws(self) -> dict[tuple[int, int], tuple[Ints, Floats]]:
+        return {}
+
+    def largest(self, slices: int, box: tuple[int, int]) -> float:
+        """Expected nonzeros of the largest of so many slices, as if they were independent (a lower bound)."""
+        values, below = self.law(box)
+        above = -np.expm1(slices * np.log(np.maximum(below[:-1], 1e-300)))
+        return float(values[0] + (np.diff(values) * above).sum())
+
+
+def _dealt(slices: int, drawn: Ints, slots: Ints, lanes: int, per_fiber: float) -> Dealt:
+    """Greedy lanes in all trials at once."""
+    trials, number = drawn.shape
+    data = np.zeros((trials, lanes), dtype=np.int64)
+    rows = np.arange(trials)
+    dealt = np.empty((trials, number), dtype=np.int64)  # the lane of each slice
+    for n in range(number):
+        lane = data.argmin(axis=1)
+        data[rows, lane] += slots[:, n]
+        dealt[:, n] = lane
+    queue = (rows[:, None] * lanes + dealt).ravel()
+    steps = (slots + per_fiber * drawn).ravel()
+    work = np.bincount(queue, weights=steps, minlength=trials * lanes).reshape(trials, lanes)
+    most = np.zeros((trials, number + 1), dtype=np.int64)
+    trial = np.repeat(rows, number)
+    np.maximum.at(most, (trial, _places(queue, drawn.ravel() > 0, trials * lanes)), drawn.ravel())
+    return Dealt(
+        slices=number,
+        largest=float(data.max(axis=1).mean()),
+        steps=float(work.max(axis=1).mean()),
+        mean_slots=float(data.mean()),
+        mean_steps=float(work.mean()),
+        lockstep=float(most.sum(axis=1).mean()) * (slices / number if number else 0.0),
+    )
+
+
+def _places(queue: Ints, kept: Bools, queues: int) -> Ints:
+    """How many that are kept come before each one in its queue [n]."""
+    order = np.argsort(queue, kind="stable")
+    sorted_ = kept[order]
+    before: Ints = np.cumsum(sorted_) - sorted_
+    lengths = np.bincount(queue, minlength=queues)
+    first = np.cumsum(lengths) - lengths  # of each queue in the order
+    begun = np.concatenate([before, [0]])[first]  # an empty last queue begins past the end
+    places = np.empty(len(queue), dtype=np.int64)
+    places[order] = before - begun[queue[order]]
+    return places
+
 
 Digits = tuple[tuple[int, int], ...]
 # Time ranks below a slice's position: (rank of A, tile) pairs, for T and for Y.

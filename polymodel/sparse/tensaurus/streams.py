@@ -17,9 +17,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.formats.footprint import footprint
 from polymodel.sparse.formats.whole import Named, NamedFormat, Widths
-from polymodel.sparse.tensaurus.counted import Counted
-from polymodel.sparse.tensaurus.expected import Expected
-from polymodel.sparse.tensaurus.lanes import tile_times
+from polymodel.sparse.tensaurus.statistics import Counted, Expected, tile_times
 from polymodel.sparse.tensor import SparseTensor
 
 FormatName = Literal["COO", "CSR", "CSF", "extended CSR", "CISS"]

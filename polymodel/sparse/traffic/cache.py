@@ -1,21 +1,141 @@
-"""Caches that do not hold everything: which lines are fetched again under least-recently-used replacement."""
+"""Lines fetched and written back: of buffers that hold everything, and of caches that do not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.sparse.execute.merged import Merged
+from polymodel.sparse.execute.times import keys_of, numbered
 from polymodel.sparse.fibertree import Bools, Ints
 from polymodel.sparse.ranges import distinct_between, neighbours, sums_before
-from polymodel.sparse.traffic.nest import Nest
+from polymodel.sparse.traffic.nest import Nest, OutLevel, OutTree
+from polymodel.spec.teaal.records import SpaceTime
 
-if TYPE_CHECKING:
-    from polymodel.sparse.traffic.lanes import Lanes
+# Lines fetched and written back: what a buffer that holds everything since its last eviction moves.
+#
+# A fiber starts on a line boundary and an element lies on one line, so a fiber of n elements takes
+# ceil(n / per_line) lines. A *window* is the time between two evictions of a buffet: one node of the loop it
+# is evicted on. A line is fetched once per window unless the first thing that happens to it there is a write;
+# it is written back once per window in which it was written.
+
+
+def ceil_div(n: Ints, d: int) -> Ints:
+    found: Ints = -(-n // d)
+    return found
+
+
+def pairs(first: Ints, second: Ints, span: int) -> Ints:
+    """(first, second < span) as one number each, which orders like the pair."""
+    if first.size and (int(first.max()) + 1) * span > 2**62:
+        raise Refused("windows x lines are more than 64 bits number", "evict less often")
+    return first * span + second
+
+
+def output_lines(nest: Nest, level: OutLevel, per_line: int, evict: int) -> tuple[int, int]:
+    """Lines read and written while a loop populates the output: an element that is there is read, then
+    written, whether anything is added or not; a new one is written if it is kept. An element has the place
+    that it takes in the finished fiber."""
+    nodes = np.flatnonzero(level.node >= 0)
+    nodes = nodes[level.born[level.node[nodes]] <= nodes]
+    element = level.node[nodes]
+    existed = level.born[element] < nodes
+    if evict > level.loop:
+        return int(existed.sum()), int(nodes.size)
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(ceil_div(np.diff(level.starts), per_line))))
+    line = before[level.parent] + level.position // per_line
+    windows = nest.up(level.loop, evict - 1)[nodes]
+    _, first = np.unique(pairs(windows, line[element], int(before[-1]) + 1), return_index=True)
+    return int(existed[first].sum()), int(first.size)
+
+
+def output_subtree_lines(
+    tree: OutTree, root: int, depth: int, per_line: int, evict: int, finest: int
+) -> tuple[int, int]:
+    """Lines of one rank of the output's subtrees that are fetched and stored whole.
+
+    What a subtree holds is fetched before the first loop that enters it, once per window of the `finest`
+    eviction, and stored after the loops below the rank above its root, whether they entered it or not.
+    """
+    nest, levels = tree.nest, tree.levels
+    above = levels[root - 1] if root else None
+    outer = above.loop if above else -1
+    inner = levels[root].loop - 1
+    owner = np.zeros(nest.nodes(outer), dtype=np.int64) if above is None else above.node
+    reads = np.arange(nest.nodes(inner), dtype=np.int64)
+    entered = nest.up(inner, outer)
+    fiber = owner[entered]
+    reads = reads[fiber >= 0]
+    span = levels[root].elements + owner.size + 2
+    key = pairs(nest.up(inner, min(finest, inner + 1) - 1)[reads], fiber[reads], span)
+    reads = reads[np.sort(np.unique(key, return_index=True)[1])]
+    writes = np.flatnonzero(owner >= 0)
+    window = np.concatenate((nest.up(inner, evict - 1)[reads], _stored_window(tree, outer, evict)[writes]))
+    fibers = np.concatenate((fiber[reads], owner[writes]))
+    time = np.concatenate((entered[reads] * 2, writes * 2 + 1))
+    wrote = np.concatenate((np.zeros(reads.size, dtype=bool), np.ones(writes.size, dtype=bool)))
+    born_read = nest.up(levels[depth].loop, inner)[levels[depth].born]
+    born_write = nest.up(levels[depth].loop, outer)[levels[depth].born]
+    event, inside = _fibers_below(tree, root, depth, fibers)
+    held = np.empty(event.size, dtype=np.int64)
+    by_read = ~wrote[event]
+    held[by_read] = _born_before(levels[depth], born_read, inside[by_read], reads[event[by_read]])
+    by_write = event[~by_read] - reads.size
+    held[~by_read] = _born_before(levels[depth], born_write, inside[~by_read], writes[by_write] + 1)
+    return _folded(window[event], inside, time[event], wrote[event], ceil_div(held, per_line))
+
+
+def _stored_window(tree: OutTree, outer: int, evict: int) -> Ints:
+    """The window that the store after each node of loop `outer` falls into: that of the last innermost
+    iteration of the output's loops before it, which may lie in an earlier window."""
+    nest, last = tree.nest, tree.levels[-1].loop
+    until = np.searchsorted(nest.up(last, outer), np.arange(nest.nodes(outer)), side="right") - 1
+    windows = nest.up(last, evict - 1)
+    own = nest.up(outer, min(evict, outer + 1) - 1)
+    if not windows.size:
+        return own
+    found: Ints = np.where(until < 0, own, windows[np.maximum(until, 0)])
+    return found
+
+
+def _fibers_below(tree: OutTree, root: int, depth: int, fibers: Ints) -> tuple[Ints, Ints]:
+    """All fibers of a rank in the subtrees under `fibers` of rank `root`: the subtree of each, and it."""
+    low, high = fibers, fibers + 1
+    for at in range(root, depth):
+        starts = tree.levels[at].starts
+        low, high = starts[low], starts[high]
+    counts = high - low
+    event = np.repeat(np.arange(fibers.size, dtype=np.int64), counts)
+    begin = np.cumsum(counts) - counts
+    return event, low[event] + np.arange(event.size) - begin[event]
+
+
+def _born_before(level: OutLevel, born: Ints, fiber: Ints, time: Ints) -> Ints:
+    """How many elements of a fiber were born before a time."""
+    span = int(max(born.max(initial=0), time.max(initial=0))) + 2
+    keys = np.sort(pairs(level.parent, born, span))
+    return np.searchsorted(keys, pairs(fiber, time, span)) - level.starts[fiber]
+
+
+def _folded(window: Ints, fiber: Ints, time: Ints, wrote: Ints, lines: Ints) -> tuple[int, int]:
+    """Reads fetch the lines that the window does not hold; at its end the lines written go back."""
+    order = np.lexsort((time, fiber, window))
+    window, fiber, wrote, lines = window[order], fiber[order], wrote[order], lines[order]
+    if not order.size:
+        return 0, 0
+    new = np.append(True, (window[1:] != window[:-1]) | (fiber[1:] != fiber[:-1]))
+    held = np.append(0, lines[:-1])
+    held[new] = 0
+    read = np.where(wrote, 0, np.maximum(lines - held, 0))
+    written = np.maximum.reduceat(np.where(wrote, lines, 0), np.flatnonzero(new))
+    return int(read.sum()), int(written.sum())
+
+
+# Caches that do not hold everything: which lines are fetched again under least-recently-used replacement.
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,3 +319,56 @@ def lru_misses(accesses: Sequence[Accesses], lines: int, visits: Visits | None =
         back = np.argsort(order[moved[whole]])  # in the order of the visits as they were given
         found += visits.misses((before < 0)[whole][back], between[whole][back], lines)
     return found
+
+
+# Caches that every instance of a level has for itself: which of them each iteration uses.
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Points of space dealt to instances in turn: point i to instance i mod their number.
+
+    `loop`: the innermost loop in space; `instance`: of each of its nodes.
+    """
+
+    nest: Nest
+    loop: int
+    instance: Ints
+    instances: int
+
+    def of(self, loop: int, nodes: Ints) -> Ints:
+        """The instance that some nodes of a loop at or below the last one in space run on."""
+        return self.instance[self.nest.up(loop, self.loop)[nodes]]
+
+
+def lanes_of(nest: Nest, spacetime: SpaceTime | None, instances: int) -> Lanes | None:
+    """None where nothing runs in space, or the loops in space are not walked.
+
+    One rank in space: its stamp (position or coordinate) is the number of the point; of several, the points
+    that are met are numbered in the order of their stamps.
+    """
+    space = spacetime.space if spacetime is not None else ()
+    loops = [nest.names.index(s.rank) for s in space if s.rank in nest.names[: len(nest.loops)]]
+    if not space or len(loops) < len(space):
+        return None
+    deepest = max(loops)
+    columns = []
+    for stamp, loop in zip(space, loops, strict=True):
+        walked = nest.loops[loop]
+        own = walked.coords if stamp.style == "coord" else walked.pos()
+        columns.append(own[nest.up(deepest, loop)])
+    keys = keys_of(columns, nest.nodes(deepest))
+    point = keys.values if len(space) == 1 else numbered(keys.values, keys.size)[1]
+    return Lanes(nest, deepest, point % instances, instances)
+
+
+def fullest(lines: Sequence[Ints], visits: Visits | None, instances: int) -> int:
+    """The most distinct lines that pass through one instance. `lines`: of each kind of data, numbers that
+    `cache.Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
+    found = np.zeros(instances, dtype=np.int64)
+    for one in lines:
+        found += np.bincount(np.unique(one) % instances, minlength=instances)
+    if visits is not None:
+        fibers, one = np.unique(visits.fiber, return_index=True)
+        np.add.at(found, fibers % instances, visits.lines[one])
+    return int(found.max())

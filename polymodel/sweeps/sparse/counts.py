@@ -20,7 +20,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.places import differs, each_once, effectual_points, seen_by
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
-from polymodel.sparse.actions.rounding import at_most, ratio
+from polymodel.sparse.actions.records import at_most, ratio
 from polymodel.sparse.actions.storage import Formats, Kept, Moved, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import require_known

@@ -23,7 +23,7 @@ from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
-from polymodel.sparse.actions.rounding import ratio
+from polymodel.sparse.actions.records import ratio
 from polymodel.sparse.actions.storage import Moved
 from polymodel.sweeps.metrics import Block, Evaluator, Found, fits
 from polymodel.sweeps.plan import Costing, Limit, Linear

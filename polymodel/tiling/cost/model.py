@@ -18,10 +18,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import plainly
-from polymodel.tiling.cost.bounds import lower_bound
-from polymodel.tiling.fits.fit import Fit, Op
-from polymodel.tiling.plane.counts import Counts, starts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, Words
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, starts
 
 __all__ = ["Costs", "Launch", "costs", "lower_bound"]
 
@@ -217,3 +215,161 @@ def _whole_rows(rows: Index) -> Iterator[slice]:
         end = int(np.searchsorted(rows, last, side="right"))
         yield slice(at, end)
         at = end
+
+
+# How few tiles a cutting can have, however the plane is cut (numbers labelled `bound`).
+#
+# Both bounds count words or entries. Every entry lies in one tile; a tile that fits holds so many at most.
+
+# Words of a compressed tile that holds nothing, and of one with a single entry.
+_HEADER, _SMALLEST = 3, 7
+
+
+def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
+    """At least so many tiles hold entries of A or of B.
+
+    `Elements`: a tile takes `capacity` entries, for add of both operands together, for multiply of each.
+    `Words`: a tile with n entries in r rows takes 2 n + 2 r + 3 words, and a row counts in every tile that it
+    reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
+    the larger operand, for add those of the union (which the bound of the output holds whole). `Stored`: a
+    tile has room for `capacity` bits, of which every entry of the larger operand, or (add) of the output,
+    takes its value and the coordinates that are kept for it alone; pointers and masks come on top. Other
+    fits: what they say of the smallest rectangle with all entries (1, or 2 if it does not fit). SpecError if
+    no entry fits at all.
+
+    For add these are the kernels launched. For multiply they are not: see `kernel_bound`.
+    """
+    if isinstance(fit, Elements):
+        return _entries(
+            pattern.nnz_a + pattern.nnz_b if op == "add" else max(pattern.nnz_a, pattern.nnz_b), fit
+        )
+    if isinstance(fit, Words):
+        either = np.ones(pattern.points, dtype=np.bool_)
+        return max(_words(pattern, which, fit) for which in (pattern.in_a, pattern.in_b, either)[: _SETS[op]])
+    values = 0
+    if isinstance(fit, Stored):
+        most = pattern.points if op == "add" else max(pattern.nnz_a, pattern.nnz_b)
+        values = -(-most * fit.entry_bits(pattern) // fit.capacity)
+    return max(values, _whole(pattern, op, fit))
+
+
+def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
+    """At least so many tiles are launched when only tiles that can have a result are (run="nonempty").
+
+    For add that is `lower_bound`. For multiply a tile in which one operand is empty holds entries and is not
+    launched: two operands that never meet may need many tiles and no kernel. But a place that both hold is
+    always in a launched tile, so the bound is that of these places alone.
+    """
+    if op == "add":
+        return lower_bound(pattern, op, fit)
+    met: Flags = pattern.in_a & pattern.in_b
+    if isinstance(fit, Elements):
+        return _entries(int(np.count_nonzero(met)), fit)
+    if isinstance(fit, Words):
+        return _words(pattern, met, fit)
+    values = fit.entry_bits(pattern) if isinstance(fit, Stored) else 0
+    return max(-(-int(np.count_nonzero(met)) * values // fit.capacity), int(bool(met.any())))
+
+
+# How many of A, B and their union bound the words: the union only where the output may hold it.
+_SETS: dict[Op, int] = {"add": 3, "multiply": 2}
+
+
+def _entries(entries: int, fit: Elements) -> int:
+    return -(-entries // fit.capacity)
+
+
+def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
+    rows = pattern.rows[which]
+    if not rows.size:
+        return 0
+    if fit.capacity < _SMALLEST:
+        fault = f"no entry fits {fit.capacity} words"
+        raise SpecError([Diagnostic(fault, f"give at least {_SMALLEST} words")])
+    begun = 1 + int(np.count_nonzero(rows[1:] != rows[:-1]))
+    return -(-(2 * rows.size + 2 * begun) // (fit.capacity - _HEADER))
+
+
+def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:
+    """A tile with all entries contains the smallest rectangle around them; what is empty can be cut off."""
+    if not pattern.points:
+        return 0
+    counts = Counts(pattern, np.zeros(pattern.points, dtype=np.int32), 1)
+    (top, left), (bottom, right) = (
+        (int(end(pattern.rows)), int(end(pattern.cols))) for end in (np.min, np.max)
+    )
+    around = Rects.of([(top, left, bottom - top + 1, right - left + 1)])
+    return 1 if fit.fits(counts, around, op)[0] else 2
+
+
+# How few cycles a cutting can cost, however the plane is cut (numbers labelled `bound`).
+#
+# The bound holds for every exact partition whose tiles fit, with the cycles of `model`. Of the launched
+# tiles, u can have a result (add: A or B nonempty; multiply: both). Such a tile takes the ramp and its
+# tokens, two at least; any other one `empty` cycles.
+#
+# Tokens. Add: every place that A or B holds is an entry of its tile, and every row counts once in each tile
+# that it reaches. A row of n entries reaches at least ceil(n / c) tiles if none takes more than c of one row.
+# Multiply: a place that both hold lies in a tile with a result, and so does its row; there the two streams
+# are at least these places with an end for their rows, and these rows with one end for the tile.
+#
+# Kernels. u is at least `kernel_bound`. run="nonempty" launches these tiles alone, run="all" at least T =
+# max(1, `lower_bound`) and at least u. So the cost is at least, for some u, max(T, u) (configuration + empty)
+# + u (ramp - empty) + max(tokens, 2 u): convex in u, made of straight lines, so that its least value lies
+# where two of them meet.
+
+Objective = Literal["tiles", "cycles", "total"]
+
+# Words of a compressed tile beside two for each of its entries in one row.
+_ONE_ROW = 5
+
+
+def cost_bound(
+    pattern: Pattern, op: Op, fit: Fit, launch: Launch | None = None, objective: Objective = "total"
+) -> int:
+    """No cutting has less of the objective: kernels ("tiles"), run cycles, or run and configuration cycles.
+
+    SpecError where no entry fits.
+    """
+    launch = launch or Launch()
+    useful = kernel_bound(pattern, op, fit)
+    all_tiles = launch.run == "all"
+    tiles = max(1, useful, lower_bound(pattern, op, fit)) if all_tiles else useful
+    if objective == "tiles":
+        return tiles
+    configuration = launch.config(op) if objective == "total" else 0
+    tokens = _tokens(pattern, op, fit, useful)
+    if not all_tiles:
+        return useful * (configuration + launch.ramp) + max(tokens, 2 * useful)
+    return min(
+        max(tiles, u) * (configuration + launch.empty) + u * (launch.ramp - launch.empty) + max(tokens, 2 * u)
+        for u in (useful, tiles, tokens // 2, -(-tokens // 2))
+        if u >= useful
+    )
+
+
+def _tokens(pattern: Pattern, op: Op, fit: Fit, useful: int) -> int:
+    """Tokens of all tiles with a result, at least; `useful`: how many such tiles there are, at least."""
+    if op == "add":
+        weights = (pattern.in_a.astype(np.int64) + pattern.in_b) if isinstance(fit, Elements) else None
+        return pattern.points + _row_parts(pattern.rows, weights, fit)
+    met: Flags = pattern.in_a & pattern.in_b
+    rows = _row_parts(pattern.rows[met], None, fit)
+    return max(int(np.count_nonzero(met)), useful) + rows
+
+
+def _row_parts(rows: np.typing.NDArray[np.integer], weights: Ints | None, fit: Fit) -> int:
+    """Tiles that the rows reach, summed over rows; `rows` ascend, one number for each place."""
+    if not rows.size:
+        return 0
+    begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    held = np.diff(begin, append=rows.size) if weights is None else np.add.reduceat(weights, begin)
+    most = _of_one_row(fit)
+    return int(begin.size if most is None else (-(-held // most)).sum())
+
+
+def _of_one_row(fit: Fit) -> int | None:
+    """How much of one row a tile takes at most, None if that is not known."""
+    if isinstance(fit, Elements):
+        return fit.capacity
+    return (fit.capacity - _ONE_ROW) // 2 if isinstance(fit, Words) else None

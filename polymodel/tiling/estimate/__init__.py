@@ -5,7 +5,7 @@
 See docs/tiling/estimates.md for the reasoning.
 """
 
-from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.estimate.run import Second, estimate
 
 __all__ = ["Estimate", "Second", "estimate"]

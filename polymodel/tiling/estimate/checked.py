@@ -16,8 +16,8 @@ from polymodel.errors import Refused
 from polymodel.sparse.density import DensityModel
 from polymodel.sparse.density.model import Floats
 from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.estimate.pieces import Piece, Second, band_of, parts_of, piece_of
-from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.estimate.source import Source
 from polymodel.tiling.fits.fit import Elements, Words
 from polymodel.tiling.plane.operands import Alone, Transposed, pattern_of

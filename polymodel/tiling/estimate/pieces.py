@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from polymodel.sparse.density import DensityModel, Uniform
+from polymodel.tiling.estimate.expected import halved
 from polymodel.tiling.estimate.source import Source
-from polymodel.tiling.estimate.trees import halved
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
 
 Second = DensityModel | Rolled | Transposed | Alone

@@ -18,14 +18,10 @@ from polymodel.sparse.density.model import Floats, Ints, Label, edge_classes
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate.checked import checked
-from polymodel.tiling.estimate.loads import Loads
-from polymodel.tiling.estimate.moments import MomentSource
+from polymodel.tiling.estimate.expected import Estimate, Sums, strips, tree
+from polymodel.tiling.estimate.loads import Loads, launched, tokens
 from polymodel.tiling.estimate.pieces import Piece, parts_of, piece_of
-from polymodel.tiling.estimate.record import Estimate, Sums
-from polymodel.tiling.estimate.source import Source, UniformSource
-from polymodel.tiling.estimate.strips import strips
-from polymodel.tiling.estimate.trees import tree
-from polymodel.tiling.estimate.work import launched, tokens
+from polymodel.tiling.estimate.source import MomentSource, Source, UniformSource
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 

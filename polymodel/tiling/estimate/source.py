@@ -10,11 +10,246 @@ import numpy as np
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.maxima import cdf_max
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
-from polymodel.tiling.estimate import uniform
-from polymodel.tiling.estimate.entry_capacity import most_entries
-from polymodel.tiling.estimate.joint_fit import pairwise_fit, sampled_fit
-from polymodel.tiling.estimate.loads import BINS, Loads, binned, either, tail, written
+from polymodel.sparse.density.regions import Regions, turned
+from polymodel.tiling.estimate.loads import (
+    BINS,
+    MORE,
+    REACH,
+    Loads,
+    binned,
+    either,
+    most_entries,
+    tail,
+    written,
+)
 from polymodel.tiling.fits.fit import Elements, Fit, Op
+
+# Loads of tiles of uniform random data: hypergeometric laws of the regions that A and B take of it.
+#
+# B rolled by d rows holds in a tile what A holds d rows above it. The two regions share rows (count twice)
+# and have rows of their own; occupancies of disjoint regions are jointly hypergeometric. So entries of A and
+# B are 2 X + Y, X those of the shared region, Y of the others, and A's own part of Y is hypergeometric given
+# Y.
+
+# Entries of the largest table of (shared, other) entries that is written out.
+_TABLE = 1 << 17
+# Longest law of one operand that is written out.
+_LONGEST = 1 << 13
+
+
+@dataclass(frozen=True)
+class Law:
+    """P(entries = first, first + 1, ..), of tiles within capacity; P(over); None of it where `wide`."""
+
+    first: int
+    mass: Floats
+    over: float
+
+
+@dataclass(frozen=True)
+class One:
+    """One operand: entries of `points` places."""
+
+    law: Hypergeometric
+
+    def pmf(self, points: int, capacity: int) -> tuple[int, Floats]:
+        """First likely value up to capacity, and the probabilities from there on."""
+        t = np.array(points)
+        mean, spread = float(self.law.mean(t)), float(self.law.variance(t)) ** 0.5
+        low = max(0, int(mean - REACH * spread - MORE))
+        high = min(points, self.law.nnz, capacity, int(mean + REACH * spread + MORE))
+        if high < low:
+            return low, np.zeros(0)
+        return low, self.law.pmf(points, np.arange(low, high + 1))
+
+
+def alone(law: Hypergeometric, points: int, capacity: int) -> Law:
+    """Tiles of one operand."""
+    first, mass = One(law).pmf(points, capacity)
+    return Law(first, mass, _rest(mass))
+
+
+def same(law: Hypergeometric, points: int, capacity: int, op: Op) -> Law:
+    """B is A: every entry counts twice."""
+    first, mass = One(law).pmf(points, capacity // 2 if op == "add" else capacity)
+    doubled = np.zeros(max(0, 2 * mass.size - 1))
+    doubled[::2] = mass
+    return Law(2 * first, doubled, _rest(mass))
+
+
+def independent(a: Hypergeometric, b: Hypergeometric, points: int, capacity: int, op: Op) -> Law | None:
+    """B has entries of its own: the convolution of both laws, each cut at the capacity for multiply; None
+    where they are too long."""
+    first_a, mass_a = One(a).pmf(points, capacity)
+    first_b, mass_b = One(b).pmf(points, capacity)
+    if not mass_a.size or not mass_b.size:
+        return Law(0, np.zeros(0), 1.0)
+    if max(mass_a.size, mass_b.size) > _LONGEST:
+        return None
+    mass = np.convolve(mass_a, mass_b)
+    if op == "add":
+        mass = mass[: max(0, capacity - first_a - first_b + 1)]
+    return Law(first_a + first_b, mass, _rest(mass))
+
+
+def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) -> Law | None:
+    """`shared` places that A and B have in common, `own` more of each; None where the table is too large."""
+    limit = capacity // 2 if op == "add" else capacity
+    low_x, mass_x = One(law).pmf(shared, limit)
+    if not mass_x.size:
+        return Law(0, np.zeros(0), 1.0)
+    # Given x of the shared places, the others hold a hypergeometric number of what is left.
+    rest, mean = law.points - shared, float(law.mean(np.array(2 * own)))
+    spread = float(law.variance(np.array(2 * own))) ** 0.5
+    low_y = max(0, int(mean - REACH * spread - MORE))
+    high_y = min(2 * own, law.nnz, 2 * capacity, int(mean + REACH * spread + MORE))
+    depth = mass_x.size if op == "add" else max(mass_x.size, high_y)
+    if (high_y - low_y + 1) * depth > _TABLE:
+        return None
+    x, y = low_x + np.arange(mass_x.size), np.arange(low_y, max(high_y, low_y - 1) + 1)
+    if own:
+        others = Hypergeometric(rest, 2 * own)
+        table = mass_x[:, None] * others.pmf(np.maximum(law.nnz - x, 0)[:, None], y[None, :])
+    else:
+        table, y = mass_x[:, None].copy(), np.zeros(1, dtype=np.int64)
+    if op == "multiply" and own:
+        table *= _both_within(own, y, capacity - x)
+    total = 2 * x[:, None] + y[None, :]
+    mass: Floats = np.bincount(total.ravel(), table.ravel()).astype(np.float64)
+    if op == "add":
+        mass = mass[: capacity + 1]
+    return Law(0, mass, _rest(mass))
+
+
+def _both_within(own: int, y: Ints, limit: Ints) -> Floats:
+    """(limits, y): P(neither half of `own` places holds more than the limit), given y of both together."""
+    halves = Hypergeometric(2 * own, own)
+    most = int(y.max(initial=0))
+    k = np.arange(most + 1)
+    below = np.cumsum(halves.pmf(y[:, None], k[None, :]), axis=1)
+    cut = np.clip(limit, 0, most)
+    # The one is above the limit where the other is below y - limit: by symmetry as likely.
+    above = 1 - below[:, cut].T
+    found: Floats = np.where(y[None, :] <= limit[:, None], 1.0, 1 - 2 * above)
+    return np.where((y[None, :] > 2 * limit[:, None]) | (limit[:, None] < 0), 0.0, np.clip(found, 0.0, 1.0))
+
+
+def _rest(mass: Floats) -> float:
+    rest = 1 - float(mass.sum())
+    return rest if rest > 1e-13 else 0.0
+
+
+# Whether all tiles of one size fit, where neighbours take the same places of A for A and for B.
+#
+# B is A rolled by d rows, so a tile's B is A d rows above it: part of the A of tiles above. For multiply each
+# tile asks of two windows of A that they fit, and the windows of a column of tiles overlap in a chain. For
+# add two tiles have some places in common, each counted once in both. P(all fit) is the product over tiles
+# times that over pairs of P(both fit) / (P(one) P(other)): exact for chains, and near it for chains of pairs.
+#
+# A few tiles share all entries of the matrix, and that matters: `sampled_fit` draws the entries.
+# Boundaries of the tiles of A, and of those of B on the rows of A that it takes, cut A into cells. Numbers of
+# entries of cells are jointly hypergeometric; a fixed generator draws them, so that the answer is always the
+# same one.
+
+
+def pairwise_fit(
+    law: Hypergeometric, rects: Ints, counts: Floats, room: Ints, by: int, op: Op, plain: float
+) -> float:
+    """P(all tiles fit); `plain`: as if they were independent."""
+    log = 0.0 if op == "multiply" else float(np.log(plain))
+    for (_, _, height, width), count, capacity in zip(rects.tolist(), counts, room.tolist(), strict=True):
+        found = (_windows if op == "multiply" else _linked)(law, height, width, capacity, by)
+        if found is None:
+            return plain
+        log += float(count) * found
+    return float(np.exp(min(log, 0.0)))
+
+
+def _windows(law: Hypergeometric, height: int, width: int, capacity: int, by: int) -> float | None:
+    """ln P(a tile's two windows fit), given the windows before them in the chain."""
+    offset = by % height
+    chances = []
+    for shared in (height - offset, offset, height):
+        found = rolled(law, shared * width, (height - shared) * width, capacity, "multiply")
+        if found is None:
+            return None
+        chances.append(max(1 - found.over, 1e-300))
+    return float(np.log(chances[0]) + np.log(chances[1]) - 2 * np.log(chances[2]))
+
+
+def _linked(law: Hypergeometric, height: int, width: int, capacity: int, by: int) -> float | None:
+    """ln of P(both fit) / (P(one) P(other)), over the pairs that a tile is the upper one of."""
+    offset = by % height
+    if by < height:
+        # Rows counted twice lie within a tile; with the tile below it shares `by` rows, once in each.
+        links = [(by, height - by, by)]
+    else:
+        links = [(rows, 0, 2 * height - rows) for rows in (height - offset, offset) if rows]
+    found = 0.0
+    for common, double, single in links:
+        both = _both(law, common * width, double * width, single * width, capacity)
+        if both is None:
+            return None
+        found += both
+    return found
+
+
+def _both(law: Hypergeometric, common: int, double: int, single: int, capacity: int) -> float | None:
+    first, mass = One(law).pmf(common, capacity)
+    own = _weighted(law, double, single, capacity)
+    if own is None or not mass.size:
+        return None
+    below = np.cumsum(own)
+    inside = below[np.clip(capacity - first - np.arange(mass.size), 0, capacity)]
+    alone, pair = float(mass @ inside), float(mass @ inside**2)
+    return float(np.log(max(pair, 1e-300)) - 2 * np.log(max(alone, 1e-300)))
+
+
+def _weighted(law: Hypergeometric, double: int, single: int, capacity: int) -> Floats | None:
+    """P(2 X + Y = 0 .. capacity), X of `double` and Y of `single` places."""
+    twice, once = np.zeros(capacity + 1), np.zeros(capacity + 1)
+    for points, into, factor in ((double, twice, 2), (single, once, 1)):
+        first, mass = One(law).pmf(points, capacity // factor)
+        if not mass.size:
+            return None
+        into[factor * (first + np.arange(mass.size))] = mass
+    return np.convolve(twice, once)[: capacity + 1]
+
+
+# Numbers drawn for one answer, matrices at most, and what numpy draws without replacement.
+_NUMBERS, _MATRICES, _LARGEST = 2_000_000, 20_000, 10**9
+
+
+def sampled_fit(
+    law: Hypergeometric, shape: tuple[int, int], size: tuple[int, int], by: int, room: Ints, op: Op
+) -> float:
+    """P(all tiles fit). `room`: capacity per tile, in row-major order; `by`: rows that B is rolled by."""
+    rows, cols = shape
+    tops = np.arange(0, rows, size[0])
+    edges = np.unique(np.concatenate([tops, (tops - by) % rows, [0, (rows - by) % rows, rows]]))
+    heights, lefts = np.diff(edges), np.arange(0, cols, size[1])
+    widths = np.minimum(size[1], cols - lefts)
+    places = (heights[:, None] * widths).ravel()
+    draws = int(min(_MATRICES, max(1, _NUMBERS // places.size)))
+    generator = np.random.default_rng(0)
+    if law.points < _LARGEST:
+        found = generator.multivariate_hypergeometric(places, law.nnz, size=draws, method="marginals")
+    else:
+        found = generator.multinomial(law.nnz, places / law.points, size=draws)
+    cells = found.reshape(draws, heights.size, widths.size)
+    ours = _of_tiles(edges[:-1] // size[0], cells, tops.size)
+    theirs = _of_tiles((edges[:-1] + by) % rows // size[0], cells, tops.size)
+    loads = ours + theirs if op == "add" else np.maximum(ours, theirs)
+    return float((loads.reshape(draws, -1) <= room).all(axis=1).mean())
+
+
+def _of_tiles(tile: Ints, cells: Ints, tiles: int) -> Ints:
+    """Entries per draw, row of tiles and column of tiles; `tile`: of each row of cells the row of tiles."""
+    found = np.zeros((cells.shape[0], tiles, cells.shape[2]), dtype=np.int64)
+    for row, into in enumerate(tile.tolist()):
+        found[:, into] += cells[:, row]
+    return found
+
 
 # Chances that are as good as none, and the largest capacity whose laws are written out.
 _NEVER, _WRITTEN = 1e-12, 20_000
@@ -199,17 +434,17 @@ class UniformSource(Source):
         found: Floats = (rows - self.shared_rows(rows)) / rows * (1 - self.first.nnz / self.first.points)
         return found
 
-    def _law(self, height: int, width: int, capacity: int) -> uniform.Law | None:
+    def _law(self, height: int, width: int, capacity: int) -> Law | None:
         """The law written out; None where it is too wide."""
         places = height * width
         if self.second is not None:
-            return uniform.independent(self.first, self.second, places, capacity, self.op)
+            return independent(self.first, self.second, places, capacity, self.op)
         if self.rolled is None:
-            return uniform.alone(self.first, places, capacity)
+            return alone(self.first, places, capacity)
         if self.same:
-            return uniform.same(self.first, places, capacity, self.op)
+            return same(self.first, places, capacity, self.op)
         common = int(self.shared_rows(np.array(height))) * width
-        return uniform.rolled(self.first, common, places - common, capacity, self.op)
+        return rolled(self.first, common, places - common, capacity, self.op)
 
     def _smooth(self, rects: Ints, room: Ints) -> Floats:
         """P(over) by mean and variance, for laws that are too wide to be written out."""
@@ -221,3 +456,104 @@ class UniformSource(Source):
         second = self.second or self.first
         theirs = second.mean(places), second.variance(places)
         return either(room, ours, theirs, (variance - ours[1] - theirs[1]) / 2)
+
+
+# Loads of tiles by their mean and variance, for models that know places or are no uniform data.
+
+
+@dataclass(frozen=True, eq=False)
+class MomentSource(Source):
+    """A and B under any models. `rolled`: B is A's rows moved down by so many; `second`: B's own model,
+    `swapped` where it is told of the transposed matrix; neither: there is no B."""
+
+    first: Regions
+    rolled: int | None
+    second: Regions | None
+    swapped: bool = False
+
+    @property
+    def method(self) -> str:
+        return "worked out from means and variances"
+
+    @property
+    def same(self) -> bool:
+        return self.rolled is not None and self.rolled % self.shape[0] == 0
+
+    def keys(self, rects: Ints) -> Ints:
+        if self.second is None:
+            return self.first.keys(rects)
+        ours = self.first.keys(rects)
+        theirs = turned(self.second.keys(turned(rects))) if self.swapped else self.second.keys(rects)
+        return np.maximum(ours, theirs)
+
+    def loads(self, rects: Ints) -> Loads:
+        mean_a, var_a, rows_a = (f(rects) for f in (self.first.mean, self.first.variance, self.first.rows))
+        mean_b, var_b, rows_b, together = self._other(rects)
+        mean, variance = mean_a + mean_b, np.maximum(var_a + var_b + 2 * together, 0.0)
+        share = np.where(mean > 0, mean_a / np.maximum(mean, 1e-300), 1.0 if self._single else 0.5)
+        places, width = rects[:, 2] * rects[:, 3], rects[:, 3].astype(np.float64)
+        height = _height(rects, np.where(mean_a >= mean_b, mean_a, mean_b), np.maximum(rows_a, rows_b))
+        room = most_entries(self.fit, self.op, height, width, places, share, self.same)
+        apart = np.maximum(var_a + var_b - 2 * together, 0.0) / np.maximum(mean, 1e-300)
+        if self.op == "add":
+            over, both = tail(room, mean, variance), room.astype(np.float64)
+        else:
+            over = either(room, (mean_a, var_a), (mean_b, var_b), together)
+            both = room / np.maximum(share, 1 - share)
+        # What has room for all of its places is never over, though a law by moments may reach above them.
+        every = places if self.op == "multiply" or self._single else 2 * places
+        over = np.where(room >= every, 0.0, over)
+        entries, mass = written(both, mean, variance, 1 - over)
+        return Loads(over, entries, mass, mean, variance, share, both, apart, height, width)
+
+    @property
+    def _single(self) -> bool:
+        return self.rolled is None and self.second is None
+
+    def _other(self, rects: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        """Mean, variance and rows of B, and its covariance with A."""
+        none = np.zeros(rects.shape[0])
+        if self._single:
+            return none, none, none, none
+        if self.second is not None:
+            if not self.swapped:
+                found = self.second.mean(rects), self.second.variance(rects), self.second.rows(rects)
+                return *found, none
+            there = turned(rects)
+            mean = self.second.mean(there)
+            height = rects[:, 2].astype(np.float64)
+            rows: Floats = height * -np.expm1(-mean / np.maximum(height, 1.0))
+            return mean, self.second.variance(there), rows, none
+        total, by = self.shape[0], (self.rolled or 0) % self.shape[0]
+        start, stop = rects[:, 0], rects[:, 0] + rects[:, 2]
+        # Rows start - by .. of A, in the two pieces before and after the roll's end.
+        above = _rows(rects, np.maximum(start - by, 0), np.maximum(stop - by, 0))
+        wrapped = _rows(rects, np.minimum(start - by + total, total), np.minimum(stop - by + total, total))
+        parts = (above, wrapped)
+        mean = self.first.mean(above) + self.first.mean(wrapped)
+        variance = self.first.variance(above) + self.first.variance(wrapped)
+        rows = self.first.rows(above) + self.first.rows(wrapped)
+        shared: Floats = none
+        for part in parts:
+            low = np.maximum(part[:, 0], start)
+            high = np.maximum(np.minimum(part[:, 0] + part[:, 2], stop), low)
+            shared = shared + self.first.variance(_rows(rects, low, high))
+        return mean, variance, rows, shared
+
+
+def _rows(rects: Ints, low: Ints, high: Ints) -> Ints:
+    """The same columns in rows low .. high - 1; an empty piece begins within the matrix."""
+    height = np.maximum(high - low, 0)
+    start = np.where(height > 0, low, 0)
+    return np.stack([start, rects[:, 1], height, rects[:, 3]], axis=1)
+
+
+def _height(rects: Ints, mean: Floats, rows: Floats) -> Floats:
+    """Rows that entries at random places would be spread over to leave as many nonempty: h (1 - e^(-n/h))."""
+    top = rects[:, 2].astype(np.float64)
+    low, high = np.zeros_like(top), top
+    for _ in range(40):
+        middle = (low + high) / 2
+        few = middle * -np.expm1(-mean / np.maximum(middle, 1e-12)) < rows
+        low, high = np.where(few, middle, low), np.where(few, high, middle)
+    return np.maximum(high, 1e-9)

@@ -12,8 +12,7 @@ from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.arch_schema import Arch, Memory
 from polymodel.spec.faults import Faults, Path, suggestion
-from polymodel.tiling.fits.fit import Elements, Fit, Words
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Elements, Fit, Stored, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.tilers.named import cut
 from polymodel.workload.einsum import Cascade

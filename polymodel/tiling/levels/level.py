@@ -15,19 +15,23 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
 from polymodel.sparse.actions.zeros import MULTIPLY
 from polymodel.sparse.density import DensityModel, Uniform
-from polymodel.tiling.cost.bounds import lower_bound
-from polymodel.tiling.cost.cost_bound import cost_bound
-from polymodel.tiling.cost.model import Costs, costs
-from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.cost.model import Costs, cost_bound, costs, lower_bound
+from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.estimate.run import estimate
-from polymodel.tiling.fits.fit import Fit, Op, Words
-from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.fits.fit import Fit, Op, Stored, Words
 from polymodel.tiling.levels.checked import fit_of
-from polymodel.tiling.levels.operands import launch_of, operand_of, plain, whole, with_unions
-from polymodel.tiling.levels.product import ProductLevel, product_level, product_roles
-from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.levels.product import (
+    ProductLevel,
+    launch_of,
+    operand_of,
+    plain,
+    product_level,
+    product_roles,
+    whole,
+    with_unions,
+)
 from polymodel.tiling.plane.operands import inner_fibers, pattern_of
-from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern
+from polymodel.tiling.plane.pattern import Counts, Flags, Index, Ints, Pattern
 from polymodel.tiling.tilers.named import cut
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 

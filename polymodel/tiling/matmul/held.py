@@ -13,8 +13,7 @@ import numpy as np
 
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import Panels
-from polymodel.tiling.matmul.tiles import Tiles
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import Tiles, Uniform
 from polymodel.tiling.matmul.walk import before
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Rects
 

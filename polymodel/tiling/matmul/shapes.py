@@ -20,8 +20,7 @@ from polymodel.errors import Refused, TimeUp
 from polymodel.governor import look, until
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import Places, Product, changes
-from polymodel.tiling.matmul.tiles import numbers, tiles_of
-from polymodel.tiling.matmul.uniform import PAIRS, Shape, Uniform
+from polymodel.tiling.matmul.uniform import PAIRS, Shape, Uniform, numbers, tiles_of
 from polymodel.tiling.matmul.walk import ORDERS, Traffic
 from polymodel.tiling.plane.pattern import Index, Ints
 

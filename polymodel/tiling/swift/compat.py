@@ -23,10 +23,81 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.tiling.cost.model import Costs, Launch, costs, kernel_cycles
 from polymodel.tiling.fits.fit import Elements, Fit, Op
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern
-from polymodel.tiling.swift import published
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
+
+# What Tiler-Swift published: claims of its document and bars read off its charts.
+#
+# Source: https://github.com/pohantw/tiler_swift (MIT licence, (c) its authors Po-Han Chen and Bo Wun Cheng),
+# README.md and img/elem{add,mul}_{runtime,config_time}.png. The charts print no numbers: their bars were
+# measured, so each reading is off by about 1 % of its chart's scale; a bar too low to be read is None.
+
+# Matrices of the charts, from left to right (the document speaks of five; the charts show six).
+MATRICES = ("bcsstm26", "ch7-6-b1", "mk9-b1", "n4c6-b1", "relat5", "rel5")
+# Their rows, columns and entries: another matrix of the same name has no published bars.
+SIZES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
+    {
+        "bcsstm26": (1922, 1922, 1922),
+        "ch7-6-b1": (630, 42, 1260),
+        "mk9-b1": (378, 36, 756),
+        "n4c6-b1": (210, 21, 420),
+        "relat5": (340, 35, 1058),
+        "rel5": (340, 35, 656),
+    }
+)
+# Elements of one memory: 0.5 KiB, half of it for each operand, of 2-byte words.
+CAPACITY = 128
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A tiler against `simple`: its mean speed-up, and by how many per cent configuration time falls."""
+
+    speed_up: float
+    reduction: float
+
+
+CLAIMS: Mapping[tuple[Op, str], Claim] = MappingProxyType(
+    {
+        ("add", "qtree+merge"): Claim(2.97, 80.89),
+        ("add", "btree"): Claim(2.62, 76.82),
+        ("multiply", "qtree+merge"): Claim(3.89, 89.98),
+        ("multiply", "btree"): Claim(3.75, 89.91),
+    }
+)
+
+Bars = tuple[float | None, ...]
+
+CONFIG_CYCLES: Mapping[tuple[Op, str], Bars] = MappingProxyType(
+    {
+        ("add", "simple"): (896983, 289511, 66739, 20411, 66739, 66739),
+        ("add", "qtree+merge"): (50304, 25661, 13267, None, 20411, 12404),
+        ("add", "btree"): (50985, 29358, 13267, 6677, 28196, 15805),
+        ("multiply", "simple"): (973118, 318024, 73757, 22709, 73757, 73757),
+        ("multiply", "qtree+merge"): (26757, 14518, 5426, 5426, 8116, 6393),
+        ("multiply", "btree"): (27159, 14518, 7312, None, 11960, 8116),
+    }
+)
+
+RUN_CYCLES: Mapping[tuple[Op, str], Bars] = MappingProxyType(
+    {
+        ("add", "simple"): (16720, 3635, 932, 324, 1032, 1032),
+        ("add", "qtree+merge"): (6693, 481, 304, None, 487, 388),
+        ("add", "btree"): (6693, 568, 355, 168, 605, 440),
+        ("multiply", "simple"): (16403, 3633, 931, 323, 1008, 1008),
+        ("multiply", "qtree+merge"): (5848, 323, 206, 144, 315, 291),
+        ("multiply", "btree"): (5848, 350, 226, None, 359, 311),
+    }
+)
+
+
+def reading(bars: Mapping[tuple[Op, str], Bars], matrix: str, op: Op, tiler: str) -> float | None:
+    """A chart's bar; None if the chart has none for it, or none that can be read."""
+    found = bars.get((op, tiler))
+    if found is None or matrix not in MATRICES:
+        return None
+    return found[MATRICES.index(matrix)]
+
 
 Make = Callable[[Pattern, Op, Fit], Cut]
 
@@ -187,7 +258,7 @@ class Comparison:
 
 
 def tiler_swift_comparison(
-    patterns: Sequence[Pattern], capacity: int = published.CAPACITY, launch: Launch | None = None
+    patterns: Sequence[Pattern], capacity: int = CAPACITY, launch: Launch | None = None
 ) -> Comparison:
     """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
 
@@ -217,8 +288,8 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
         name,
         op,
         tiler,
-        published_run=published.reading(published.RUN_CYCLES, charted, op, tiler),
-        published_config=published.reading(published.CONFIG_CYCLES, charted, op, tiler),
+        published_run=reading(RUN_CYCLES, charted, op, tiler),
+        published_config=reading(CONFIG_CYCLES, charted, op, tiler),
         as_built_tiles=built.tiles,
         as_built_overflowing=built.overflowing,
         as_built_run=built.run_cycles,
@@ -234,14 +305,14 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
 
 def _charted(pattern: Pattern, name: str, fit: Fit) -> bool:
     """Whether this is what the charts show under that name."""
-    same = published.SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
-    return same and fit.capacity == published.CAPACITY
+    same = SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
+    return same and fit.capacity == CAPACITY
 
 
 def _mean(bars: Sequence[Bar], op: Op, tiler: str) -> Mean:
     base = [b for b in bars if (b.op, b.tiler) == (op, "simple")]
     ours = [b for b in bars if (b.op, b.tiler) == (op, tiler)]
-    claim = published.CLAIMS[op, tiler]
+    claim = CLAIMS[op, tiler]
 
     def pairs(what: str) -> list[tuple[int, int]]:
         return [(getattr(s, what), getattr(o, what)) for s, o in zip(base, ours, strict=True)]

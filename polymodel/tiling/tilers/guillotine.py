@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.tiling.cost.bounds import lower_bound
+from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
-from polymodel.tiling.plane.counts import Counts, starts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered, starts
 from polymodel.tiling.tilers.lines import summed, told
 
 Grid = tuple[int, int]

@@ -13,8 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
+from polymodel.tiling.plane.pattern import Counts, Flags, Index, Ints, Pattern, Rects
 
 # Points summed at a time.
 _PIECE = 1 << 16

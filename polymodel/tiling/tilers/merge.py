@@ -13,11 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.fits.fit import Elements, Fit, Op
-from polymodel.tiling.fits.stored import Stored
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects
-from polymodel.tiling.plane.sorting import sorted_by
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, sorted_by
 from polymodel.tiling.tilers.lines import summed, told
 
 

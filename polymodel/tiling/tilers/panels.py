@@ -19,7 +19,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from polymodel.tiling.cost.bounds import lower_bound
+from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, check_empty
 from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern
 from polymodel.tiling.tilers.lines import summed

@@ -18,13 +18,18 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.formats.levels import Levels
-from polymodel.sparse.formats.ranks import CP, UOP, B, U
-from polymodel.sparse.formats.whole import Format, NamedFormat, PerRank
-from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
-from polymodel.tiling.fits.stored import MOST_BITS, Stored, own_ranks
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
-from polymodel.tiling.plane.sorting import sorted_by
+from polymodel.sparse.formats.whole import CP, UOP, B, Format, NamedFormat, PerRank, U
+from polymodel.tiling.fits.fit import (
+    MOST_BITS,
+    Elements,
+    Fit,
+    Op,
+    Stored,
+    check_empty,
+    check_single,
+    own_ranks,
+)
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered, sorted_by
 from polymodel.tiling.tilers.lines import (
     Lines,
     Sums,

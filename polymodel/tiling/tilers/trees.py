@@ -15,13 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
-from polymodel.tiling.fits.stored import Stored
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
-from polymodel.tiling.tilers.dyadic import Grid, Halves, chunks
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, check_empty, check_single
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered
 from polymodel.tiling.tilers.lines import summed, told
 from polymodel.tiling.tilers.merge import joined, union_loads
+from polymodel.tiling.tilers.uniform import Grid, Halves, chunks
 from polymodel.tiling.tilers.uniform import simple as simple
 
 MOST_TILES = 1 << 24

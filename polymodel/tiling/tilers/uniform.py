@@ -3,15 +3,201 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.tiling.fits.fit import Fit, Op, check_empty, check_single
-from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Index, Pattern, Rects
-from polymodel.tiling.tilers.dyadic import CHUNK
+from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, held_by
+
+# Counts of tiles that come of halving, with no work per point and level.
+#
+# Where halving cuts does not depend on what is there: rows fall into fixed intervals, halved again and again,
+# and so do columns. One histogram over fine intervals of both (finer where more is held), summed along both,
+# gives what any coarser tile holds by four look-ups.
+
+# Heights and widths of tiles -> height and width of the first of their halves (the whole: no cut).
+Halves = Callable[[Ints, Ints], tuple[Ints, Ints]]
+
+CHUNK = 1 << 19
+BINS = 1 << 21
+# Points looked at for each interval of columns that is wanted.
+_SAMPLE = 32
+# A table of all columns is worth its memory while it has no more entries than this times the points.
+TABLE = 4
+
+
+def chunks(points: int) -> Iterator[slice]:
+    """The points in pieces: what is made on the way stays small."""
+    return (slice(at, min(at + CHUNK, points)) for at in range(0, points, CHUNK))
+
+
+def edges(extent: int, held: Index, target: int) -> Ints:
+    """Edges of intervals of an extent that come of halving (the first half is the smaller one), and its end.
+
+    Intervals are halved while they hold more than their share of the ascending coordinates `held`, so that
+    there are about `target` of them, fine where much is held.
+    """
+    share = held.size / target
+    start, length = np.array([0], dtype=np.int64), np.array([extent], dtype=np.int64)
+    found, number = [start, start + extent], 2
+    # Thin spots far apart would take a path of intervals each: there the points themselves are soon few.
+    while start.size and number <= 2 * target:
+        inside = np.diff(_below(held, np.stack([start, start + length], axis=1)), axis=1)[:, 0]
+        halved = (inside > share) & (length > 1)
+        start, length = start[halved], length[halved]
+        first = length // 2
+        found.append(start + first)
+        number += start.size
+        start, length = np.concatenate([start, start + first]), np.concatenate([first, length - first])
+    at = np.concatenate(found)
+    at.sort()
+    return at
+
+
+def _below(held: Index, at: Ints) -> Ints:
+    # Needles of the kind of what is searched: else all of it would be copied.
+    return np.searchsorted(held, at.astype(held.dtype))
+
+
+def _some_columns(pattern: Pattern, target: int) -> Index:
+    """Columns of the points, or of enough of them to tell where most are, ascending."""
+    most = _SAMPLE * target
+    found = pattern.cols
+    if found.size > most:
+        found = found[np.random.default_rng(0).integers(0, found.size, most)]
+    return np.sort(found)
+
+
+def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int]:
+    """How often rows and columns would be halved, all alike, before there were more than `bins` places."""
+    height, width = (np.array([n]) for n in shape)
+    down = across = 0
+    while True:
+        first = halves(height, width)
+        cuts_rows, cuts_cols = bool(first[0][0] < height[0]), bool(first[1][0] < width[0])
+        if not (cuts_rows or cuts_cols) or 2 ** (down + across + cuts_rows + cuts_cols) > bins:
+            return down, across
+        height, width = (
+            (height - first[0] if cuts_rows else height),
+            (width - first[1] if cuts_cols else width),
+        )
+        down, across = down + cuts_rows, across + cuts_cols
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """What the operands hold in corners of the plane, on a grid of intervals made by halving.
+
+    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array for
+    both operands together or one each. `places`: of each point, the place of the grid that it is in, numbered
+    row by row.
+    """
+
+    rows: Ints
+    cols: Ints
+    sums: tuple[NDArray[Any], ...]
+    places: Index
+
+    @classmethod
+    def of(cls, pattern: Pattern, together: bool, halves: Halves) -> Grid:
+        """About a place per point, some millions at most; entries of A and B `together` or apart."""
+        down, across = _depths(pattern.shape, halves, min(max(pattern.points, 64), BINS))
+        # Of a plane with hardly more than one long side, intervals of a few points each are fine enough.
+        most = max(pattern.points // 8, 64)
+        target = min(1 << down, most), min(1 << across, most)
+        rows = edges(pattern.shape[0], pattern.rows, target[0])
+        cols = edges(pattern.shape[1], _some_columns(pattern, target[1]), target[1])
+        wide = np.int32 if pattern.points < 2**30 else np.int64
+        sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if together else 2))
+        places = np.empty(pattern.points, dtype=np.int32)
+        column = _finder(pattern, cols)
+        begins = _below(pattern.rows, rows)
+        for piece in chunks(pattern.points):
+            _count(pattern, piece, begins, column(pattern.cols[piece]), sums, places)
+        for table in sums:
+            np.cumsum(table, axis=0, out=table)
+            np.cumsum(table, axis=1, out=table)
+        return cls(rows, cols, sums, places)
+
+    def aligned(self, rects: Rects) -> Flags:
+        """Which rectangles have all their sides on edges of the grid."""
+        found = np.ones(rects.tiles, dtype=np.bool_)
+        for at, grid in (
+            (rects.row, self.rows),
+            (rects.row + rects.height, self.rows),
+            (rects.col, self.cols),
+            (rects.col + rects.width, self.cols),
+        ):
+            found &= grid[np.searchsorted(grid, at)] == at
+        return found
+
+    def held(self, rects: Rects) -> tuple[Ints, ...]:
+        """Entries in rectangles of the grid, from each array of sums."""
+        top, left, bottom, right = self._corners(rects)
+        return tuple(
+            t[bottom, right].astype(np.int64) - t[top, right] - t[bottom, left] + t[top, left]
+            for t in self.sums
+        )
+
+    def painted(self, rects: Rects) -> Index:
+        """Of every point the rectangle that it is in; the rectangles, on the grid, cover all.
+
+        The array of places is used up for it.
+        """
+        top, left, bottom, right = self._corners(rects)
+        number = np.arange(rects.tiles, dtype=np.int32)
+        paint = np.zeros((self.rows.size, self.cols.size), dtype=np.int32)
+        # Each rectangle's number, raised at its first corner and taken back at its other ones.
+        for at, across, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+            np.add.at(paint, (at, across), sign * number)
+        np.cumsum(paint, axis=0, out=paint)
+        np.cumsum(paint, axis=1, out=paint)
+        flat = np.ascontiguousarray(paint[:-1, :-1]).ravel()
+        for piece in chunks(self.places.size):
+            self.places[piece] = flat[self.places[piece]]
+        return self.places
+
+    def _corners(self, rects: Rects) -> tuple[Ints, Ints, Ints, Ints]:
+        return (
+            np.searchsorted(self.rows, rects.row),
+            np.searchsorted(self.cols, rects.col),
+            np.searchsorted(self.rows, rects.row + rects.height),
+            np.searchsorted(self.cols, rects.col + rects.width),
+        )
+
+
+def _finder(pattern: Pattern, cols: Ints) -> Callable[[Index], Index]:
+    """Columns -> intervals, by a table or, where that would outgrow the points, by search."""
+    if pattern.shape[1] <= TABLE * pattern.points + CHUNK:
+        table = np.repeat(np.arange(cols.size - 1, dtype=np.int32), np.diff(cols))
+        return lambda at: table[at]
+    return lambda at: (np.searchsorted(cols, at, side="right") - 1).astype(np.int32)
+
+
+def _count(
+    pattern: Pattern,
+    piece: slice,
+    begins: Ints,
+    column: Index,
+    sums: tuple[NDArray[Any], ...],
+    places: Index,
+) -> None:
+    """Adds a piece of the points to the counts, and notes their places."""
+    across = sums[0].shape[1] - 1
+    first, last = (int(np.searchsorted(begins, at, side="right")) - 1 for at in (piece.start, piece.stop - 1))
+    bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
+    at = np.repeat(np.arange(last - first + 1, dtype=np.int32) * np.int32(across), np.diff(bounds)) + column
+    places[piece] = at + np.int32(first * across)
+    only_a, only_b, both = held_by(pattern, at, (last - first + 1) * across, piece).T[1:]
+    counted = (only_a + only_b + 2 * both,) if len(sums) == 1 else (only_a + both, only_b + both)
+    for table, held in zip(sums, counted, strict=True):
+        table[first + 1 : last + 2, 1:] += held.reshape(last - first + 1, -1)
+
 
 MOST_TILES = 1 << 24
 Sizes = Callable[[Pattern, Op, Fit], tuple[int, int]]

@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.report.sparse import SparseReport
-from polymodel.sparse.actions.rounding import ROUNDING, at_most
+from polymodel.sparse.actions.records import ROUNDING, at_most
 from tests.sweep.test_sparse import spec
 
 ON_A = [{"skip": "B", "on": "A"}]

@@ -10,7 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused
 from polymodel.sparse.density import Actual, model_of
-from polymodel.sparse.density.observed import Observed, Split
+from polymodel.sparse.density.choice import Observed, Split
 from polymodel.sparse.density.slices import greedy
 from tests.sparse import structures
 

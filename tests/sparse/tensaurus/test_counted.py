@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 import polymodel as pm
 from polymodel.sparse.execute.run import run
-from polymodel.sparse.tensaurus.counted import Counted
-from polymodel.sparse.tensaurus.kernels import KERNELS
-from polymodel.sparse.tensaurus.lanes import tile_times
-from polymodel.sparse.tensaurus.machine import Machine
+from polymodel.sparse.tensaurus.machine import KERNELS, LOOPS, Machine, Tiles
 from polymodel.sparse.tensaurus.predict import tensaurus
 from polymodel.sparse.tensaurus.report import TensaurusReport
-from polymodel.sparse.tensaurus.tiles import LOOPS, Tiles
+from polymodel.sparse.tensaurus.statistics import Counted, tile_times
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.tensaurus.walked import points, stages, walk
 

@@ -11,7 +11,7 @@ import pytest
 
 from polymodel.sparse.density import Hierarchical, RankNnz, Uniform
 from polymodel.sparse.tensaurus import TensaurusReport, Tiles, tensaurus
-from polymodel.sparse.tensaurus.expected import Expected
+from polymodel.sparse.tensaurus.statistics import Expected
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse import data
 

@@ -11,7 +11,7 @@ import yaml
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic import Traffic, traffic
-from polymodel.sparse.traffic.merge import merge_steps
+from polymodel.sparse.traffic.units import merge_steps
 from polymodel.spec.teaal import read_teaal
 from tests.sparse.traffic import data
 from tests.sparse.traffic.oracle_parts import merges

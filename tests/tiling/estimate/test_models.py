@@ -147,7 +147,7 @@ def test_launching_all_tiles_costs_more() -> None:
 
 
 def test_what_is_not_estimated_is_refused_by_name() -> None:
-    from polymodel.tiling.fits.stored import stored
+    from polymodel.tiling.fits.fit import stored
 
     big = Uniform.of(RANKS, (10**6, 10**6), nnz=10**9)
     with pytest.raises(Refused, match="panels"):

@@ -1,30 +1,34 @@
-"""What each Einsum of a pipeline does in each iteration, with equal iterations grouped into classes.
-
-docs/semantics.md, Pipelines. Two iterations belong to one class if every instance of every component has the
-same loads in both.
-"""
+"""What pipelines do slot by slot, equal iterations and equal slots counted once, and working sets."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, shape_of
+from polymodel.analysis.exact.buffets import Layout, Node, shape_of
 from polymodel.analysis.exact.cached_counts import Product, dense, tally
 from polymodel.analysis.exact.flows import flows
+from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.live_peaks import nominal_trips
+from polymodel.analysis.exact.occupancy import has_gaps, item_of, items_of, peak
 from polymodel.analysis.exact.rounding import bookings
-from polymodel.analysis.exact.sweep import Ints
-from polymodel.analysis.result import PipelineRun, StageWork
+from polymodel.analysis.exact.sweep import Ints, rank
+from polymodel.analysis.result import PipelineRun, Slot, StageWork, WorkingSet, ordered_slots, phase_of
 from polymodel.errors import Refused
 from polymodel.integers import distinct_rows, dtype_of
 from polymodel.integers import largest as largest_in
-from polymodel.mapping.looptree import Pipeline
+from polymodel.mapping.looptree import Pipeline, around
 from polymodel.schedule.touch import partition, touch
+
+# What each Einsum of a pipeline does in each iteration, with equal iterations grouped into classes.
+#
+# docs/semantics.md, Pipelines. Two iterations belong to one class if every instance of every component has
+# the same loads in both.
 
 CELLS = 40_000_000
 Pairs = tuple[tuple[int, int], ...]
@@ -207,3 +211,206 @@ def largest(found: Iterable[tuple[int, int]]) -> Pairs:
         if not best or write > best[-1][1]:
             best.append((read, write))
     return tuple(sorted(best))
+
+
+# Pipelines slot by slot: equal slots, and equal wraps of the pipelined loop, are counted once.
+#
+# docs/semantics.md, Pipelines.
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage's class in every iteration; class 0 is idle. What runs, and what it loads, by class."""
+
+    classes: Ints
+    works: tuple[tuple[StageWork | PipelineRun, ...], ...]
+    loads: tuple[Load, ...]
+
+
+def pipeline_runs(layout: Layout, found: tuple[Pipeline, ...]) -> tuple[PipelineRun, ...]:
+    """Every pipeline that stands in no stage of another."""
+    if not found:
+        return ()
+    tracks = Tracks(layout, found)
+    runs = []
+    for p in found:
+        if p.outer is None:
+            outermost = _run(tracks, p, np.zeros((1, 0), dtype=np.int64))
+            runs += [w for w in outermost.works if isinstance(w, PipelineRun)]
+    return tuple(runs)
+
+
+def _run(tracks: Tracks, p: Pipeline, outer: Ints) -> Track:
+    """What a pipeline does in each iteration `outer` of the loops around it, a row of counters each."""
+    keys = tracks.keys[p.node]
+    stages = [_stage(tracks, p, b) for b in range(len(p.stages))]
+    table = np.stack([s.classes for s in stages], axis=1)
+    width = outer.shape[1]
+    numbers = rank(np.concatenate([outer, keys[:, :width]]))
+    inside, around = numbers[len(outer) :], numbers[: len(outer)]
+    wraps = rank(keys[:, :-1] if p.loop is not None else keys)
+    bounds = np.flatnonzero(np.concatenate(([True], wraps[1:] != wraps[:-1], [True])))
+    members: dict[int, Counter[tuple[int, bytes]]] = defaultdict(Counter)
+    for start, stop in pairwise(bounds):
+        members[int(inside[start])][int(stop - start), table[start:stop].tobytes()] += 1
+    kinds: dict[object, int] = {}
+    works: list[StageWork | PipelineRun | None] = [None]
+    loads: list[Load] = [{}]
+    classes = np.zeros(len(outer), dtype=np.int64)
+    for k, number in enumerate(around):
+        mine = members.get(int(number))
+        if not mine:
+            continue
+        kind = frozenset(mine.items())
+        if kind not in kinds:
+            kinds[kind] = len(works)
+            works.append(PipelineRun(p.node, _slots(tracks, stages, mine, table.dtype)))
+            loads.append(_total(stages, mine, table.dtype))
+        classes[k] = kinds[kind]
+    return Track(classes, tuple(works), tuple(loads))
+
+
+def _stage(tracks: Tracks, p: Pipeline, b: int) -> Stage:
+    """The Einsums and inner pipelines of a stage together."""
+    parts: dict[object, Track] = {}
+    for e in p.stages[b]:
+        home = tracks.home[e]
+        if home is p:
+            parts[e] = tracks.of[e]
+            continue
+        while home.outer != p.node:
+            home = next(q for q in tracks.found if q.node == home.outer)
+        if home.node not in parts:
+            parts[home.node] = _run(tracks, home, tracks.keys[p.node])
+    table = np.stack([t.classes for t in parts.values()], axis=1)
+    found, classes = np.unique(np.concatenate([np.zeros_like(table[:1]), table]), axis=0, return_inverse=True)
+    works, loads = [], []
+    for row in found:
+        chosen = [(t, int(k)) for t, k in zip(parts.values(), row, strict=True)]
+        works.append(tuple(w for t, k in chosen if (w := t.works[k]) is not None))
+        loads.append(_joint((t.loads[k], 1) for t, k in chosen))
+    return Stage(classes.reshape(-1)[1:], tuple(works), tuple(loads))
+
+
+def _joint(loads: Iterable[tuple[Load, int]]) -> Load:
+    """The sum of loads, each so many times."""
+    found: Load = {}
+    for load, times in loads:
+        for component, instances in load.items():
+            into = found.setdefault(component, {})
+            for place, (r, w) in instances.items():
+                have = into.get(place, (0, 0))
+                into[place] = have[0] + r * times, have[1] + w * times
+    return found
+
+
+def _slots(
+    tracks: Tracks, stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]
+) -> tuple[Slot, ...]:
+    counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for (n, content), times in wraps.items():
+        table = np.frombuffer(content, dtype=kind).reshape(n, len(stages))
+        slots = np.zeros((n + len(stages) - 1, len(stages)), dtype=np.int64)
+        for b in range(len(stages)):
+            slots[b : b + n, b] = table[:, b]
+        edges = sorted({0, min(n, len(stages) - 1), n, len(slots)})
+        for start, stop in pairwise(edges):
+            rows, each = np.unique(slots[start:stop], axis=0, return_counts=True)
+            phase = phase_of(start, n, len(stages))
+            for row, m in zip(rows, each, strict=True):
+                counts[phase, tuple(int(k) for k in row)] += int(m) * times
+    found: Counter[Slot] = Counter()
+    for (phase, row), m in counts.items():
+        works = tuple(s.works[k] for s, k in zip(stages, row, strict=True))
+        found[Slot(phase, 1, works, _shared(tracks, stages, row))] += m
+    return ordered_slots(found)
+
+
+def _shared(tracks: Tracks, stages: list[Stage], row: tuple[int, ...]) -> tuple[tuple[str, Pairs], ...]:
+    """Joint loads of the components that at least two stages load in one slot."""
+    loads = [s.loads[k] for s, k in zip(stages, row, strict=True)]
+    several = {name for name in tracks.names if sum(name in load for load in loads) > 1}
+    return tracks.pareto(_joint(({name: load[name] for name in several & set(load)}, 1) for load in loads))
+
+
+def _total(stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]) -> Load:
+    """What all stages load in all wraps."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for (n, content), times in wraps.items():
+        table = np.frombuffer(content, dtype=kind).reshape(n, len(stages))
+        for b in range(len(stages)):
+            classes, each = np.unique(table[:, b], return_counts=True)
+            for k, m in zip(classes, each, strict=True):
+                counts[b, int(k)] += int(m) * times
+    return _joint((stages[b].loads[k], m) for (b, k), m in counts.items())
+
+
+# Working sets under the Einsums of pipelines: other stages count at the peak of their own buffets.
+#
+# docs/semantics.md, Pipelines.
+
+
+def overlapped_peak(
+    layout: Layout, einsum: str, component: str, measure: str, inside: Pipeline | None = None
+) -> WorkingSet | None:
+    """The peak of a component's buffets (`inside`: of those in the Einsum's stage of a pipeline alone)."""
+    tree = layout.problem.tree
+    scope = inside.node if inside else -1
+    mine = [
+        node
+        for node in layout.nodes.values()
+        if node.component == component
+        and node.id > scope
+        and (not inside or node.users[0] in inside.einsums)
+        and not _elsewhere(layout, einsum, node)
+    ]
+    held = _own(layout, einsum, component, measure, mine)
+    for p in around(tree, einsum):
+        if p.node > scope:
+            for b, stage in enumerate(p.stages):
+                if b != p.stage_of(einsum):
+                    rows = [overlapped_peak(layout, e, component, measure, p) for e in stage]
+                    held += [max(found, key=lambda w: w.bits) for found in [[w for w in rows if w]] if found]
+    if not held:
+        return None
+    residents = tuple(sorted((r for w in held for r in w.residents), key=lambda r: (r.node, r.tensor)))
+    return WorkingSet(component, einsum, measure, sum(w.bits for w in held), residents)
+
+
+def _elsewhere(layout: Layout, einsum: str, node: Node) -> bool:
+    """True if the node belongs to another stage of a pipeline around the Einsum."""
+    return any(
+        node.id > p.node and node.users[0] in p.einsums and p.stage_of(node.users[0]) != p.stage_of(einsum)
+        for p in around(layout.problem.tree, einsum)
+    )
+
+
+def _copies(layout: Layout, einsum: str, node: Node) -> int:
+    """How many tiles a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
+    if not any(s.id == node.id for s in layout.problem.tree.path(einsum)):
+        return 0
+    above = (p for p in around(layout.problem.tree, einsum) if node.id < p.node)
+    return max((p.copies(node.id, node.users) for p in above), default=0)
+
+
+def _own(layout: Layout, einsum: str, component: str, measure: str, mine: list[Node]) -> list[WorkingSet]:
+    """The peaks of what no other stage holds: what stages share, and all else, by its lifetimes."""
+    copies = [_copies(layout, einsum, node) for node in mine]
+    alone = {(node.id, node.tensor) for node, n in zip(mine, copies, strict=True) if not n}
+    rest = replace(
+        layout, nodes={k: n for k, n in layout.nodes.items() if k in alone or n.component != component}
+    )
+    shared = [
+        item if item.fixed is not None else replace(item, instances=item.instances * n)
+        for node, n in zip(mine, copies, strict=True)
+        if n
+        for item in [item_of(layout, node)]
+    ]
+    rows = [peak(layout, einsum, component, "reserved", shared)]
+    if measure == "tile" and has_gaps(rest, einsum, component):
+        rows.append(Gaps(rest).peak(einsum, component))
+    else:
+        rows.append(
+            peak(rest, einsum, component, measure, items_of(rest, einsum, component, measure == "reserved"))
+        )
+    return [w for w in rows if w is not None and w.bits]

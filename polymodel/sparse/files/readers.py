@@ -1,22 +1,236 @@
-"""Matrix Market files: coordinate and array; real, integer, pattern, complex; all four symmetries.
-
-Source: Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935).
-"""
+"""Readers of tensors in files, and what was done to the entries of a file to make a tensor of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from math import prod
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import InternalError
-from polymodel.sparse.files.entries import WHOLE, Entries, Field, Ints, Rule, read_entries
-from polymodel.sparse.files.record import TensorFile, record
-from polymodel.sparse.files.text import Text, comment_of, keep
+from polymodel.sparse.files.text import (
+    WHOLE,
+    Entries,
+    Field,
+    Ints,
+    Rule,
+    Text,
+    comment_of,
+    keep,
+    read_entries,
+)
+from polymodel.sparse.tensor import SparseTensor
+
+# What a reader found: the tensor, and what was done to the entries of the file to make it.
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """A tensor with the record of its file.
+
+    `entries`: stored in the file. `mirrored`: added because the file stores one half of a symmetric matrix.
+    `explicit_zeros`: entries (mirrored ones too) that were zero. `duplicates`: entries added to another at
+    the same point. `cancelled`: points whose entries add up to zero. So
+    tensor.nnz = entries + mirrored - explicit_zeros - duplicates - cancelled.
+    """
+
+    path: str
+    tensor: SparseTensor
+    format: str
+    field: Field
+    symmetry: str
+    entries: int
+    mirrored: int
+    explicit_zeros: int
+    duplicates: int
+    cancelled: int
+    comments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        done = [
+            f"{count:,} {word}"
+            for word, count in (
+                ("mirrored", self.mirrored),
+                ("explicit zeros removed", self.explicit_zeros),
+                ("duplicates summed", self.duplicates),
+                ("points cancelled", self.cancelled),
+            )
+            if count
+        ]
+        kind = f"{self.format}, {self.field} {self.symmetry}, {self.entries:,} entries"
+        return f"TensorFile({self.path}: {', '.join([kind, *done])}: {self.tensor!r})"
+
+
+def _distinct(coords: Ints, shape: Sequence[int]) -> int:
+    """How many different points there are."""
+    if prod(shape) > 2**63 - 1:
+        return int(np.unique(coords, axis=1).shape[1])
+    numbers = np.ravel_multi_index(tuple(coords), tuple(shape))
+    numbers.sort()
+    return 1 + int(np.count_nonzero(np.diff(numbers)))
+
+
+def record(
+    path: str,
+    tensor: tuple[str, Sequence[str], Sequence[int]],
+    found: Entries,
+    mirrored: int,
+    format: str,
+    field: Field,
+    symmetry: str = "general",
+    comments: Sequence[str] = (),
+) -> TensorFile:
+    """The record of entries that are all within the shape; `tensor`: its name, ranks and shape.
+
+    `mirrored`: how many of the entries are not in the file.
+    """
+    name, ranks, shape = tensor
+    kept = found.values != 0
+    zeros = int(kept.size - np.count_nonzero(kept))
+    coords, values = (found.coords[:, kept], found.values[kept]) if zeros else (found.coords, found.values)
+    made = SparseTensor.from_coo(name, ranks, shape, coords, values)
+    points = made.nnz if made.nnz == values.size else _distinct(coords, shape)
+    return TensorFile(
+        path=path,
+        tensor=made,
+        format=format,
+        field=field,
+        symmetry=symmetry,
+        entries=int(found.values.size) - mirrored,
+        mirrored=mirrored,
+        explicit_zeros=zeros,
+        duplicates=int(values.size) - points,
+        cancelled=points - made.nnz,
+        comments=tuple(comments),
+    )
+
+
+# FROSTT files (.tns): a line per entry, coordinates from 1 and a value; comments start with #.
+#
+# The files say neither order nor shape. The order is that of `ranks` or `shape` where given, else the last
+# column is the value; the shape is the one given, else that of a comment `# shape: 3 4 5`, else the data's
+# largest coordinates. A comment `# field: integer` (or pattern: no value column) is honoured as well; both
+# are what `write_tensor` writes. Source: frostt.io, "File Formats".
+
+_SAID = re.compile(r"(shape|field)\s*:\s*(.*)\Z", re.IGNORECASE)
+_LARGEST = 2**63 - 1
+MOST_RANKS = 32  # numpy counts no further
+
+
+@dataclass
+class _Told:
+    """What the comments in front of the first entry say."""
+
+    comments: list[str]
+    shape: tuple[int, ...] | None = None
+    field: Field | None = None
+
+
+def read_frostt(
+    text: Text, name: str, ranks: Sequence[str] | None, shape: Sequence[int] | None
+) -> TensorFile:
+    """The tensor of an opened file; SpecError with all faults that were found."""
+    told, first = _comments(text)
+    sizes = tuple(shape) if shape is not None else told.shape
+    order = len(ranks) if ranks is not None else None if sizes is None else len(sizes)
+    if not text.broken and first is None and (order is None or sizes is None):
+        text.faults.add("the file has no entries", "give `ranks` and `shape` if it is an empty tensor")
+    field = told.field or "real"
+    if first is not None:
+        order, field = _columns(text, first, order, told.field)
+    if order is None or (text.faults.told and not text.broken):
+        text.faults.check()
+        raise InternalError(f"{text.path}: no order, and no reason told")
+    if sizes is not None and len(sizes) != order:
+        text.faults.add(f"{len(sizes)} sizes for {order} ranks", "one size per rank", text.line, first or b"")
+        text.faults.check()
+    found = read_entries(text, Rule(order, field, sizes))
+    text.faults.check()
+    if sizes is None:
+        sizes = tuple(int(row.max()) + 1 for row in found.coords)
+    names = tuple(ranks) if ranks is not None else default_ranks(order)
+    made = record(str(text.path), (name, names, sizes), found, 0, "FROSTT", field, "general", told.comments)
+    certain = ranks is not None or shape is not None or told.field
+    return made if certain else replace(made, notes=_doubt(found, order, made.duplicates))
+
+
+def default_ranks(order: int) -> tuple[str, ...]:
+    """I, J, K, ... as far as the letters up to Z go, else R0, R1, ..."""
+    if order <= ord("Z") - ord("I") + 1:
+        return tuple(chr(ord("I") + k) for k in range(order))
+    return tuple(f"R{k}" for k in range(order))
+
+
+def _comments(text: Text) -> tuple[_Told, bytes | None]:
+    """What stands above the first entry, and its line."""
+    told = _Told([])
+    while (line := text.peek()) is not None and (not line.strip() or line.lstrip()[:1] in (b"#", b"%")):
+        if words := comment_of(line, b"#%"):
+            keep(told.comments, words)
+            _said(text, told, words, line)
+        text.skip()
+        text.idle(1, len(line))
+    return told, line
+
+
+def _said(text: Text, told: _Told, said: str, line: bytes) -> None:
+    match = _SAID.match(said)
+    if not match:
+        return
+    words = re.split(r"[\s,x]+", match[2].strip())
+    if match[1].lower() == "shape":
+        if all(w.isascii() and w.isdigit() and len(w) < 20 and 0 < int(w) <= _LARGEST for w in words):
+            told.shape = tuple(int(w) for w in words)
+        elif words[0][:1] in tuple("+-0123456789"):
+            text.faults.add("the shape is not understood", "write # shape: 3 4 5", text.line, line)
+    elif words[0].lower() in ("real", "integer", "pattern"):
+        told.field = cast(Field, words[0].lower())
+
+
+def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -> tuple[int, Field]:
+    """Order and field, from the number of columns of the first entry and what is known before."""
+    columns = len(first.split())
+    if columns > MOST_RANKS + 1:
+        message = f"{columns} numbers in the first entry: a tensor has at most {MOST_RANKS} ranks"
+        text.faults.add(message, "join some of them: i * J + j in the place of i and j", text.line, first)
+        return columns, field or "real"
+    if order is None:
+        order = columns - (field != "pattern")
+        if order < 1:
+            message = f"{columns} number in the first entry: coordinates and a value are expected"
+            text.faults.add(message, "give `ranks` if there are no values", text.line, first)
+        return order, field or "real"
+    if columns == order and field in (None, "pattern"):
+        return order, "pattern"
+    if columns == order + 1 and field != "pattern":
+        return order, field or "real"
+    wanted = f"{order} coordinates" + ("" if field == "pattern" else " and a value")
+    message = f"{columns} numbers in the first entry, not {wanted}"
+    text.faults.add(message, "name as many ranks (--names) as there are coordinates", text.line, first)
+    return order, field or "real"
+
+
+def _doubt(found: Entries, order: int, duplicates: int) -> tuple[str, ...]:
+    """A word on a last column that may as well hold coordinates."""
+    values = found.values
+    if not values.size or (values < 1).any() or (values != np.floor(values)).any() or np.ptp(values) == 0:
+        return ()
+    summed = f", and {duplicates:,} entries were added to others at their point" if duplicates else ""
+    return (
+        f"the last of {order + 1} columns was taken for values, all of them whole numbers above 0{summed}; "
+        f"if they are coordinates, give {order + 1} ranks, or the file a line `# field: pattern` on top",
+    )
+
+
+# Matrix Market files: coordinate and array; real, integer, pattern, complex; all four symmetries.
+#
+# Source: Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935).
 
 Symmetry = Literal["general", "symmetric", "skew-symmetric", "hermitian"]
 _BANNER = b"%%matrixmarket"
@@ -26,7 +240,6 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("field", ("real", "integer", "pattern", "complex")),
     ("symmetry", ("general", "symmetric", "skew-symmetric", "hermitian")),
 )
-_LARGEST = 2**63 - 1
 _FORM = "%%MatrixMarket matrix coordinate real general"
 
 
