@@ -34,16 +34,19 @@ from polymodel.mapper.templates import (
     Passing,
     Shape,
     Template,
+    TileChains,
     all_chains,
     outer_templates,
     spread_after,
     templates,
+    tile_chains,
     unbundled,
 )
 from polymodel.mapper.terms import costs
 from polymodel.pareto import undominated
 
 Array = Any
+MOST_CHAINS = 4096  # bundles under rules whose chains are kept for other templates
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,7 @@ class Explorer:
         self.cut = cuttable(space, limits)
         self.known = known if known is not None else Regions()
         self.regions = self.known.regions
+        self.chains: dict[object, TileChains] = {}
 
     def beside(self, passing: Passing) -> Explorer:
         """The same beside other tensors that pass by."""
@@ -320,7 +324,7 @@ class Explorer:
             )
             return
         space = self.space
-        chains = all_chains(space, template, self.limits.sizes)
+        chains = self._chains(template)
         tally.points += prod(c.count for c in chains)
         if not all(c.count for c in chains):
             return  # rules leave some variable nothing
@@ -331,6 +335,25 @@ class Explorer:
         tally.too_large += joined.too_large
         if joined.n:
             yield joined.part(number).undominated(interest)
+
+    def _chains(self, template: Template) -> tuple[TileChains, ...]:
+        """The chains of every bundle, up to the first that has none. Under rules many templates differ in
+        what nodes slide along and whose loops some are, and are alike for most bundles."""
+        space, sizes, result = self.space, self.limits.sizes, list[TileChains]()
+        if not template.homes:
+            return all_chains(space, template, sizes)
+        nodes = tuple((n.operand, n.memory, n.level) for n in template.nodes)
+        for b, members in enumerate(space.bundles):
+            slides = any(n.slides == members[0] for n in template.nodes)
+            key = b, nodes, template.shape, template.unit, template.homes[members[0]], slides
+            if key not in self.chains:
+                if len(self.chains) > MOST_CHAINS:
+                    self.chains.clear()
+                self.chains[key] = tile_chains(space, template, b, sizes)
+            result.append(self.chains[key])
+            if not result[-1].count:
+                break
+        return tuple(result)
 
     def _below(self, template: Template, tally: Tally) -> int:
         """The number of the region below an upper template."""
