@@ -38,11 +38,18 @@ class Request:
     times: int = 1
 
 
-def _below(report: pm.Report, memory: str) -> list[Loop]:
-    """The loops in time right below a memory."""
-    nodes = [n for _, n, _ in report.problem.tree.walk()]
-    start = next(i for i, n in enumerate(nodes) if isinstance(n, StorageNode) and n.component == memory)
-    return [n for n in nodes[start:] if isinstance(n, Loop) and not n.spatial]
+def _loops_of(report: pm.Report, memory: str) -> list[Loop]:
+    """The loops in time that can only belong to a memory: below a node of a tensor that they index."""
+    (one,) = report.problem.cascade.einsums
+    indexed = {a.tensor: set(a.variables) for a in one.accesses}
+    found: list[Loop] = []
+    held: set[str] = set()
+    for _, n, _ in report.problem.tree.walk():
+        if isinstance(n, StorageNode) and n.component == memory:
+            held |= {v for t in n.tensors for v in indexed[t]}
+        if isinstance(n, Loop) and not n.spatial and n.rank_variable in held:
+            found.append(n)
+    return found
 
 
 def _spread_over(report: pm.Report) -> set[str]:
@@ -88,16 +95,16 @@ REQUESTS: tuple[Request, ...] = (
     ),
     Request("several layers on one machine", of=("co-design",), times=2),
     Request(
-        "factors of loops below a memory",
+        "factors of loops of a memory",
         _rule("memories", "GLB", "factors", value={"m": 1}),
         SEARCHES,
-        lambda report: all(n.rank_variable != "m" or n.tile_shape == 4 for n in _below(report, "GLB")),
+        lambda report: all(n.rank_variable != "m" or n.tile_shape == 4 for n in _loops_of(report, "GLB")),
     ),
     Request(
-        "order of loops below a memory",
+        "order of loops of a memory",
         _rule("memories", "GLB", "order", value=["m", "n"]),
         SEARCHES,
-        lambda report: _in_order([n.rank_variable for n in _below(report, "GLB")], ["m", "n"]),
+        lambda report: _in_order([n.rank_variable for n in _loops_of(report, "GLB")], ["m", "n"]),
     ),
     Request(
         "tensors that are fetched once (`no_refetch`)",
