@@ -210,6 +210,22 @@ def test_what_is_left_of_the_step_before_holds_a_generation_before_it(engine: st
     assert held == {"R": 16, "Z": 16}
 
 
+def test_what_stays_over_two_loops_of_one_rank_is_left_to_other_engines() -> None:
+    """Q stays in another branch over the steps of both loops over p: its next tile reads what it holds."""
+    sized = {"rank_sizes": {"P": 4}, "bits_per_value": {"All": 8}, "init": {"Q": 0}}
+    einsums = ["T[p] = A[p] * B[p]", "Q[P=p+1] = Q[p] * T[p]"]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    below = [storage("GLB", "Q", reuse="keep_previous"), leaf("Q")]
+    loops = [loop("p", 2), loop("p", 1), storage("DRAM", "T")]
+    nodes = [storage("DRAM", "A", "B"), *loops, split([leaf("T")], below)]
+    spec = pm.load({"arch": arch, "workload": {**sized, "einsums": einsums}, "mapping": {"nodes": nodes}})
+    held = [
+        {w.einsum: w.bits for w in pm.evaluate(spec, engine=e).analysis.working_sets if w.component == "GLB"}
+        for e in ("enumerate", "auto")
+    ]
+    assert held == [{"T": 16, "Q": 16}] * 2
+
+
 def test_closed_forms_count_generations() -> None:
     """P - 1 generations are read again, of which each tile of p but the first fills one; P are written."""
     nodes = [storage("DRAM", "R", "A"), loop("p", "TP"), storage("GLB", "R", "A"), leaf("R")]

@@ -25,7 +25,7 @@ from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, temporal
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
-from polymodel.analysis.symbolic.spaces import Space, unlike_first
+from polymodel.analysis.symbolic.spaces import Space, begins_again, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split
 
@@ -86,6 +86,9 @@ def phases_between(
 
     `bare`: its stamps; `lasting`: what is held at all times; `used`: buffets that it uses.
     """
+    for node in (*(n for n, _ in used), *(s.node for s in stays)):
+        if node.space.generations:  # the steps over which they stay are not those of other tensors
+            raise begins_again(node.space)
     found: list[tuple[Form, tuple[Held, ...]]] = []
     for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
