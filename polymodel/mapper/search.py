@@ -100,9 +100,13 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         else None
     )
     known = [w for w in first.wholes if len(w)] if first is not None else []
-    if first is not None and _proven(known, spaces, request, watch):
+    if first is not None and request.eps and _proven(known, spaces, request, watch):
         return _answer(first, spaces, request, watch)
-    known += _of_least_energy(spaces, request, watch)
+    least = _of_least_energy(spaces, request, watch)
+    known += least
+    if first is not None and least and _proven(least, spaces, request, watch):
+        first.wholes += least
+        return _answer(first, spaces, request, watch)
     guess = _guess(spaces, request, watch, depths)
     guessed = None if guess is None else _last(guess)
     known += [] if guessed is None else [guessed]
@@ -162,13 +166,13 @@ def _proven(
     wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request, watch: Watch
 ) -> bool:
     """Whether one of these mappings is within `eps` of what every mapping has at least, in every
-    objective."""
-    if not request.eps or request.shares is not None or watch.late:
+    objective, but for rounding."""
+    if request.shares is not None or watch.late:
         return False
     least = [watch.least.of(o) for o in request.objectives]
     return any(
         all(
-            gap_of(value, bound) <= request.eps
+            gap_of(value, bound) <= request.eps + 2 * CLOSE
             for value, bound in zip(_scores(c, request), least, strict=True)
         )
         for c in candidates_of(wholes, spaces, request)
