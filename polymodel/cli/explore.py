@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
 from polymodel.cli.output import check_targets, tell, write_page
-from polymodel.cli.progress import Line
+from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.objectives import SUMS, listed, written
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     check_targets(options)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
-    bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
+    bar = ExploreProgress(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
     try:
         with bar.ticking():
             found = explore(
@@ -133,7 +133,7 @@ def _text(found: Front, style: str) -> str:
     return table_json(found.exported()) if style == "json" else found.to_csv()
 
 
-class Bar(Line):
+class ExploreProgress(ProgressLine):
     """The progress line of an exploration: share of the steps, the step, the best so far, time left."""
 
     def __init__(

@@ -15,7 +15,7 @@ LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 WIDTH = 24
 
 
-class Line:
+class ProgressLine:
     """A line on stderr that is rewritten. Quiet for the first 2 s.
 
     `live=False`, for files and pipes: a new line now and then.
@@ -58,7 +58,7 @@ class Line:
 def waiting(what: str) -> Iterator[None]:
     """Says on stderr what takes so long, and for how long it has, while work that tells no progress runs."""
     live = sys.stderr.isatty()
-    line, done, begun = Line(sys.stderr.write, live), Event(), perf_counter()
+    line, done, begun = ProgressLine(sys.stderr.write, live), Event(), perf_counter()
 
     def tell() -> None:
         while not done.wait(0.2):
@@ -77,7 +77,7 @@ def waiting(what: str) -> Iterator[None]:
         line.finish()
 
 
-class Searches(Line):
+class Searches(ProgressLine):
     """How many of several searches are done."""
 
     def __call__(self, done: int, total: int, seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources, named_values
 from polymodel.cli.output import check_targets, tell, write_page
-from polymodel.cli.progress import Line
+from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.extras import installed
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     symbols = named_values(options.symbol, "--symbol") or None
     _check_set(options.set, symbols, spec)
     check_targets(options)
-    bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
+    bar = SweepProgress(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
         symbols,
@@ -174,7 +174,7 @@ def _save(found: Sweep, folder: Path) -> None:
             write_text(folder / "best.yaml", found.mapping_yaml(found.best()))
 
 
-class Bar(Line):
+class SweepProgress(ProgressLine):
     """The progress line of a sweep: share, points, rate, time left."""
 
     def __init__(self, write: Callable[[str], object], live: bool = True) -> None:

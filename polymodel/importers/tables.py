@@ -60,7 +60,7 @@ class Reading:
             self.left.append(found)
 
 
-class Table:
+class KeyedTable:
     """A mapping of the file. `path`: where it stands; `owner`: the component or Einsum it is of."""
 
     def __init__(self, reading: Reading, node: Node, path: str, owner: str = "") -> None:
@@ -86,10 +86,10 @@ class Table:
         node = self.take(key)
         return "" if node is None or node.scalar is None else str(node.scalar)
 
-    def table(self, key: str) -> Table | None:
+    def table(self, key: str) -> KeyedTable | None:
         """The mapping below a key."""
         node = self.take(key)
-        return None if node is None else Table(self.reading, node, self.below(key), self.owner)
+        return None if node is None else KeyedTable(self.reading, node, self.below(key), self.owner)
 
     def items(self, key: str) -> tuple[Node, ...]:
         """The elements of a list, lists inside of it among them; a single value is a list of one."""

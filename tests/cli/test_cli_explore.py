@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
-from polymodel.cli.explore import Bar
+from polymodel.cli.explore import ExploreProgress
 from polymodel.errors import InternalError
 from polymodel.mapper import search as exploring
 from polymodel.mapper.records import Progress
@@ -162,11 +162,11 @@ def _tiny(folder: Path) -> str:
 def test_an_interrupted_exploration_is_exit_code_130(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(self: Bar, progress: Progress) -> None:
+    def interrupt(self: ExploreProgress, progress: Progress) -> None:
         if progress.of != "evaluate" and progress.best is not None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bar, "__call__", interrupt)
+    monkeypatch.setattr(ExploreProgress, "__call__", interrupt)
     code, out, _ = run(capsys, "explore", *SMALL)
     assert code == INTERRUPTED
     assert "interrupted, so that there may be better mappings" in out
@@ -184,7 +184,7 @@ def test_a_time_limit_is_told(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 def test_the_progress_line() -> None:
     lines: list[str] = []
     times = iter([0.0, 1.0, 5.0, 6.0, 7.0, 7.0, 9.0])
-    bar = Bar(lines.append, best="buffer:GLB", clock=lambda: next(times))
+    bar = ExploreProgress(lines.append, best="buffer:GLB", clock=lambda: next(times))
     bar(Progress(1, 10, "Matmul1"))
     assert not lines
     bar(Progress(5, 10, "join Matmul1", 20_000.0, 1_234_567))
@@ -204,7 +204,7 @@ def test_the_progress_line() -> None:
 def test_the_progress_line_moves_while_a_step_takes_long() -> None:
     lines: list[str] = []
     seconds = iter(range(0, 1000, 3))
-    bar = Bar(lines.append, clock=lambda: float(next(seconds)))
+    bar = ExploreProgress(lines.append, clock=lambda: float(next(seconds)))
     with bar.ticking(every=0.001):
         while len(lines) < 2:
             time.sleep(0.001)

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
-from polymodel.cli.sweep import UNFINISHED, Bar
+from polymodel.cli.sweep import UNFINISHED, SweepProgress
 from polymodel.sweeps import parallel
 from polymodel.sweeps.choices import choice_of
 from polymodel.sweeps.values import all_sizes, divisors, powers
@@ -136,7 +136,7 @@ def test_choices_as_text() -> None:
 
 def test_the_bar_tells_rate_and_time_left() -> None:
     lines: list[str] = []
-    bar = Bar(lines.append)
+    bar = SweepProgress(lines.append)
     bar(10, 100, 1.0)
     assert not lines
     bar(50, 100, 5.0)
@@ -149,10 +149,10 @@ def test_the_bar_tells_rate_and_time_left() -> None:
 def test_an_interrupted_sweep_is_exit_code_130(
     capsys: Captured, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(self: Bar, done: int, total: int, seconds: float) -> None:
+    def interrupt(self: SweepProgress, done: int, total: int, seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bar, "__call__", interrupt)
+    monkeypatch.setattr(SweepProgress, "__call__", interrupt)
     code, out, _ = run(capsys, "sweep", spec)
     assert code == INTERRUPTED == 130
     assert "interrupted after" in out
@@ -223,7 +223,7 @@ def test_nothing_kept_is_said_in_words(capsys: Captured, spec: str) -> None:
 
 def test_the_bar_writes_few_lines_where_there_is_no_terminal() -> None:
     lines: list[str] = []
-    bar = Bar(lines.append, live=False)
+    bar = SweepProgress(lines.append, live=False)
     for tenth in range(1200):
         bar(tenth, 1200, tenth / 10)
     bar.finish()
@@ -233,7 +233,7 @@ def test_the_bar_writes_few_lines_where_there_is_no_terminal() -> None:
 
 def test_the_rate_of_a_resumed_run_is_that_of_this_run() -> None:
     lines: list[str] = []
-    bar = Bar(lines.append)
+    bar = SweepProgress(lines.append)
     bar(1_000_010, 2_000_000, 0.1)
     bar(1_000_110, 2_000_000, 10.1)
     assert "10/s" in lines[-1]

@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.cli.progress import Line
+from polymodel.cli.progress import ProgressLine
 from polymodel.errors import Diagnostic, masked
 from polymodel.view.html import page
 from tests.fuzz.forked import ROOT
@@ -124,7 +124,7 @@ def test_what_steers_a_terminal_is_masked() -> None:
     assert "\x1b" not in Diagnostic(STEERING, STEERING, STEERING).render()
     assert "\x1b" not in str(pm.Refused(STEERING, STEERING))
     shown: list[str] = []
-    Line(shown.append).say(STEERING)  # type: ignore[arg-type]  # what it gives is not looked at
+    ProgressLine(shown.append).say(STEERING)  # type: ignore[arg-type]  # what it gives is not looked at
     assert "\x1b" not in shown[0]
     assert "\x1b" not in page(STEERING, [])
     assert "\u202e" not in page(STEERING, [])

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.importers.accelforge.values import NoValue, Scope, View, numbers_in
+from polymodel.importers.accelforge.values import EinsumView, NoValue, Scope, numbers_in
 
 RENAMES = """\
 renames:
@@ -470,7 +470,7 @@ def test_expressions_have_values_or_none() -> None:
             raise NoValue(text)
         return known[text]
 
-    scope = Scope(variables, View(count, lambda text: 4), {"total": 12})
+    scope = Scope(variables, EinsumView(count, lambda text: 4), {"total": 12})
     assert scope.number("a * 2") == 6
     assert scope.number("weight.bits_per_value if weight else a") == 3
     assert scope.number("round(input.bits_per_value) + get_array_fanout_total(spec)") == 16

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polymodel.importers.accelforge.components import LARGEST, Component, Prices, component_of
+from polymodel.importers.accelforge.components import LARGEST, Prices, WrittenComponent, component_of
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
-from polymodel.importers.tables import Reading, Table, lifted
+from polymodel.importers.tables import KeyedTable, Reading, lifted
 from polymodel.spec.faults import Entry, Node
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
@@ -24,7 +24,7 @@ _TOPOLOGIES = {"": "mesh", "mesh": "mesh", "all_to_all": "bus"}
 
 
 @dataclass
-class Machine:
+class ArchSections:
     """The sections `arch:` and `explore:` as plain data."""
 
     nodes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
@@ -33,19 +33,19 @@ class Machine:
 
 def arch_of(
     reading: Reading, node: Node, scope: Scope, einsums: Einsums, sparse: Mapping[str, Sequence[Node]]
-) -> Machine:
+) -> ArchSections:
     """The machine; `einsums`: what sets and widths in it are read for; `sparse`: what another section says
     of components."""
-    table = Table(reading, node, "arch")
+    table = KeyedTable(reading, node, "arch")
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
-    found = Machine()
+    found = ArchSections()
     instances: list[str] = []
     nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", instances))
     inner = Scope(inner.variables, inner.view, _fanouts(nodes, inner))
     kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _kept(t))] if n}
     above: list[str] = []
-    pending: list[Table] = []
+    pending: list[KeyedTable] = []
     for given in nodes:
         if given.node.tag == "Network":
             pending.append(given)
@@ -54,7 +54,7 @@ def arch_of(
             given = _own_fanout(given)
         together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in instances else 1
         said = tuple(sparse.get(given.owner, ()))
-        part = Component(given, inner, einsums, kept, tuple(above), together, said)
+        part = WrittenComponent(given, inner, einsums, kept, tuple(above), together, said)
         for tag, fields in component_of(reading, part, found.explore):
             if pending and "spatial" in fields:
                 fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
@@ -73,11 +73,11 @@ def raw(node: Node) -> object:
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
-def _flat(reading: Reading, nodes: Iterable[Node], path: str, instances: list[str]) -> Iterable[Table]:
+def _flat(reading: Reading, nodes: Iterable[Node], path: str, instances: list[str]) -> Iterable[KeyedTable]:
     """The components in order; groups give what they hold. `instances` gets the names of memories whose
     fanouts are places in an array."""
     for i, node in enumerate(nodes):
-        table = Table(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
+        table = KeyedTable(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
         table.owner = _text(table, "name")
         if node.tag in _GROUPS:
             table.take("name")
@@ -99,7 +99,9 @@ def _flat(reading: Reading, nodes: Iterable[Node], path: str, instances: list[st
             reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
 
 
-def _array(reading: Reading, array: Table, inner: Iterable[Table], instances: list[str]) -> Iterable[Table]:
+def _array(
+    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], instances: list[str]
+) -> Iterable[KeyedTable]:
     """The memories of an array above its fanout, and the network between: several instances of one at
     different places of the array hold parts of the same tiles, and count as one."""
     networks = []
@@ -120,31 +122,31 @@ def _array(reading: Reading, array: Table, inner: Iterable[Table], instances: li
     yield _renamed(array, replace(array.node, tag="Container", entries=entries))
 
 
-def _renamed(table: Table, node: Node) -> Table:
-    found = Table(table.reading, node, table.path, table.owner)
+def _renamed(table: KeyedTable, node: Node) -> KeyedTable:
+    found = KeyedTable(table.reading, node, table.path, table.owner)
     found.owner = table.owner
     return found
 
 
-def _own_fanout(network: Table) -> Table:
+def _own_fanout(network: KeyedTable) -> KeyedTable:
     """The fanout that a network has itself, as older files write it: a container behind it."""
     network.seen.add("spatial")
     entries = tuple(e for e in network.node.entries or () if e.key in ("name", "spatial"))
     return _renamed(network, replace(network.node, tag="Container", entries=entries))
 
 
-def _text(table: Table, key: str) -> str:
+def _text(table: KeyedTable, key: str) -> str:
     entry = table.node.entry(key)
     return "" if entry is None or entry.value.scalar is None else str(entry.value.scalar)
 
 
-def _kept(table: Table) -> str:
+def _kept(table: KeyedTable) -> str:
     tensors = table.node.entry("tensors")
     keep = tensors.value.entry("keep") if tensors is not None else None
     return str(keep.value.scalar) if keep is not None and keep.value.scalar is not None else ""
 
 
-def _fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
+def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
     """The fanouts of components by name, and those of a compute-in-memory array: of the dimensions that have
     ARRAY in their names."""
     found = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
@@ -170,7 +172,7 @@ def _fanouts(nodes: Iterable[Table], scope: Scope) -> Mapping[str, int]:
     return found
 
 
-def _linked(reading: Reading, network: Table, spatial: object, scope: Scope) -> object:
+def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope) -> object:
     """The fanout behind a network, linked by a mesh of its hops."""
     network.take("name")
     kind = network.text("topology")
@@ -182,7 +184,7 @@ def _linked(reading: Reading, network: Table, spatial: object, scope: Scope) -> 
         )  # fmt: skip
     link: dict[str, object] = {"topology": _TOPOLOGIES.get(kind, "mesh")}
     for node in network.items("actions"):
-        action = Table(reading, node, f"{network.path}.actions")
+        action = KeyedTable(reading, node, f"{network.path}.actions")
         if action.text("name") != "hop":
             continue
         prices = Prices.of(reading, action, scope)

@@ -19,7 +19,7 @@ from polymodel.importers.accelforge.sparse import sparse_of
 from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowed, tolls_of
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
-from polymodel.importers.tables import Reading, Table, lifted
+from polymodel.importers.tables import KeyedTable, Reading, lifted
 from polymodel.spec.faults import Node, TextFault
 from polymodel.spec.numbers import Value
 
@@ -34,11 +34,11 @@ _ACTION = ("energy", "latency", "throughput", "bits_per_action")
 
 
 @dataclass(frozen=True)
-class Component:
+class WrittenComponent:
     """A component as it is written. `kept`: name -> what that component keeps; `above`: memories;
     `instances`: how many of it are one memory together; `sparse`: what another section says of it."""
 
-    table: Table
+    table: KeyedTable
     scope: Scope
     einsums: Einsums
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class Prices:
     known: bool = True
 
     @classmethod
-    def of(cls, reading: Reading, action: Table, scope: Scope) -> Prices:
+    def of(cls, reading: Reading, action: KeyedTable, scope: Scope) -> Prices:
         """The prices of one entry of `actions:`."""
 
         def number(key: str) -> float | None:
@@ -209,7 +209,7 @@ class Prices:
         return cls(energy, throughput, bits, energy is not None)
 
 
-def component_of(reading: Reading, part: Component, explore: dict[str, object]) -> Iterator[Written]:
+def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> Iterator[Written]:
     """The component, or the two that stand for a toll with several directions."""
     table = part.table
     table.take("name")
@@ -266,7 +266,9 @@ def component_of(reading: Reading, part: Component, explore: dict[str, object]) 
     yield part.kind, fields
 
 
-def _tensors(reading: Reading, part: Component, explore: dict[str, object]) -> tuple[str, dict[str, object]]:
+def _tensors(
+    reading: Reading, part: WrittenComponent, explore: dict[str, object]
+) -> tuple[str, dict[str, object]]:
     """(the set that the component is about, what `tensors:` becomes); what binds a search goes there."""
     table = part.table.table("tensors")
     if table is None:
@@ -285,7 +287,7 @@ def _tensors(reading: Reading, part: Component, explore: dict[str, object]) -> t
 
 
 @dataclass(frozen=True)
-class Factor:
+class ValueScale:
     """What a value of the workload is here. `bits`: of a value here, over those in the workload; `actions`:
     how many each takes; `values`: of one action, None where actions are counted by bits; `width`: bits of a
     value in the workload, None where tensors differ.
@@ -297,7 +299,7 @@ class Factor:
     width: int | None = None
 
 
-def _factor(reading: Reading, part: Component, keep: str) -> Factor:
+def _factor(reading: Reading, part: WrittenComponent, keep: str) -> ValueScale:
     table = part.table
     widths = part.tensors(keep)
     ratios, alike = _ratios(reading, part, widths)
@@ -319,11 +321,11 @@ def _factor(reading: Reading, part: Component, keep: str) -> Factor:
         )
     ratio = min(ratios.values(), default=Fraction(1))
     width = bits.pop() if len(bits) == 1 else None
-    return Factor(ratio or Fraction(1), Fraction(str(scale or 1)), values, width)
+    return ValueScale(ratio or Fraction(1), Fraction(str(scale or 1)), values, width)
 
 
 def _ratios(
-    reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]
+    reading: Reading, part: WrittenComponent, widths: Mapping[tuple[str, str], int]
 ) -> tuple[dict[tuple[str, str], Fraction], Node | None]:
     """Bits of a value here over those in the workload, of every tensor of the component."""
     given = part.table.take("bits_per_value")
@@ -342,7 +344,7 @@ def _ratios(
     return {t: found.get(t, Fraction(1)) for t in widths}, given or scaled
 
 
-def _widths(reading: Reading, part: Component) -> list[list[str]]:
+def _widths(reading: Reading, part: WrittenComponent) -> list[list[str]]:
     """The tensors of a component in groups that one price per bit serves."""
     widths = part.tensors(keep_of(part.table.node))
     ratios, _ = _ratios(reading, part, widths)
@@ -354,7 +356,9 @@ def _widths(reading: Reading, part: Component) -> list[list[str]]:
     return [sorted(names) for names in found.values()]
 
 
-def _values(reading: Reading, part: Component, widths: Mapping[tuple[str, str], int]) -> Fraction | None:
+def _values(
+    reading: Reading, part: WrittenComponent, widths: Mapping[tuple[str, str], int]
+) -> Fraction | None:
     """Values of one action, the same for all tensors; None where actions are counted by the bit."""
     node = part.table.take("values_per_action")
     if node is None:
@@ -371,7 +375,7 @@ def _values(reading: Reading, part: Component, widths: Mapping[tuple[str, str], 
     return max(found) if found else None
 
 
-def _size(reading: Reading, part: Component, fields: dict[str, object], factor: Factor) -> None:
+def _size(reading: Reading, part: WrittenComponent, fields: dict[str, object], factor: ValueScale) -> None:
     node = part.table.take("size")
     if node is None or node.scalar is None:
         return
@@ -382,7 +386,7 @@ def _size(reading: Reading, part: Component, fields: dict[str, object], factor: 
     fields["size"] = int(bits * part.instances)
 
 
-def _read_first(reading: Reading, part: Component, fields: dict[str, object]) -> None:
+def _read_first(reading: Reading, part: WrittenComponent, fields: dict[str, object]) -> None:
     """Whether outputs are read before the first partial sum is there."""
     node = part.table.take("skip_initial_output_write")
     if node is None or node.scalar not in (False, "False", "false", 0):
@@ -396,7 +400,7 @@ def _read_first(reading: Reading, part: Component, fields: dict[str, object]) ->
         part.leave(reading, node, "skip_initial_output_write", why, remedy, "what tolls pass at first")
 
 
-def _scales(reading: Reading, part: Component) -> dict[str, float]:
+def _scales(reading: Reading, part: WrittenComponent) -> dict[str, float]:
     found: dict[str, float] = {}
     keys = ("energy_scale", "leak_power_scale", "area_scale", "throughput_scale", "latency_scale")
     for key in keys:
@@ -414,7 +418,7 @@ def _scales(reading: Reading, part: Component) -> dict[str, float]:
 
 
 def _actions(
-    reading: Reading, part: Component, factor: Factor, scales: Mapping[str, float], model: str
+    reading: Reading, part: WrittenComponent, factor: ValueScale, scales: Mapping[str, float], model: str
 ) -> dict[str, dict[str, object]]:
     """Actions by name, priced per bit, per whole action where the file counts them, or per operation."""
     found: dict[str, dict[str, object]] = {}
@@ -423,7 +427,7 @@ def _actions(
     moved = part.number(reading, given, "bits_per_action") if given is not None else None
     for node in part.table.items("actions"):
         node = lifted(node, ("arguments", "attributes"), _ACTION)
-        table = Table(reading, node, f"{part.table.path}.actions", part.name)
+        table = KeyedTable(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
         name = table.text("op_kind") or name
         prices = Prices.of(reading, table, part.scope)
@@ -464,7 +468,7 @@ def _actions(
 _PRICE = "add `energy:` and `throughput:` to its actions, or name an `energy_model:` (docs/energy_models.md)"
 
 
-def _bits_of_action(prices: Prices, factor: Factor) -> Fraction:
+def _bits_of_action(prices: Prices, factor: ValueScale) -> Fraction:
     """Bits of the workload's values that one action moves."""
     if factor.values is not None and factor.width is not None:
         return factor.values * factor.width
@@ -472,7 +476,7 @@ def _bits_of_action(prices: Prices, factor: Factor) -> Fraction:
     return bits / factor.bits
 
 
-def prices_by_action(each: Fraction, prices: Prices, factor: Factor) -> bool:
+def prices_by_action(each: Fraction, prices: Prices, factor: ValueScale) -> bool:
     """Whether whole actions are counted: of several bits, as the file says."""
     counted = factor.values is not None or prices.bits not in (None, 0, 1, math.inf)
     return counted and each.denominator == 1 and each > 1
@@ -490,7 +494,7 @@ def is_amount(value: Value, most: float) -> bool:
 
 def _total_latency(
     reading: Reading,
-    part: Component,
+    part: WrittenComponent,
     node: Node,
     fields: dict[str, object],
     actions: dict[str, dict[str, object]],
@@ -522,7 +526,7 @@ def _total_latency(
         one["throughput"] = plain_number(rate * (bits if isinstance(bits, int) else 1))
 
 
-def _enabled(reading: Reading, part: Component, explore: dict[str, object]) -> None:
+def _enabled(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> None:
     """Which Einsums a unit runs: a search is told, a mapping says it itself."""
     node = part.table.take("enabled")
     if node is None:

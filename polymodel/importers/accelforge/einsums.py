@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from polymodel.importers.accelforge.values import NoValue, View
+from polymodel.importers.accelforge.values import EinsumView, NoValue
 from polymodel.spec.expressions import NamedSet, SetScope, evaluate_set, parse_set, tensor_set
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Cascade, Einsum
@@ -78,7 +78,7 @@ class Einsums:
             einsum.name, tensors, einsum.rank_variables, named, known, variables, renamed, component=component
         )
 
-    def view(self, einsum: Einsum) -> View:
+    def view(self, einsum: Einsum) -> EinsumView:
         """What expressions may ask of one Einsum."""
 
         def width(text: str) -> int:
@@ -91,7 +91,7 @@ class Einsums:
                 raise NoValue(f"{text}.bits_per_value")
             return bits.pop()
 
-        return View(lambda text: len(self.members(einsum, text)), width)
+        return EinsumView(lambda text: len(self.members(einsum, text)), width)
 
     def each(self) -> Sequence[Einsum]:
         return tuple(self.cascade)

@@ -6,18 +6,20 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
-from polymodel.importers.tables import Reading, Table
+from polymodel.importers.tables import KeyedTable, Reading
 
 if TYPE_CHECKING:
-    from polymodel.importers.accelforge.components import Component
+    from polymodel.importers.accelforge.components import WrittenComponent
 
 _RELATIONS = ("==", "<=", ">=", "<", ">")
 
 
-def spatial_of(reading: Reading, part: Component, explore: dict[str, object]) -> list[dict[str, object]]:
+def spatial_of(
+    reading: Reading, part: WrittenComponent, explore: dict[str, object]
+) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for j, node in enumerate(part.table.items("spatial")):
-        table = Table(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
+        table = KeyedTable(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
         fields: dict[str, object] = {"name": table.text("name")}
         fanout_node, scale_node = table.take("fanout"), table.take("usage_scale")
         fanout = part.number(reading, fanout_node, "fanout", 1) if fanout_node is not None else 1
@@ -59,11 +61,11 @@ def rule_at(explore: dict[str, object], *path: str) -> dict[str, object]:
     return found
 
 
-def _loop_bounds(reading: Reading, part: Component, spatial: Table) -> dict[str, str]:
+def _loop_bounds(reading: Reading, part: WrittenComponent, spatial: KeyedTable) -> dict[str, str]:
     """Rank variable -> its factor over a fanout, of `loop_bounds`: sets of rank variables and a number."""
     found: dict[str, str] = {}
     for node in spatial.items("loop_bounds"):
-        table = Table(reading, node, f"{spatial.path}.loop_bounds", part.name)
+        table = KeyedTable(reading, node, f"{spatial.path}.loop_bounds", part.name)
         expression, operator, value = (table.take(k) for k in ("expression", "operator", "value"))
         number = part.number(reading, value, "value") if value is not None else None
         relation = str(operator.scalar) if operator is not None else ""

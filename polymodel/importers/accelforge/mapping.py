@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
-from polymodel.importers.tables import Reading, Table, plain
+from polymodel.importers.tables import KeyedTable, Reading, plain
 from polymodel.spec.faults import Node
 
 _KEYS = {
@@ -25,7 +25,7 @@ _SAID_ELSEWHERE = ("persistent", "_must_keep_tensors", "_backing", "_lower")
 
 def mapping_of(reading: Reading, node: Node) -> list[tuple[str, dict[str, object]]]:
     """The nodes of the tree."""
-    table = Table(reading, node, "mapping")
+    table = KeyedTable(reading, node, "mapping")
     table.take("version")
     found = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
     leave_rest(table)
@@ -34,7 +34,7 @@ def mapping_of(reading: Reading, node: Node) -> list[tuple[str, dict[str, object
 
 def _nodes(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[tuple[str, dict[str, object]]]:
     for i, node in enumerate(nodes):
-        table = Table(reading, node, f"{path}[{i}]")
+        table = KeyedTable(reading, node, f"{path}[{i}]")
         tag = node.tag
         if tag in _IMPLIED:
             reading.note(node, f"!{tag} is not written: {_IMPLIED[tag]}", "", table.path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.accelforge.arch import Machine, arch_of, raw
+from polymodel.importers.accelforge.arch import ArchSections, arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
 from polymodel.importers.accelforge.sparse import targets_of
@@ -171,7 +171,7 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
     return found
 
 
-def _permit(reading: Reading, mapping: Node, machine: Machine, einsums: Einsums) -> None:
+def _permit(reading: Reading, mapping: Node, machine: ArchSections, einsums: Einsums) -> None:
     """Let memories keep what the mapping stores there, and no more: what AccelForge says of that binds its
     search alone."""
     stored: dict[str, list[str]] = {}

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
-from polymodel.importers.tables import Reading, Table, flat
+from polymodel.importers.tables import KeyedTable, Reading, flat
 from polymodel.spec.faults import Node
 
 if TYPE_CHECKING:
-    from polymodel.importers.accelforge.components import Component
+    from polymodel.importers.accelforge.components import WrittenComponent
 
 KEYS = ("representation_format", "action_optimization", "compute_optimization")
 _FORMATS = {
@@ -29,7 +29,7 @@ def targets_of(reading: Reading, node: Node | None) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     if node is None:
         return found
-    table = Table(reading, node, "sparse_optimizations")
+    table = KeyedTable(reading, node, "sparse_optimizations")
     for one in table.items("targets"):
         name = one.entry("target")
         if name is None:
@@ -40,22 +40,22 @@ def targets_of(reading: Reading, node: Node | None) -> dict[str, list[Node]]:
     return found
 
 
-def sparse_of(reading: Reading, part: Component) -> dict[str, object]:
+def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
     """`sparse:` of the component; empty where nothing is said."""
     formats: dict[str, object] = {}
     actions: list[dict[str, object]] = []
     tables = [
         part.table,
-        *(Table(reading, n, f"sparse_optimizations.{part.name}", part.name) for n in part.sparse),
+        *(KeyedTable(reading, n, f"sparse_optimizations.{part.name}", part.name) for n in part.sparse),
     ]
     for table in tables:
         for node in table.items("representation_format"):
             formats |= _format(
-                reading, part, Table(reading, node, table.below("representation_format"), part.name)
+                reading, part, KeyedTable(reading, node, table.below("representation_format"), part.name)
             )
         for key in ("action_optimization", "compute_optimization"):
             for node in table.items(key):
-                inner = Table(reading, node, table.below(key), part.name)
+                inner = KeyedTable(reading, node, table.below(key), part.name)
                 actions += _action(reading, inner, key == "compute_optimization")
         if table is not part.table:
             table.take("target")
@@ -70,13 +70,13 @@ def sparse_of(reading: Reading, part: Component) -> dict[str, object]:
     return found
 
 
-def _format(reading: Reading, part: Component, table: Table) -> dict[str, object]:
+def _format(reading: Reading, part: WrittenComponent, table: KeyedTable) -> dict[str, object]:
     """The format of one tensor: compressed along its last rank, as its values are."""
     tensor = table.text("name")
     words = [table.text("format")] if "format" in table else []
     width = _width(table)
     for node in table.items("ranks"):
-        inner = Table(reading, node, table.below("ranks"), part.name)
+        inner = KeyedTable(reading, node, table.below("ranks"), part.name)
         words.append(inner.text("format"))
         width = _width(inner) if "metadata_word_bits" in inner else width
         for key in ("flattened_rank_ids", "uop_payload_word_bits", "payload_word_bits"):
@@ -107,13 +107,13 @@ def _format(reading: Reading, part: Component, table: Table) -> dict[str, object
     return {tensor: {"rank-order": list(ranks), **around, ranks[-1]: inner_rank}}
 
 
-def _width(table: Table) -> int | None:
+def _width(table: KeyedTable) -> int | None:
     node = table.take("metadata_word_bits")
     value = node.scalar if node is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _action(reading: Reading, table: Table, compute: bool) -> Iterable[dict[str, object]]:
+def _action(reading: Reading, table: KeyedTable, compute: bool) -> Iterable[dict[str, object]]:
     word = table.text("kind").lower().replace("-", "_")
     target, leaders = table.text("target"), _names(table.take("condition_on"))
     leave_rest(table)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from polymodel.importers.tables import Reading, Table
+from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.spec.faults import Entry, Node
 
 if TYPE_CHECKING:
-    from polymodel.importers.accelforge.components import Component, Written
+    from polymodel.importers.accelforge.components import Written, WrittenComponent
 
 
 def keep_of(node: Node) -> str:
@@ -20,7 +20,7 @@ def keep_of(node: Node) -> str:
     return "All" if keep is None or keep.value.scalar is None else str(keep.value.scalar)
 
 
-def narrowed(part: Component, tensors: Sequence[str], number: int) -> Component:
+def narrowed(part: WrittenComponent, tensors: Sequence[str], number: int) -> WrittenComponent:
     """The toll for some of its tensors alone. The first keeps name and fanout, others are numbered."""
     node = part.table.node
     text = f"({keep_of(node)}) & ({' | '.join(tensors)})"
@@ -29,12 +29,12 @@ def narrowed(part: Component, tensors: Sequence[str], number: int) -> Component:
     kept = Entry("tensors", node.line, node.column, node.source, replace(place, entries=(keep,)))
     gone = ("tensors", "spatial") if number else ("tensors",)
     entries = (*(e for e in node.entries or () if e.key not in gone), kept)
-    table = Table(part.table.reading, replace(node, entries=entries), part.table.path)
+    table = KeyedTable(part.table.reading, replace(node, entries=entries), part.table.path)
     table.owner = f"{part.name}_{number}" if number else part.name
     return replace(part, table=table)
 
 
-def directions_of(reading: Reading, part: Component) -> list[tuple[str, str]]:
+def directions_of(reading: Reading, part: WrittenComponent) -> list[tuple[str, str]]:
     """(direction, set of tensors that pass so; empty: all). Down is `read` here, up is `write`."""
     node = part.table.take("direction")
     if node is None:
@@ -51,7 +51,7 @@ def directions_of(reading: Reading, part: Component) -> list[tuple[str, str]]:
 
 def tolls_of(
     reading: Reading,
-    part: Component,
+    part: WrittenComponent,
     fields: dict[str, object],
     actions: dict[str, dict[str, object]],
     directions: list[tuple[str, str]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polymodel.importers.tables import Table
+from polymodel.importers.tables import KeyedTable
 
 _MODELS = ("it is for models of energy and area", "give `energy:` of the actions, or name an `energy_model:`")
 _SEARCH = ("it limits a search", "say what to search in `explore:` (docs/howto/explore.md)")
@@ -30,7 +30,7 @@ def reason(key: str) -> tuple[str, str]:
     return _REASONS.get(key, _OTHER)
 
 
-def leave_rest(table: Table) -> None:
+def leave_rest(table: KeyedTable) -> None:
     """Name the keys of a table that nobody has read; of an unknown one, any count may differ."""
     for entry in table.rest:
         why, remedy = reason(entry.key)

@@ -36,7 +36,7 @@ class NoValue(Exception):
 
 
 @dataclass(frozen=True)
-class View:
+class EinsumView:
     """What expressions may ask of one Einsum: how many tensors a set has, and the bits of a value of it."""
 
     count: Callable[[str], int]
@@ -49,7 +49,7 @@ class Scope:
     and of components as `NAME.get_fanout`."""
 
     variables: Mapping[str, object] = field(default_factory=dict)
-    view: View | None = None
+    view: EinsumView | None = None
     fanouts: Mapping[str, int] = field(default_factory=dict)
     known: dict[str, Value | None] = field(default_factory=dict, compare=False)  # variables worked out so far
 
@@ -128,7 +128,7 @@ class Scope:
         values = numbers_in(given)
         return int(any(values[: len(values) // 2]))
 
-    def _view(self) -> View:
+    def _view(self) -> EinsumView:
         if self.view is None:
             raise NoValue("what depends on the Einsum")
         return self.view

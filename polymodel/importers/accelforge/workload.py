@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from polymodel.importers.accelforge.values import MOST_TEXT, NoValue, Scope, View
-from polymodel.importers.tables import Reading, Table, flat, plain
+from polymodel.importers.accelforge.values import MOST_TEXT, EinsumView, NoValue, Scope
+from polymodel.importers.tables import KeyedTable, Reading, flat, plain
 from polymodel.spec.faults import Node, TextFault
 from polymodel.spec.numbers import Value, parse_einsum
 
@@ -27,7 +27,7 @@ _RANK = re.compile(r"\b([A-Za-z_]\w*)\s*:\s*")  # `H: p + r` of a one-line Einsu
 
 
 @dataclass
-class Shape:
+class ConditionScope:
     """What a set expression with a condition may ask of an Einsum before anything is resolved."""
 
     name: str
@@ -61,17 +61,21 @@ class Workload:
 def workload_of(reading: Reading, workload: Node | None, renames: Node | None, scope: Scope) -> Workload:
     """Both sections; one of them may be missing."""
     found = Workload()
-    shapes: list[Shape] = []
+    shapes: list[ConditionScope] = []
     if workload is not None:
-        found.sections["workload"] = _workload(reading, Table(reading, workload, "workload"), scope, shapes)
+        found.sections["workload"] = _workload(
+            reading, KeyedTable(reading, workload, "workload"), scope, shapes
+        )
     if renames is not None:
-        table = _renames(reading, Table(reading, renames, "renames"), scope, shapes)
+        table = _renames(reading, KeyedTable(reading, renames, "renames"), scope, shapes)
         if table:
             found.sections["renames"] = {"einsums": table}
     return found
 
 
-def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape]) -> dict[str, object]:
+def _workload(
+    reading: Reading, table: KeyedTable, scope: Scope, shapes: list[ConditionScope]
+) -> dict[str, object]:
     found: dict[str, object] = {}
     table.take("version")
     if "name" in table:
@@ -105,13 +109,13 @@ def _workload(reading: Reading, table: Table, scope: Scope, shapes: list[Shape])
     return found
 
 
-def _sizes(reading: Reading, table: Table, scope: Scope) -> dict[str, Value]:
+def _sizes(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Value]:
     """Ranks and their sizes, which may be computed from one another."""
     given = {e.key: e.value.scalar for e in table.node.entries or ()}
     return _numbers(reading, table, scope.inside(given))
 
 
-def _numbers(reading: Reading, table: Table, scope: Scope) -> dict[str, Value]:
+def _numbers(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Value]:
     """A table of numbers."""
     return {e.key: _whole(reading, e.value, scope, table.path) for e in table.node.entries or ()}
 
@@ -132,7 +136,7 @@ def _einsum(reading: Reading, node: Node, path: str, scope: Scope) -> object | N
     """One Einsum: text as it stands, or a table of tensor accesses."""
     if node.kind == "scalar":
         return _parsed(reading, node, str(node.scalar), path)
-    table = Table(reading, node, path, "")
+    table = KeyedTable(reading, node, path, "")
     found: dict[str, object] = {}
     text = table.take("einsum")
     if text is not None:
@@ -199,7 +203,7 @@ def _accesses(
     found: list[dict[str, object]] = list(before) if isinstance(before, list) else []
     for j, node in enumerate(nodes):
         below = f"{path}.tensor_accesses[{j}]"
-        table = Table(reading, node, below)
+        table = KeyedTable(reading, node, below)
         access: dict[str, object] = {}
         for key in _ACCESS_KEYS:
             value = table.take(key)
@@ -222,22 +226,22 @@ def _accesses(
     return found
 
 
-def _shape(einsum: object) -> Shape:
+def _shape(einsum: object) -> ConditionScope:
     table = einsum if isinstance(einsum, dict) else {}
-    shape = Shape(str(table.get("name", "")))
+    shape = ConditionScope(str(table.get("name", "")))
     for access in table.get("tensor_accesses", ()):
         (shape.outputs if access.get("output") else shape.inputs).append(str(access.get("name")))
     return shape
 
 
 def _renames(
-    reading: Reading, table: Table, scope: Scope, shapes: Sequence[Shape]
+    reading: Reading, table: KeyedTable, scope: Scope, shapes: Sequence[ConditionScope]
 ) -> list[dict[str, object]]:
     """`renames:`; entries with conditions are written per Einsum, with the side that holds there."""
     found: list[dict[str, object]] = []
     produced = frozenset(t for s in shapes for t in s.outputs)
     for i, node in enumerate(table.items("einsums")):
-        entry = Table(reading, node, f"renames.einsums[{i}]")
+        entry = KeyedTable(reading, node, f"renames.einsums[{i}]")
         name = entry.text("name")
         conditional = _conditional(node)
         names = [s for s in shapes if name in ("default", s.name)] if conditional else []
@@ -263,13 +267,13 @@ def _renames(
     return found
 
 
-def scope_of(scope: Scope, shape: Shape, produced: frozenset[str]) -> Scope:
+def scope_of(scope: Scope, shape: ConditionScope, produced: frozenset[str]) -> Scope:
     """The scope of one Einsum before the workload is loaded."""
 
     def width(name: str) -> int:
         raise NoValue(f"{name}.bits_per_value")
 
-    view = View(lambda text: shape.count(text, produced), width)
+    view = EinsumView(lambda text: shape.count(text, produced), width)
     return Scope(scope.variables, view, scope.fanouts)
 
 
@@ -284,7 +288,7 @@ def _table_of_renames(reading: Reading, node: Node, path: str, scope: Scope) -> 
         return {e.key: _set(reading, e.value, f"{path}.{e.key}", scope) for e in node.entries}
     found = []
     for j, item in enumerate(flat(node)):
-        table = Table(reading, item, f"{path}[{j}]")
+        table = KeyedTable(reading, item, f"{path}[{j}]")
         source = table.take("source")
         one: dict[str, object] = {"name": table.text("name")}
         if source is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import sqrt
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import literal
 from polymodel.importers.onnx.products import same
 from polymodel.importers.onnx.sums import soft
-from polymodel.importers.onnx.views import View
+from polymodel.importers.onnx.views import IndexView
 
 
-def attention(b: Builder, node: Node) -> None:
+def attention(b: Builder, node: OnnxNode) -> None:
     """ONNX's Attention (operator set 23), also with fewer heads for keys and values than for queries."""
     if any(node.input(k) for k in (4, 5, 6)) or any(o for o in node.outputs[1:]):
         raise Unsupported("past keys and values, or lengths of them, are data", "export without a cache")
@@ -20,7 +20,7 @@ def attention(b: Builder, node: Node) -> None:
     attend(b, node, heads, node.real("scale", 0.0), node.input(3))
 
 
-def multi_head(b: Builder, node: Node) -> None:
+def multi_head(b: Builder, node: OnnxNode) -> None:
     """MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
     heads = node.whole("num_heads", 0)
     if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)) or node.outputs[1:]:
@@ -30,7 +30,7 @@ def multi_head(b: Builder, node: Node) -> None:
     attend(b, node, (heads, heads), node.real("scale", 0.0), node.input(5))
 
 
-def attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: str) -> None:
+def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mask: str) -> None:
     """The cascade of queries, keys and values, the node's first three inputs."""
     names = [node.input(k) for k in range(3)]
     ranks = [len(b.shape(n)) for n in names]
@@ -73,7 +73,7 @@ def attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: s
     b.einsum(node, out, labels, products, reduce="add", zeros=True, name=called)
 
 
-def _heads(b: Builder, node: Node, name: str, heads: int, hint: str) -> View:
+def _heads(b: Builder, node: OnnxNode, name: str, heads: int, hint: str) -> IndexView:
     """Batch x heads x tokens x width."""
     if len(b.shape(name)) == 4:
         return b.value(name, ("B", "H", hint, "E"))

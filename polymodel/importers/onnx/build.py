@@ -10,8 +10,8 @@ from math import prod
 from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.onnx.axes import Axes
-from polymodel.importers.onnx.graph import Graph, Misfit, Node, Unsupported, Wrong
-from polymodel.importers.onnx.views import Slots, View, rewritten
+from polymodel.importers.onnx.graph import Graph, Misfit, OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.views import IndexView, Slots, rewritten
 
 BITS = {
     "float": 32, "double": 64, "float16": 16, "bfloat16": 16, "bool": 8, "complex64": 64, "complex128": 128,
@@ -41,7 +41,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Operation:
+class BuiltEinsum:
     """One Einsum over slots. `limits`: expressions that must lie in [0, size). `about`: the node it is of.
     `over`: the slots along which the map looks at all elements together, as a softmax does."""
 
@@ -84,17 +84,17 @@ class Builder:
     options: Options = field(default_factory=Options)
     slots: Slots = field(default_factory=lambda: Slots(Axes()))
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    views: dict[str, View] = field(default_factory=dict)
-    operations: list[Operation] = field(default_factory=list)
+    views: dict[str, IndexView] = field(default_factory=dict)
+    operations: list[BuiltEinsum] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[Diagnostic] = field(default_factory=list)
-    stored: dict[tuple[str, tuple[int, ...], tuple[int, ...]], View] = field(default_factory=dict)
+    stored: dict[tuple[str, tuple[int, ...], tuple[int, ...]], IndexView] = field(default_factory=dict)
 
     @property
     def axes(self) -> Axes:
         return self.slots.axes
 
-    def note(self, node: Node, message: str, remedy: str = "") -> None:
+    def note(self, node: OnnxNode, message: str, remedy: str = "") -> None:
         self.notes.append(Diagnostic(message, remedy, str(node), Place(self.source)))
 
     def known(self, name: str) -> bool:
@@ -129,7 +129,7 @@ class Builder:
             return self.tensors[self.views[name].tensor].weight
         return name in self.graph.weights
 
-    def value(self, name: str, hints: Sequence[str] = ()) -> View:
+    def value(self, name: str, hints: Sequence[str] = ()) -> IndexView:
         """The view of a value; one that nothing has made yet becomes an input, `hints` name its ranks."""
         if name not in self.views:
             shape = self.shape(name)
@@ -145,7 +145,7 @@ class Builder:
 
     def base(
         self, name: str, shape: Sequence[int], hints: Sequence[str], dtype: str, weight: bool = False
-    ) -> View:
+    ) -> IndexView:
         """A new stored tensor that nothing in the cascade makes. Unsupported where its type has no bits."""
         if dtype not in BITS:
             raise Unsupported(f"{name} has elements of type {dtype}", "leave the node out")
@@ -154,8 +154,8 @@ class Builder:
         return self._stored(name, axes, shape)
 
     def with_padding(
-        self, node: Node, name: str, shape: tuple[int, ...], before: tuple[int, ...], hints: Sequence[str]
-    ) -> View:
+        self, node: OnnxNode, name: str, shape: tuple[int, ...], before: tuple[int, ...], hints: Sequence[str]
+    ) -> IndexView:
         """A value with padding around it as an input of its own: no Einsum makes zeros, so that the tensor
         which an earlier Einsum fills cannot have them."""
         key = name, shape, before
@@ -171,14 +171,14 @@ class Builder:
             )
         return self.stored[key]
 
-    def _stored(self, name: str, axes: Sequence[int], shape: Sequence[int]) -> View:
+    def _stored(self, name: str, axes: Sequence[int], shape: Sequence[int]) -> IndexView:
         dims = tuple((self.slots.new(a),) if a >= 0 else () for a in axes)
         index = tuple(Affine.variable(s) for d in dims for s in d)
-        return View(name, index, dims, tuple(shape))
+        return IndexView(name, index, dims, tuple(shape))
 
     def aligned(
-        self, operands: Sequence[tuple[View, Labels]]
-    ) -> tuple[list[View], dict[Hashable, tuple[str, ...]]]:
+        self, operands: Sequence[tuple[IndexView, Labels]]
+    ) -> tuple[list[IndexView], dict[Hashable, tuple[str, ...]]]:
         """Views with the same slots in dimensions of the same label; dimensions of size 1 fit any.
 
         Raises Wrong for unequal sizes, Misfit where they are split in ways that do not fit.
@@ -209,10 +209,10 @@ class Builder:
 
     def einsum(
         self,
-        node: Node,
+        node: OnnxNode,
         out: str,
         labels: Labels,
-        operands: Sequence[tuple[View, Labels]],
+        operands: Sequence[tuple[IndexView, Labels]],
         *,
         map: str = "",
         reduce: str = "",
@@ -223,7 +223,7 @@ class Builder:
         copy: bool = False,
         scatter: Mapping[Hashable, Scatter] | None = None,
         over: Labels = (),
-    ) -> View:
+    ) -> IndexView:
         """Add an Einsum whose result `out` has a dimension per label (a tuple of labels: merged).
 
         `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are no
@@ -257,7 +257,7 @@ class Builder:
             about = f"{node.op} {node.name or out}"
             self._check_space((*accesses, output), slots_of, limits)
             self.operations.append(
-                Operation(name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
+                BuiltEinsum(name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
                           limits, copy, tuple(s for label in over for s in slots_of.get(label, ())))
             )  # fmt: skip
         view = self._stored(out, axes, shape)
@@ -295,7 +295,9 @@ class Builder:
         axis = self.axes.joined(self.slots.of(slots), "") if slots else -1
         return axis, self.slots.radix(slots), prod(self.slots.size(s) for s in slots)
 
-    def _apart(self, node: Node, operands: list[tuple[View, Labels]]) -> list[tuple[View, Labels]]:
+    def _apart(
+        self, node: OnnxNode, operands: list[tuple[IndexView, Labels]]
+    ) -> list[tuple[IndexView, Labels]]:
         """The operands, with copies of those that are cut otherwise, and of a tensor at a second place."""
         while True:
             try:
@@ -304,7 +306,7 @@ class Builder:
                 view, labels = operands[found.operand]
                 operands[found.operand] = (self.recut(node, view, 0, len(view.dims), view.shape), labels)
                 continue
-            seen: dict[str, View] = {}
+            seen: dict[str, IndexView] = {}
             twice = next(
                 (k for k, v in enumerate(views) if v.index != seen.setdefault(v.tensor, v).index), None
             )
@@ -313,7 +315,9 @@ class Builder:
             view, labels = operands[twice]
             operands[twice] = (self.copied(node, view, "an Einsum reads a tensor at one place"), labels)
 
-    def copied(self, node: Node, view: View, why: str = "its index is spread over several ranks") -> View:
+    def copied(
+        self, node: OnnxNode, view: IndexView, why: str = "its index is spread over several ranks"
+    ) -> IndexView:
         """The view as a tensor of its own, filled by a copy Einsum."""
         out = self.fresh(f"{view.tensor}_copy")
         labels = list(range(len(view.dims)))
@@ -321,7 +325,9 @@ class Builder:
         self.note(node, f"{view.tensor} is copied to {out}: {why}")
         return found
 
-    def indexed(self, node: Node, view: View, change: Callable[[View], View | None]) -> View:
+    def indexed(
+        self, node: OnnxNode, view: IndexView, change: Callable[[IndexView], IndexView | None]
+    ) -> IndexView:
         """`change` of a view, or of its copy where the index of the view is spread over several ranks."""
         found = change(view)
         if found is None:
@@ -329,7 +335,7 @@ class Builder:
         assert found is not None
         return found
 
-    def recut(self, node: Node, view: View, start: int, end: int, shape: Sequence[int]) -> View:
+    def recut(self, node: OnnxNode, view: IndexView, start: int, end: int, shape: Sequence[int]) -> IndexView:
         """A copy whose dimensions from `start` to `end` can be cut anew: each of `shape` takes whole ones."""
         out = self.fresh(f"{view.tensor}_copy")
         labels: list[Hashable] = list(range(len(view.dims)))
@@ -348,7 +354,9 @@ class Builder:
         self.note(node, f"{view.tensor} is copied to {out}: it is read in other parts than it is made")
         return found
 
-    def reshaped(self, node: Node, view: View, shape: Sequence[int], hints: Sequence[str]) -> View:
+    def reshaped(
+        self, node: OnnxNode, view: IndexView, shape: Sequence[int], hints: Sequence[str]
+    ) -> IndexView:
         """The view in another shape, of a copy where the two cut the elements otherwise."""
         found = self.slots.reshaped(view, shape, hints)
         if found is not None:
@@ -372,7 +380,7 @@ class Builder:
             found, k = f"{name}_{k}", k + 1
         return found
 
-    def alias(self, name: str, view: View) -> None:
+    def alias(self, name: str, view: IndexView) -> None:
         """A value that is another one, seen differently."""
         self.views[name] = view
 

@@ -7,20 +7,22 @@ from dataclasses import replace
 
 from polymodel.importers.onnx.attention import attend
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Attribute, Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import Attribute, OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.products import product, same
 from polymodel.importers.onnx.reshapes import split
 from polymodel.importers.onnx.sums import layer_norm
 
 
-def _step(node: Node, suffix: str, inputs: Sequence[str], outputs: Sequence[str], **more: Attribute) -> Node:
+def _step(
+    node: OnnxNode, suffix: str, inputs: Sequence[str], outputs: Sequence[str], **more: Attribute
+) -> OnnxNode:
     """A node that is one step of another."""
     called = f"{node.name or node.outputs[0]}_{suffix}"
     return replace(node, name=called, inputs=tuple(inputs), outputs=tuple(outputs), attributes=more)
 
 
-def packed_attention(b: Builder, node: Node) -> None:
+def packed_attention(b: Builder, node: OnnxNode) -> None:
     """Attention with its projections: queries, keys and values by one weight, side by side."""
     if any(node.input(k) for k in (3, 4)) or any(node.outputs[1:]):
         raise Unsupported("padding masks and past keys are data", "export it without a mask and a cache")
@@ -39,7 +41,7 @@ def packed_attention(b: Builder, node: Node) -> None:
     attend(b, replace(node, inputs=tuple(parts)), (heads, heads), node.real("scale", 0.0), node.input(5))
 
 
-def grouped_attention(b: Builder, node: Node) -> None:
+def grouped_attention(b: Builder, node: OnnxNode) -> None:
     """Attention where several queries share keys and values, which may stand in a cache of earlier tokens."""
     many, few = node.whole("num_heads", 0), node.whole("kv_num_heads", 0)
     names = [node.input(k) for k in range(3)]
@@ -75,7 +77,7 @@ def grouped_attention(b: Builder, node: Node) -> None:
         b.note(node, "every score is counted, also those that the causal mask sets to nothing")
 
 
-def skip_norm(b: Builder, node: Node) -> None:
+def skip_norm(b: Builder, node: OnnxNode) -> None:
     """The sum of two tensors (and a bias), normalised."""
     simple = node.op.startswith("SkipSimplified")
     weights = [node.input(2), *([] if simple else [node.input(3)])]
@@ -91,7 +93,7 @@ def skip_norm(b: Builder, node: Node) -> None:
     layer_norm(b, replace(node, op=op, inputs=inputs, outputs=(out,)))
 
 
-def bias_gelu(b: Builder, node: Node) -> None:
+def bias_gelu(b: Builder, node: OnnxNode) -> None:
     """A bias and Gelu."""
     out = node.outputs[0]
     added = b.fresh(f"{out}_biased")
@@ -99,13 +101,13 @@ def bias_gelu(b: Builder, node: Node) -> None:
     pointwise(b, node, "gelu", [added], out)
 
 
-def rotary(b: Builder, node: Node) -> None:
+def rotary(b: Builder, node: OnnxNode) -> None:
     """One operation per element; the second element that it looks at, and the tables, are not counted."""
     b.note(node, "it is one operation per element; the element beside it and the tables are not read")
     pointwise(b, node, "rotary", [node.input(0)], node.outputs[0])
 
 
-def transposed_product(b: Builder, node: Node) -> None:
+def transposed_product(b: Builder, node: OnnxNode) -> None:
     """FusedMatMul: MatMul of operands whose last two dimensions may be exchanged."""
     names = []
     for k, key in enumerate(("transA", "transB")):
@@ -126,7 +128,7 @@ def transposed_product(b: Builder, node: Node) -> None:
     product(b, node, names[0], names[1], node.outputs[0])
 
 
-def packed_weight(b: Builder, node: Node) -> None:
+def packed_weight(b: Builder, node: OnnxNode) -> None:
     """MatMulNBits: weights of few bits, each block of them with a scale."""
     deep, wide = node.whole("K", 0), node.whole("N", 0)
     bits, block = node.whole("bits", 4), node.whole("block_size", 32)

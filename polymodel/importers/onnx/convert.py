@@ -8,10 +8,10 @@ from dataclasses import replace
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx import attention, contrib, pointwise, products, quantized, reshapes, sums
 from polymodel.importers.onnx.build import Builder, Options
-from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import Graph, OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.reading import BODY
 
-Handler = Callable[[Builder, Node], object]
+Handler = Callable[[Builder, OnnxNode], object]
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys((*pointwise.ONE, *pointwise.MORE), pointwise.elementwise),
@@ -100,7 +100,7 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
     return b
 
 
-def _check_results(b: Builder, node: Node, read: set[str]) -> None:
+def _check_results(b: Builder, node: OnnxNode, read: set[str]) -> None:
     """What the node makes is of the shape that the file says, and nothing else of it is read."""
     for out in node.outputs:
         known = b.graph.values.get(out)
@@ -117,7 +117,7 @@ def _check_results(b: Builder, node: Node, read: set[str]) -> None:
             b.left_out.append(Diagnostic(message, remedy, str(node), Place(b.source)))
 
 
-def handler(node: Node) -> Handler:
+def handler(node: OnnxNode) -> Handler:
     """What converts the node. Raises Unsupported where nothing does."""
     found = OTHERS.get((node.domain, node.op)) or (HANDLERS.get(node.op) if not node.domain else None)
     if found is not None:
@@ -129,14 +129,14 @@ def handler(node: Node) -> Handler:
     raise Unsupported(WHY.get(node.op, "the operator has no counterpart"), "")
 
 
-def _as_inputs(b: Builder, node: Node) -> None:
+def _as_inputs(b: Builder, node: OnnxNode) -> None:
     """What the rest reads of a node that is left out becomes an input, where its shape is known."""
     for out in node.outputs:
         b.views.pop(out, None)
         b.tensors.pop(out, None)
 
 
-def _left(b: Builder, node: Node, error: Unsupported) -> Diagnostic:
+def _left(b: Builder, node: OnnxNode, error: Unsupported) -> Diagnostic:
     lacking = [o for o in node.outputs if o and o not in b.graph.values]
     after = "what it computes is taken as given: " + ", ".join(o for o in node.outputs if o)
     if lacking:

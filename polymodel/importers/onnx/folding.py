@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from polymodel.importers.onnx.graph import Array, Node
+from polymodel.importers.onnx.graph import Array, OnnxNode
 
 # Shapes, axes and single numbers are short; anything longer is data.
 LARGEST = 4096
@@ -38,7 +38,7 @@ _TWO: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def folded(
-    node: Node,
+    node: OnnxNode,
     constants: Mapping[str, Array],
     shapes: Mapping[str, tuple[int, ...]],
     types: Mapping[int, str],
@@ -68,7 +68,7 @@ def folded(
     return found if found is not None and found.size <= LARGEST else None
 
 
-def _constant(node: Node) -> Array | None:
+def _constant(node: OnnxNode) -> Array | None:
     for key, value in node.attributes.items():
         if key in ("value_int", "value_ints"):
             return np.array(value, np.int64)
@@ -80,7 +80,7 @@ def _constant(node: Node) -> Array | None:
 
 
 def _computed(
-    node: Node, a: list[Array], given: list[Array | None], types: Mapping[int, str]
+    node: OnnxNode, a: list[Array], given: list[Array | None], types: Mapping[int, str]
 ) -> Array | None:
     op = node.op
     if op in _ONE:
@@ -108,7 +108,7 @@ def _computed(
     return _shaped(node, a, given)
 
 
-def _shaped(node: Node, a: list[Array], given: list[Array | None]) -> Array | None:
+def _shaped(node: OnnxNode, a: list[Array], given: list[Array | None]) -> Array | None:
     op = node.op
     if op in ("Unsqueeze", "Squeeze"):
         axes = node.wholes("axes") if len(a) < 2 else [int(v) for v in a[1].ravel()]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from polymodel.importers.onnx.lower import Line, Lowered
+from polymodel.importers.onnx.lower import AccessIndices, Lowered
 from polymodel.importers.onnx.views import substituted
 
 
@@ -43,7 +43,7 @@ def fused(
     return list(found.values()), taken, apart
 
 
-def _operand(e: Lowered, weights: Collection[str]) -> Line | None:
+def _operand(e: Lowered, weights: Collection[str]) -> AccessIndices | None:
     """The only computed operand of an element-wise operation that runs over all of its elements."""
     if e.copy or e.reduce or e.over or e.limits:
         return None
@@ -54,17 +54,17 @@ def _operand(e: Lowered, weights: Collection[str]) -> Line | None:
     return made[0]
 
 
-def _heavy(e: Lowered, source: Line) -> bool:
+def _heavy(e: Lowered, source: AccessIndices) -> bool:
     """Whether another operand has as many elements as the result, so that its reads are no small matter."""
     return any(len(line.variables) >= len(source.variables) for line in e.inputs if line is not source)
 
 
-def _bare(line: Line) -> bool:
+def _bare(line: AccessIndices) -> bool:
     simple = all(not x.constant and len(x.terms) == 1 and x.terms[0][1] == 1 for x in line.exprs)
     return simple and len(line.variables) == len(line.ranks)
 
 
-def _joined(maker: Lowered, e: Lowered, source: Line, names: Mapping[str, str]) -> Lowered | None:
+def _joined(maker: Lowered, e: Lowered, source: AccessIndices, names: Mapping[str, str]) -> Lowered | None:
     if not _bare(maker.output):
         return None
     table = {
@@ -73,11 +73,14 @@ def _joined(maker: Lowered, e: Lowered, source: Line, names: Mapping[str, str]) 
     ranks = tuple((axis, substituted(expr, table)) for axis, expr in e.output.ranks)
     words = [*maker.populate, _word(e, source, names), *e.populate]
     return replace(
-        maker, about=(*maker.about, *e.about), output=Line(e.output.tensor, ranks), populate=tuple(words)
+        maker,
+        about=(*maker.about, *e.about),
+        output=AccessIndices(e.output.tensor, ranks),
+        populate=tuple(words),
     )
 
 
-def _word(e: Lowered, source: Line, names: Mapping[str, str]) -> str:
+def _word(e: Lowered, source: AccessIndices, names: Mapping[str, str]) -> str:
     """The operation as it is written behind another: `relu`, `add(_, bias)`."""
     called = ["_" if line is source else names[line.tensor] for line in e.inputs]
     if "(" in e.map:

@@ -13,7 +13,7 @@ Attribute = int | float | str | list[int] | list[float] | list[str] | Array | No
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """One operation. `inputs` and `outputs` name values; an empty name is an input that is not given."""
 
     op: str
@@ -65,7 +65,7 @@ class Graph:
     and single numbers come from. `weights`: initializers, whose elements are never read."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: Mapping[str, Value]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.axes import Axes
-from polymodel.importers.onnx.build import Builder, Operation
+from polymodel.importers.onnx.build import Builder, BuiltEinsum
 from polymodel.importers.onnx.views import substituted
 
 
 @dataclass(frozen=True)
-class Line:
+class AccessIndices:
     """One access: an axis and an index for each rank."""
 
     tensor: str
@@ -33,8 +33,8 @@ class Lowered:
 
     name: str
     about: tuple[str, ...]
-    inputs: tuple[Line, ...]
-    output: Line
+    inputs: tuple[AccessIndices, ...]
+    output: AccessIndices
     map: str
     reduce: str
     populate: tuple[str, ...]
@@ -43,7 +43,7 @@ class Lowered:
     over: tuple[str, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[AccessIndices, ...]:
         return (*self.inputs, self.output)
 
 
@@ -107,8 +107,8 @@ def digits(variables: Variables, expr: Affine, leaves: Sequence[int]) -> tuple[A
     return tuple(reversed(found)) if not left and not constant else None
 
 
-def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: Operation) -> Lowered:
-    def line(tensor: str, index: Sequence[Affine]) -> Line:
+def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: BuiltEinsum) -> Lowered:
+    def line(tensor: str, index: Sequence[Affine]) -> AccessIndices:
         ranks: list[tuple[int, Affine]] = []
         for k, (axis, expr) in enumerate(zip(b.tensors[tensor].axes, index, strict=True)):
             full, leaves = variables.expanded(expr), b.axes.leaves(axis)
@@ -117,7 +117,7 @@ def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: O
                 ranks.append((leaves[0] if len(leaves) == 1 else b.axes.root(axis), full))
             else:
                 ranks += zip(leaves, parts, strict=True)
-        return Line(tensor, tuple(ranks))
+        return AccessIndices(tensor, tuple(ranks))
 
     limits = tuple((variables.expanded(e), size) for e, size in o.limits)
     over = tuple(v for s in o.over for v in variables.of(s).variables)

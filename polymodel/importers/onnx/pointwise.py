@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
-from polymodel.importers.onnx.views import View
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.views import IndexView
 
 # What a node's attributes add to the operation, in the order in which they are written.
 ATTRIBUTES: dict[str, tuple[tuple[str, float], ...]] = {
@@ -31,7 +31,7 @@ DEFAULT = {2: ("M", "N"), 3: ("B", "M", "N"), 4: ("N", "C", "H", "W"), 5: ("N", 
 WORDS = {"Sum": "add"}
 
 
-def elementwise(b: Builder, node: Node) -> None:
+def elementwise(b: Builder, node: OnnxNode) -> None:
     """One operation per element of the result."""
     numbers = [node.real(name, value) for name, value in ATTRIBUTES.get(node.op, ())]
     if node.op == "Clip" and node.version < 11:
@@ -46,7 +46,7 @@ def elementwise(b: Builder, node: Node) -> None:
     pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype, dims=dims)
 
 
-def _old_broadcast(b: Builder, node: Node) -> list[int | None]:
+def _old_broadcast(b: Builder, node: OnnxNode) -> list[int | None]:
     """Before operator set 7, `axis` says which dimension of the first operand the second one begins at."""
     whole, part = len(b.shape(node.input(0))), len(b.shape(node.input(1)))
     axis = node.whole("axis", whole - part)
@@ -56,13 +56,13 @@ def _old_broadcast(b: Builder, node: Node) -> list[int | None]:
     return [None, axis]
 
 
-def _prelu(b: Builder, node: Node) -> None:
+def _prelu(b: Builder, node: OnnxNode) -> None:
     slope = b.shape(node.input(1))
     channel = len(slope) == 1 and len(b.shape(node.input(0))) > 2 and node.version < 7
     pointwise(b, node, "prelu", list(node.inputs), node.outputs[0], dims=[None, 1] if channel else None)
 
 
-def cast(b: Builder, node: Node) -> None:
+def cast(b: Builder, node: OnnxNode) -> None:
     """A cast to the type that is there is another name, and so is one of a weight; others are operations."""
     source, out = node.input(0), node.outputs[0]
     target = b.graph.values[out].dtype if out in b.graph.values else ""
@@ -79,7 +79,7 @@ def cast(b: Builder, node: Node) -> None:
 
 def pointwise(
     b: Builder,
-    node: Node,
+    node: OnnxNode,
     word: str,
     names: Sequence[str],
     out: str,
@@ -88,10 +88,10 @@ def pointwise(
     dtype: str = "",
     suffix: str = "",
     dims: Sequence[int | None] | None = None,
-) -> View:
+) -> IndexView:
     """`out = word(names...)`. `dims`: the dimension of the result that the first one of an operand is, where
     its last one is not the result's last."""
-    operands: list[tuple[View, list[int]]] = []
+    operands: list[tuple[IndexView, list[int]]] = []
     arguments: list[str] = []
     places: dict[str, int] = {}
     rank = max(len(b.shape(n)) for n in names)

@@ -6,16 +6,16 @@ import re
 from collections.abc import Hashable, Sequence
 
 from polymodel.importers.onnx.build import Builder, Labels, Scatter
-from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import pointwise
-from polymodel.importers.onnx.views import View
+from polymodel.importers.onnx.views import IndexView
 
 SPACE = (("H", "W"), ("P", "Q"), ("R", "S"))
 LONGEST = 2**22  # places times windows that are looked at
 CUBE = (("D", "H", "W"), ("O", "P", "Q"), ("T", "R", "S"))
 
 
-def matmul(b: Builder, node: Node) -> None:
+def matmul(b: Builder, node: OnnxNode) -> None:
     """MatMul with numpy's rules: batch dimensions are broadcast, one-dimensional operands are vectors."""
     left, right = (
         (node.input(0), node.input(1)) if node.op != "QLinearMatMul" else (node.input(0), node.input(3))
@@ -23,7 +23,7 @@ def matmul(b: Builder, node: Node) -> None:
     product(b, node, left, right, node.outputs[0])
 
 
-def product(b: Builder, node: Node, left: str, right: str, out: str) -> View:
+def product(b: Builder, node: OnnxNode, left: str, right: str, out: str) -> IndexView:
     rank = len(b.shape(left)), len(b.shape(right))
     if not all(rank):
         raise Wrong("an operand of it has no dimension", "use Mul for scalars")
@@ -49,12 +49,12 @@ def product(b: Builder, node: Node, left: str, right: str, out: str) -> View:
     )
 
 
-def _sums(node: Node) -> str:
+def _sums(node: OnnxNode) -> str:
     """The type of sums that the operator names; empty where it is that of its operands."""
     return "int32" if node.op.endswith("Integer") else ""
 
 
-def same(operands: Sequence[tuple[View, Labels]], *labels: Hashable) -> None:
+def same(operands: Sequence[tuple[IndexView, Labels]], *labels: Hashable) -> None:
     """Raises Wrong unless dimensions of each label have one size: 1 fits others in broadcasting alone."""
     for label in labels:
         found = [v.shape[k] for v, names in operands for k, name in enumerate(names) if name == label]
@@ -70,7 +70,7 @@ def _batched(rank: int, batch: int) -> list[Hashable]:
     return [f"b{k}" for k in range(batch - own, batch)]
 
 
-def gemm(b: Builder, node: Node) -> None:
+def gemm(b: Builder, node: OnnxNode) -> None:
     """alpha A B + beta C: the product, and the sum as an Einsum of its own."""
     out, added = node.outputs[0], node.input(2)
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
@@ -99,7 +99,7 @@ def gemm(b: Builder, node: Node) -> None:
         pointwise(b, node, "add", [name, added], out, suffix="bias")
 
 
-def conv(b: Builder, node: Node) -> None:
+def conv(b: Builder, node: OnnxNode) -> None:
     """Convolutions of any rank: strides, dilations, padding, groups. Padded zeros are not multiplied."""
     q = node.op == "QLinearConv"
     data, weight = node.input(0), node.input(3 if q else 1)
@@ -129,7 +129,7 @@ def conv(b: Builder, node: Node) -> None:
         pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])
 
 
-def _check_weights(b: Builder, node: Node, kernel: Sequence[int], filters: int, bias: str) -> None:
+def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: int, bias: str) -> None:
     """What a convolution says of its weight and bias twice must agree. Raises Wrong."""
     told = node.wholes("kernel_shape")
     if told is not None and told != list(kernel[2:]):
@@ -139,7 +139,9 @@ def _check_weights(b: Builder, node: Node, kernel: Sequence[int], filters: int, 
                     "check the shapes of its inputs")  # fmt: skip
 
 
-def _grouped(b: Builder, node: Node, x: View, w: View, groups: int) -> tuple[View, View]:
+def _grouped(
+    b: Builder, node: OnnxNode, x: IndexView, w: IndexView, groups: int
+) -> tuple[IndexView, IndexView]:
     """The channels of the input and the first dimension of the weight as group x rest."""
     channels, rows = x.shape[1], w.shape[0]
     if groups < 1 or channels % groups or rows % groups:
@@ -162,9 +164,9 @@ def space(dims: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 def windowed(
-    b: Builder, node: Node, view: View, dim: int, steps: tuple[int, int, int], sizes: tuple[int, int],
-    hints: tuple[str, str],
-) -> View:  # fmt: skip
+    b: Builder, node: OnnxNode, view: IndexView, dim: int, steps: tuple[int, int, int],
+    sizes: tuple[int, int], hints: tuple[str, str],
+) -> IndexView:  # fmt: skip
     """A dimension as windows; a view that cannot be indexed so is copied first."""
     return b.indexed(node, view, lambda v: b.slots.window(v, dim, steps, sizes, hints))
 
@@ -172,7 +174,9 @@ def windowed(
 Windows = tuple[list[int], list[int], list[int], list[int]]
 
 
-def reached(b: Builder, node: Node, name: str, kernel: Sequence[int], found: Windows) -> tuple[View, Windows]:
+def reached(
+    b: Builder, node: OnnxNode, name: str, kernel: Sequence[int], found: Windows
+) -> tuple[IndexView, Windows]:
     """What windows go over, and the windows; where padding is stored, a tensor as wide as they reach."""
     strides, dilations, pads, sizes = found
     shape = b.shape(name)
@@ -186,7 +190,7 @@ def reached(b: Builder, node: Node, name: str, kernel: Sequence[int], found: Win
     return view, (strides, dilations, [0] * len(pads), sizes)
 
 
-def windows(node: Node, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
+def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
     """Strides, dilations, padding before, and the number of windows of each dimension."""
     dims = len(shape)
     strides, dilations, pads = _steps(node, dims)
@@ -214,7 +218,7 @@ def windows(node: Node, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
     return strides, dilations, before, sizes
 
 
-def _steps(node: Node, dims: int) -> tuple[list[int], list[int], list[int]]:
+def _steps(node: OnnxNode, dims: int) -> tuple[list[int], list[int], list[int]]:
     """Strides, dilations and padding as they are given. Raises Wrong where they do not fit."""
     strides = node.wholes("strides") or [1] * dims
     dilations = node.wholes("dilations") or [1] * dims
@@ -233,7 +237,7 @@ def _steps(node: Node, dims: int) -> tuple[list[int], list[int], list[int]]:
 _TERM = re.compile(r"[A-Za-z]*\Z")
 
 
-def einsum(b: Builder, node: Node) -> None:
+def einsum(b: Builder, node: OnnxNode) -> None:
     """ONNX's Einsum, whose letters are rank variables."""
     text = node.text("equation", "").replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -247,7 +251,7 @@ def einsum(b: Builder, node: Node) -> None:
     strange = [c for c in right if c not in left or right.count(c) > 1]
     if strange:
         raise Wrong(f"index {strange[0]} of the result in {text} is not once there and in an operand", "")
-    operands: list[tuple[View, str]] = []
+    operands: list[tuple[IndexView, str]] = []
     for term, name in zip(terms, node.inputs, strict=True):
         view = b.value(name, term.upper())
         if len(view.dims) != len(term):
@@ -257,7 +261,7 @@ def einsum(b: Builder, node: Node) -> None:
     b.einsum(node, node.outputs[0], right, operands, reduce="add" if reduced else "", zeros=True)
 
 
-def conv_transpose(b: Builder, node: Node) -> None:
+def conv_transpose(b: Builder, node: OnnxNode) -> None:
     """Each input element times each weight is added at stride x input + dilation x kernel - padding."""
     shape, kernel = b.shape(node.input(0)), b.shape(node.input(1))
     dims, groups = len(shape) - 2, node.whole("group", 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node
+from polymodel.importers.onnx.graph import OnnxNode
 from polymodel.importers.onnx.pointwise import DEFAULT, pointwise
 from polymodel.importers.onnx.sums import positive, reduced, squeezed
 
 LEVELS = 255  # the steps of eight bits, which DynamicQuantizeLinear has
 
 
-def quantized(b: Builder, node: Node) -> None:
+def quantized(b: Builder, node: OnnxNode) -> None:
     """QuantizeLinear and DequantizeLinear. A dequantised weight stays as it is stored."""
     source, out = node.input(0), node.outputs[0]
     if b.is_weight(source):
@@ -35,7 +35,7 @@ def quantized(b: Builder, node: Node) -> None:
     pointwise(b, node, "dequantize" if opening else "quantize", names, out, dtype=target, dims=dims)
 
 
-def dynamic(b: Builder, node: Node) -> None:
+def dynamic(b: Builder, node: OnnxNode) -> None:
     """DynamicQuantizeLinear: the least and the largest element, scale and zero point, then each element."""
     source, out = node.input(0), node.outputs[0]
     view = b.value(source, DEFAULT.get(len(b.shape(source)), ()))

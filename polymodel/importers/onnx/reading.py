@@ -12,7 +12,7 @@ from typing import Any
 
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx.folding import LARGEST, folded
-from polymodel.importers.onnx.graph import Array, Attribute, Graph, Node, Value
+from polymodel.importers.onnx.graph import Array, Attribute, Graph, OnnxNode, Value
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import reading
 
@@ -317,11 +317,13 @@ def _values(onnx: Any, graph: Any) -> tuple[dict[str, Value], dict[str, str]]:
     return found, {n: why for n, why in unknown.items() if n not in found}
 
 
-def _node(onnx: Any, node: Any, opsets: Mapping[str, int]) -> Node:
+def _node(onnx: Any, node: Any, opsets: Mapping[str, int]) -> OnnxNode:
     domain = "" if node.domain == "ai.onnx" else node.domain
     attributes = {a.name: _attribute(onnx, a) for a in node.attribute}
     version = opsets.get(domain or "ai.onnx", 1)
-    return Node(node.op_type, domain, node.name, tuple(node.input), tuple(node.output), attributes, version)
+    return OnnxNode(
+        node.op_type, domain, node.name, tuple(node.input), tuple(node.output), attributes, version
+    )
 
 
 def _attribute(onnx: Any, a: Any) -> Attribute:

@@ -9,10 +9,10 @@ from math import prod
 
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import DEFAULT
 from polymodel.importers.onnx.sums import positive
-from polymodel.importers.onnx.views import View
+from polymodel.importers.onnx.views import IndexView
 
 
 def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
@@ -25,17 +25,17 @@ def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
     return [int(v) for v in found.ravel()]
 
 
-def source_of(b: Builder, node: Node) -> View:
+def source_of(b: Builder, node: OnnxNode) -> IndexView:
     name = node.input(0)
     return b.value(name, DEFAULT.get(len(b.shape(name)), ()))
 
 
-def identity(b: Builder, node: Node) -> None:
+def identity(b: Builder, node: OnnxNode) -> None:
     """Identity, and Dropout at inference."""
     b.alias(node.outputs[0], source_of(b, node))
 
 
-def transpose(b: Builder, node: Node) -> None:
+def transpose(b: Builder, node: OnnxNode) -> None:
     """Ranks in another order."""
     view = source_of(b, node)
     order = node.wholes("perm") or list(reversed(range(len(view.dims))))
@@ -44,7 +44,7 @@ def transpose(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], b.slots.transposed(view, order))
 
 
-def reshape(b: Builder, node: Node) -> None:
+def reshape(b: Builder, node: OnnxNode) -> None:
     """Reshape, Flatten, Squeeze and Unsqueeze."""
     view = source_of(b, node)
     shape = list(view.shape)
@@ -76,7 +76,7 @@ def reshape(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], reshaped(b, node, view, shape))
 
 
-def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
+def _wanted(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]:
     given = node.wholes("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
     found = list(given or [])
     if any(s < -1 for s in found) or found.count(-1) > 1:
@@ -92,7 +92,7 @@ def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
     return found
 
 
-def reshaped(b: Builder, node: Node, view: View, shape: Sequence[int]) -> View:
+def reshaped(b: Builder, node: OnnxNode, view: IndexView, shape: Sequence[int]) -> IndexView:
     """The view in another shape; dimensions that are split in two are called heads and width."""
     known = [s for s in view.shape if s > 1]
     wanted = [s for s in shape if s > 1]
@@ -105,7 +105,7 @@ def reshaped(b: Builder, node: Node, view: View, shape: Sequence[int]) -> View:
     return b.reshaped(node, view, shape, hints)
 
 
-def filled(b: Builder, node: Node) -> None:
+def filled(b: Builder, node: OnnxNode) -> None:
     """ConstantOfShape: what is filled with one number is a weight."""
     out = node.outputs[0]
     shape = whole_numbers(b, node.input(0), "shape")
@@ -114,7 +114,7 @@ def filled(b: Builder, node: Node) -> None:
     b.alias(out, b.base(out, shape, hints, known.dtype if known else "float", weight=True))
 
 
-def expand(b: Builder, node: Node) -> None:
+def expand(b: Builder, node: OnnxNode) -> None:
     """Broadcasting: the new dimension indexes nothing."""
     view = source_of(b, node)
     asked = whole_numbers(b, node.input(1), "shape")
@@ -130,14 +130,16 @@ def expand(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], replace(view, dims=new, shape=tuple(sizes)))
 
 
-def cut(b: Builder, view: View, dim: int, start: int, step: int, count: int, node: Node) -> View:
+def cut(
+    b: Builder, view: IndexView, dim: int, start: int, step: int, count: int, node: OnnxNode
+) -> IndexView:
     """Part of one dimension; where its index is spread over ranks, of a copy."""
     if count < 1:
         raise Wrong(f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends")
     return b.indexed(node, view, lambda v: b.slots.sliced(v, dim, start, step, count))
 
 
-def slice_(b: Builder, node: Node) -> None:
+def slice_(b: Builder, node: OnnxNode) -> None:
     """Slice, also with steps and backwards."""
     view = source_of(b, node)
     rank = len(view.shape)
@@ -162,7 +164,7 @@ def slice_(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], view)
 
 
-def split(b: Builder, node: Node) -> None:
+def split(b: Builder, node: OnnxNode) -> None:
     """Equal or given parts of one dimension."""
     view = source_of(b, node)
     (axis,) = positive([node.whole("axis", 0)], len(view.shape))
@@ -182,7 +184,7 @@ def split(b: Builder, node: Node) -> None:
         start += count
 
 
-def gather(b: Builder, node: Node) -> None:
+def gather(b: Builder, node: OnnxNode) -> None:
     """Constant indices that are a range are a slice; others depend on data."""
     found = b.graph.constants.get(node.input(1))
     shape = b.shape(node.input(0))
@@ -206,7 +208,7 @@ def gather(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], cut(b, view, axis, places[0], steps.pop() if steps else 1, len(places), node))
 
 
-def concat(b: Builder, node: Node) -> None:
+def concat(b: Builder, node: OnnxNode) -> None:
     """Weights joined are a weight. A computed tensor has one producer, so that others have no counterpart."""
     names = [n for n in node.inputs if n]
     if len(names) == 1:
@@ -231,7 +233,7 @@ def concat(b: Builder, node: Node) -> None:
     b.note(node, "its result is made of weights alone: it is computed once, and taken as a weight")
 
 
-def pad(b: Builder, node: Node) -> None:
+def pad(b: Builder, node: OnnxNode) -> None:
     """Zeros around, which products and sums that follow leave out; they are never stored."""
     view = source_of(b, node)
     rank = len(view.shape)
@@ -268,7 +270,7 @@ def pad(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], view)
 
 
-def blocks(b: Builder, node: Node) -> None:
+def blocks(b: Builder, node: OnnxNode) -> None:
     """DepthToSpace and SpaceToDepth: a reshape, a transpose, a reshape."""
     view, k = source_of(b, node), node.whole("blocksize", 0)
     if len(view.shape) != 4 or k < 1:
@@ -287,7 +289,7 @@ def blocks(b: Builder, node: Node) -> None:
     b.alias(node.outputs[0], reshaped(b, node, fine, last))
 
 
-def resize(b: Builder, node: Node) -> None:
+def resize(b: Builder, node: OnnxNode) -> None:
     """Nearest neighbours by whole factors: each element is seen several times."""
     out = node.outputs[0]
     view = source_of(b, node)
@@ -318,7 +320,7 @@ def resize(b: Builder, node: Node) -> None:
     b.alias(out, replace(view, dims=dims, shape=tuple(known.shape)))
 
 
-def _even(b: Builder, node: Node, ratios: Sequence[tuple[int, int]]) -> bool:
+def _even(b: Builder, node: OnnxNode, ratios: Sequence[tuple[int, int]]) -> bool:
     """Whether scales, where they are given, are the factors themselves: 2.1 makes 8 elements of 4, too."""
     given = node.attributes.get("scales")
     if not isinstance(given, list):

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Sequence
 from math import prod
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import DEFAULT, literal
 from polymodel.importers.onnx.products import reached, space, windowed, windows
-from polymodel.importers.onnx.views import View
+from polymodel.importers.onnx.views import IndexView
 
 # ONNX's name -> what is done to each element, how the results are joined, what is done to the sum.
 REDUCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -39,7 +39,7 @@ def positive(axes: Sequence[int], rank: int) -> list[int]:
     return sorted({a % rank for a in axes})
 
 
-def reduction(b: Builder, node: Node) -> None:
+def reduction(b: Builder, node: OnnxNode) -> None:
     """ReduceSum and its kin, ArgMax and ArgMin."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
@@ -66,18 +66,18 @@ def reduction(b: Builder, node: Node) -> None:
         b.alias(out, squeezed(found, chosen))
 
 
-def squeezed(view: View, axes: Sequence[int]) -> View:
+def squeezed(view: IndexView, axes: Sequence[int]) -> IndexView:
     """The view without dimensions that have one element."""
     kept = [k for k in range(len(view.dims)) if k not in axes]
     dims, shape = tuple(view.dims[k] for k in kept), tuple(view.shape[k] for k in kept)
-    return View(view.tensor, view.index, dims, shape, view.limits, view.padded)
+    return IndexView(view.tensor, view.index, dims, shape, view.limits, view.padded)
 
 
 def reduced(
     b: Builder,
-    node: Node,
+    node: OnnxNode,
     out: str,
-    view: View,
+    view: IndexView,
     axes: Sequence[int],
     each: str,
     join: str,
@@ -85,7 +85,7 @@ def reduced(
     *,
     name: str = "",
     dtype: str = "",
-) -> View:
+) -> IndexView:
     """`view` reduced over `axes`, which stay as dimensions of size 1. `mean` divides by their extent.
 
     Zeros around add nothing to a sum, but they have an exponential, and may be the largest element.
@@ -98,7 +98,7 @@ def reduced(
                     name=name, dtype=dtype, zeros=join == "add" and each != "exp")  # fmt: skip
 
 
-def pool(b: Builder, node: Node) -> None:
+def pool(b: Builder, node: OnnxNode) -> None:
     """MaxPool, AveragePool and their global forms: one operation per element of each window."""
     source, out = node.input(0), node.outputs[0]
     if len([o for o in node.outputs if o]) > 1:
@@ -141,7 +141,7 @@ def pool(b: Builder, node: Node) -> None:
     )
 
 
-def softmax(b: Builder, node: Node) -> None:
+def softmax(b: Builder, node: OnnxNode) -> None:
     """One Einsum with one operation per score, or the cascade: maximum, exponential, sum, quotient."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
@@ -153,7 +153,9 @@ def softmax(b: Builder, node: Node) -> None:
     soft(b, node, out, view, axes, word)
 
 
-def soft(b: Builder, node: Node, out: str, view: View, axes: Sequence[int], word: str = "softmax") -> View:
+def soft(
+    b: Builder, node: OnnxNode, out: str, view: IndexView, axes: Sequence[int], word: str = "softmax"
+) -> IndexView:
     """The softmax of a view over `axes`."""
     every = range(len(view.dims))
     name = "" if out == node.outputs[0] else out
@@ -173,7 +175,7 @@ def soft(b: Builder, node: Node, out: str, view: View, axes: Sequence[int], word
     return b.einsum(node, out, every, [(up, every), (total, every)], map="div", name=called)
 
 
-def layer_norm(b: Builder, node: Node) -> None:
+def layer_norm(b: Builder, node: OnnxNode) -> None:
     """Mean, differences, mean of their squares, quotient, then scale and bias where they are given."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
@@ -186,7 +188,7 @@ def layer_norm(b: Builder, node: Node) -> None:
     normed(b, node, out, view, axes, weights, rank - 1, centre=centre, mean=mean)
 
 
-def instance_norm(b: Builder, node: Node) -> None:
+def instance_norm(b: Builder, node: OnnxNode) -> None:
     """The same for every batch and channel, over space; the weights belong to channels."""
     rank = len(b.shape(node.input(0)))
     if rank < 3:
@@ -196,9 +198,9 @@ def instance_norm(b: Builder, node: Node) -> None:
 
 
 def normed(
-    b: Builder, node: Node, out: str, view: View, axes: Sequence[int], weights: Sequence[str], last: int,
-    *, centre: bool = True, mean: str = "",
-) -> View:  # fmt: skip
+    b: Builder, node: OnnxNode, out: str, view: IndexView, axes: Sequence[int], weights: Sequence[str],
+    last: int, *, centre: bool = True, mean: str = "",
+) -> IndexView:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon), times and plus weights whose last dimension is `last`.
 
     `mean`: what the file calls the mean, where it does.
@@ -229,7 +231,7 @@ def normed(
     return view
 
 
-def batch_norm(b: Builder, node: Node) -> None:
+def batch_norm(b: Builder, node: OnnxNode) -> None:
     """At inference one multiplication and one addition per element, by weights computed once."""
     source, out = node.input(0), node.outputs[0]
     shape = b.shape(source)

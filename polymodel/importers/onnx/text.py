@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.arithmetic import Affine
-from polymodel.importers.onnx.lower import Line, Lowered, Variables, limits_of
+from polymodel.importers.onnx.lower import AccessIndices, Lowered, Variables, limits_of
 from polymodel.importers.onnx.views import substituted
 
 WIDTH = 118
@@ -81,7 +81,7 @@ def _sizes(sizes: Mapping[str, int]) -> list[str]:
     return ["  rank_sizes: {", *lines, row, "  }"] if lines else [f"  rank_sizes: {{{row.strip()}}}"]
 
 
-def _projection(line: Line, ranks: RankNames, names: Mapping[str, str]) -> str:
+def _projection(line: AccessIndices, ranks: RankNames, names: Mapping[str, str]) -> str:
     table = {v: Affine.variable(n) for v, n in names.items()}
     found = [
         (r, str(substituted(x, table))) for r, x in zip(ranks.ranks[line.tensor], line.exprs, strict=True)

@@ -20,7 +20,7 @@ LONGEST = 2**16  # indices that are looked at
 
 
 @dataclass(frozen=True)
-class View:
+class IndexView:
     """`index`: one expression per rank of `tensor`. `limits`: expressions that must lie in [0, size), where
     the sizes of the tensor's ranks do not say so. `padded`: indices may lie outside, where zeros are."""
 
@@ -63,18 +63,18 @@ class Slots:
             weight *= self.size(slot)
         return Affine(tuple(reversed(total.terms)))
 
-    def refined(self, view: View) -> View:
+    def refined(self, view: IndexView) -> IndexView:
         """The view with a slot of its own for every leaf of its axes, none of them used elsewhere."""
         fresh = {s: tuple(self.new(leaf) for leaf in self.axes.leaves(self.axis[s])) for s in view.slots}
         table = {s: self.radix(parts) for s, parts in fresh.items()}
         dims = tuple(tuple(p for s in d for p in fresh[s]) for d in view.dims)
         return rewritten(view, table, dims, view.shape)
 
-    def transposed(self, view: View, order: Sequence[int]) -> View:
+    def transposed(self, view: IndexView, order: Sequence[int]) -> IndexView:
         dims = tuple(view.dims[i] for i in order)
         return replace(view, dims=dims, shape=tuple(view.shape[i] for i in order))
 
-    def reshaped(self, view: View, shape: Sequence[int], hints: Sequence[str]) -> View | None:
+    def reshaped(self, view: IndexView, shape: Sequence[int], hints: Sequence[str]) -> IndexView | None:
         """The same elements in another shape; None where the shapes have no common refinement."""
         kept = [(s, h) for s, h in zip(shape, hints, strict=True) if s > 1]
         if prod(shape) != prod(view.shape):
@@ -91,7 +91,7 @@ class Slots:
             dims.append(tuple(taken))
         return replace(fine, dims=tuple(dims), shape=tuple(shape))
 
-    def sliced(self, view: View, dim: int, start: int, step: int, count: int) -> View | None:
+    def sliced(self, view: IndexView, dim: int, start: int, step: int, count: int) -> IndexView | None:
         """Every `step`-th index of one dimension from `start`, `count` of them; None if not affine."""
         size = view.shape[dim]
         if (start, step, count) == (0, 1, size):
@@ -116,7 +116,7 @@ class Slots:
             expr = Affine(((slots[0], step),), start)
         return self.placed(one, dim, expr, (slots,), (count,))
 
-    def picked(self, view: View, dim: int, at: int) -> View:
+    def picked(self, view: IndexView, dim: int, at: int) -> IndexView:
         """One index of a dimension, which goes."""
         radix, table = at, {}
         for slot in reversed(view.dims[dim]):
@@ -125,8 +125,13 @@ class Slots:
         return rewritten(view, table, _spliced(view.dims, dim, ()), _spliced(view.shape, dim, ()))
 
     def placed(
-        self, view: View, dim: int, expr: Affine, slots: tuple[tuple[str, ...], ...], sizes: tuple[int, ...]
-    ) -> View:
+        self,
+        view: IndexView,
+        dim: int,
+        expr: Affine,
+        slots: tuple[tuple[str, ...], ...],
+        sizes: tuple[int, ...],
+    ) -> IndexView:
         """The view with the only slot of a dimension replaced by an expression in slots of new dimensions.
 
         Where the expression leaves the dimension, the view is padded.
@@ -161,12 +166,12 @@ class Slots:
 
     def window(
         self,
-        view: View,
+        view: IndexView,
         dim: int,
         steps: tuple[int, int, int],
         sizes: tuple[int, int],
         hints: tuple[str, str],
-    ) -> View | None:
+    ) -> IndexView | None:
         """A dimension as windows over it: one index for the window, one for the place in it.
 
         `steps`: stride, dilation and the padding before; `sizes`: of the two dimensions that it becomes.
@@ -186,7 +191,7 @@ class Slots:
             )
         return self.placed(one, dim, expr, tuple(slots), sizes)
 
-    def single(self, view: View, dim: int) -> View | None:
+    def single(self, view: IndexView, dim: int) -> IndexView | None:
         """The view with at most one slot in a dimension; None if its slots index several ranks."""
         slots = view.dims[dim]
         if len(slots) < 2:
@@ -217,8 +222,8 @@ def _spliced(items: tuple[T, ...], at: int, new: tuple[T, ...]) -> tuple[T, ...]
 
 
 def rewritten(
-    view: View, table: Mapping[str, Affine], dims: tuple[tuple[str, ...], ...], shape: tuple[int, ...]
-) -> View:
+    view: IndexView, table: Mapping[str, Affine], dims: tuple[tuple[str, ...], ...], shape: tuple[int, ...]
+) -> IndexView:
     """The view with slots replaced by expressions, and other dimensions."""
     limits = tuple((substituted(e, table), size) for e, size in view.limits)
     index = tuple(substituted(e, table) for e in view.index)

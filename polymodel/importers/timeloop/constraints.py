@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.emit import axes_of, windowed
 from polymodel.importers.timeloop.nest import FACTOR, listed
-from polymodel.importers.timeloop.parts import Part
-from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.parts import TimeloopLevel
+from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended
 from polymodel.spec.faults import Node, TextFault, suggestion
 
@@ -18,7 +18,7 @@ _REMEDY = "say it in `explore:` (docs/howto/explore.md)"
 
 
 @dataclass(frozen=True)
-class Factor:
+class IterationBound:
     """A bound on the iterations over a variable: `=`, `<=` or `>=` a number."""
 
     variable: str
@@ -36,7 +36,7 @@ class Factor:
         return self.number if self.relation == "=" else f"{self.relation} {self.number}"
 
 
-def explore_of(reading: Reading, parts: Sequence[Part], shape: Shape) -> dict[str, object]:
+def explore_of(reading: Reading, parts: Sequence[TimeloopLevel], shape: EinsumShape) -> dict[str, object]:
     """What the constraints say of a search: the section `explore:`, empty if they say nothing."""
     reader = _Reader(reading, shape)
     memories: dict[str, dict[str, object]] = {}
@@ -69,14 +69,14 @@ class _Reader:
     """Reads constraints in the words of one problem."""
 
     reading: Reading
-    shape: Shape
+    shape: EinsumShape
     used: list[str] = field(init=False)  # variables of several values that some tensor has
 
     def __post_init__(self) -> None:
         every = {v for s in self.shape.spaces for v in s.variables}
         self.used = [v for v, n in self.shape.sizes.items() if n > 1 and v in every]
 
-    def slides(self, part: Part) -> bool:
+    def slides(self, part: TimeloopLevel) -> bool:
         """Whether a memory may hold a tensor whose tiles overlap."""
         bypassed = part.held.bypass - part.held.keep
         return part.entries != 0 and any(
@@ -115,7 +115,7 @@ class _Reader:
             rule["order"] = [OTHERS, *sequence] if unsaid else sequence
         return rule
 
-    def spatial(self, fields: Fields, part: Part) -> dict[str, dict[str, object]]:
+    def spatial(self, fields: Fields, part: TimeloopLevel) -> dict[str, dict[str, object]]:
         """Per fanout dimension which variables may be spread over it, and how far."""
         axes = [a.name for a in axes_of(part, ())]
         allowed = self._allowed(fields, part, axes)
@@ -135,7 +135,7 @@ class _Reader:
                 factors[factor.variable] = factor.written
         return rules
 
-    def _allowed(self, fields: Fields, part: Part, axes: Sequence[str]) -> dict[str, list[str]]:
+    def _allowed(self, fields: Fields, part: TimeloopLevel, axes: Sequence[str]) -> dict[str, list[str]]:
         """Of a permutation, innermost first, the variables before the split go along X, others along Y."""
         order = listed(self.reading, fields, self.shape)
         split = fields.take("split")
@@ -154,7 +154,7 @@ class _Reader:
         along = {"X": first, "Y": second}
         return {a: [v for v in self.used if v in along[a]] for a in axes}
 
-    def factors(self, fields: Fields) -> Iterator[Factor]:
+    def factors(self, fields: Fields) -> Iterator[IterationBound]:
         """Bounds on variables of several values; those of macros among them."""
         found = {f.variable: f for f in self._said(fields, "factors")}
         only = list(self._said(fields, "factors_only"))
@@ -168,7 +168,7 @@ class _Reader:
             within = frozenset().union(*(tensors[word] for word, _ in over))
             single |= {v: over[0][1] for v in self.used if v not in within}
         for v, node in single.items():
-            found.setdefault(v, Factor(v, "=", 1, node))
+            found.setdefault(v, IterationBound(v, "=", 1, node))
         yield from (f for v, f in found.items() if v in self.used)
 
     def _spaces(self, fields: Fields, key: str) -> Iterator[tuple[str, Node]]:
@@ -182,7 +182,7 @@ class _Reader:
                 remedy = suggestion(word, tensors, "data spaces")
                 self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
 
-    def _said(self, fields: Fields, key: str) -> Iterator[Factor]:
+    def _said(self, fields: Fields, key: str) -> Iterator[IterationBound]:
         node = fields.take(key)
         if node is None:
             return
@@ -196,7 +196,7 @@ class _Reader:
         for item in node.elements if node.elements is not None else (node,):
             yield from self._text(item, str(item.scalar or ""), path)
 
-    def _text(self, node: Node, text: str, path: str) -> Iterator[Factor]:
+    def _text(self, node: Node, text: str, path: str) -> Iterator[IterationBound]:
         at = 0
         while text[at:].strip(" ,\n\t"):
             match = FACTOR.match(text, at)
@@ -211,7 +211,7 @@ class _Reader:
                 yield from self._factor(node, match["name"], match["sign"] or "=", bound, path)
             at = match.end()
 
-    def _expression(self, node: Node, text: str, path: str) -> Iterator[Factor]:
+    def _expression(self, node: Node, text: str, path: str) -> Iterator[IterationBound]:
         """`M=TILE*2`, `M<=TILE`: computed from variables."""
         sign = next((s for s in ("<=", ">=", "==", "<", ">", "=") if s in text), "=")
         name, _, value = text.partition(sign)
@@ -226,7 +226,7 @@ class _Reader:
             return
         yield from self._factor(node, name.strip(), "=" if sign == "==" else sign, int(number), path)
 
-    def _factor(self, node: Node, name: str, sign: str, bound: int, path: str) -> Iterator[Factor]:
+    def _factor(self, node: Node, name: str, sign: str, bound: int, path: str) -> Iterator[IterationBound]:
         """0 stands for the whole dimension, and so does more than that."""
         dims = self.shape.dims
         if name not in dims:
@@ -239,8 +239,8 @@ class _Reader:
         if sign == "=":
             number = min(number or size, size)
         relation = {"<": "<=", ">": ">="}.get(sign, sign)
-        yield Factor(v, relation, max(number, 1), node)
+        yield IterationBound(v, relation, max(number, 1), node)
 
-    def leave(self, factor: Factor, why: str) -> None:
+    def leave(self, factor: IterationBound, why: str) -> None:
         what = f"{factor.variable} {factor.relation} {factor.number} does not bind the search: {why}"
         self.reading.leave(factor.node, what, _REMEDY)

@@ -9,9 +9,9 @@ from math import ceil
 
 from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.energy import Energies, Prices
-from polymodel.importers.timeloop.nest import Loop, Nest
-from polymodel.importers.timeloop.parts import Part
-from polymodel.importers.timeloop.problem import Shape, Space
+from polymodel.importers.timeloop.nest import Loop, TimeloopNest
+from polymodel.importers.timeloop.parts import TimeloopLevel
+from polymodel.importers.timeloop.problem import EinsumShape, Space
 from polymodel.importers.timeloop.reading import exact
 from polymodel.spec.numbers import Value
 
@@ -24,7 +24,7 @@ def number(value: Fraction | Value) -> int | float:
     return int(found) if found.denominator == 1 else float(found)
 
 
-def workload(shapes: Sequence[Shape], bits: int, name: str) -> dict[str, object]:
+def workload(shapes: Sequence[EinsumShape], bits: int, name: str) -> dict[str, object]:
     """`workload:`. One Einsum as one line, named after its output; several with their names."""
     found: dict[str, object] = {"name": name} if name else {}
     found["bits_per_value"] = {"All": bits}
@@ -40,12 +40,12 @@ def workload(shapes: Sequence[Shape], bits: int, name: str) -> dict[str, object]
     return found
 
 
-def einsum_name(shapes: Sequence[Shape]) -> str:
+def einsum_name(shapes: Sequence[EinsumShape]) -> str:
     """What the compute node calls the one Einsum."""
     return next((s.name for s in shapes[0].spaces if s.output), shapes[0].name)
 
 
-def _line(shape: Shape) -> str:
+def _line(shape: EinsumShape) -> str:
     output = next(s for s in shape.spaces if s.output)
     inputs = " * ".join(_access(s) for s in shape.spaces if not s.output)
     return f"{_access(output)} = {inputs}"
@@ -64,7 +64,7 @@ def _plain(rank: str, expr: Affine) -> bool:
     return str(expr).upper() == rank and expr.terms == ((str(expr), 1),) and not expr.constant
 
 
-def _einsum(shape: Shape) -> dict[str, object]:
+def _einsum(shape: EinsumShape) -> dict[str, object]:
     used = {v for s in shape.spaces for v in s.variables}
     constraints = shape.domain or tuple(f"0 <= {v} < {n}" for v, n in shape.sizes.items() if v in used)
     accesses = []
@@ -77,7 +77,7 @@ def _einsum(shape: Shape) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Axis:
+class FanoutLoops:
     """A fanout dimension with the loops over it. `unicast`: tensors that are never shared along it."""
 
     name: str
@@ -86,17 +86,17 @@ class Axis:
     unicast: frozenset[str]
 
 
-def axes_of(part: Part, loops: Sequence[Loop]) -> list[Axis]:
+def axes_of(part: TimeloopLevel, loops: Sequence[Loop]) -> list[FanoutLoops]:
     """X and Y of a part, as far as it has several instances along them.
 
     Instances that the file does not lay out in a mesh stand along X, whatever a mapping makes of them.
     """
     fanned = zip("XY", part.mesh, strict=True) if part.shaped else (("X", part.instances),)
-    found: list[Axis] = []
+    found: list[FanoutLoops] = []
     for axis, fanout in fanned:
         along = tuple(x for x in loops if x.axis == axis or not part.shaped)
         if along or fanout > 1:
-            found.append(Axis(axis, fanout, along, part.unicast))
+            found.append(FanoutLoops(axis, fanout, along, part.unicast))
     return found
 
 
@@ -105,7 +105,7 @@ def windowed(spaces: Sequence[Space]) -> bool:
     return any(s.variables - s.alone for s in spaces)
 
 
-def fanouts(axes: Sequence[Axis], identical: bool) -> list[dict[str, object]]:
+def fanouts(axes: Sequence[FanoutLoops], identical: bool) -> list[dict[str, object]]:
     """`spatial:` of a component. It holds for every mapping: nothing of it comes from the loops."""
     found = []
     for a in axes:
@@ -119,7 +119,7 @@ def fanouts(axes: Sequence[Axis], identical: bool) -> list[dict[str, object]]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SharedAttributes:
     """What all components share. `cycle`: seconds; `bits`: of a word; `identical`: how fanouts multicast."""
 
     cycle: Fraction
@@ -134,7 +134,9 @@ class Machine:
         return number(1 / self.cycle)
 
 
-def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Sequence[str]) -> Written:
+def component(
+    part: TimeloopLevel, axes: Sequence[FanoutLoops], machine: SharedAttributes, tensors: Sequence[str]
+) -> Written:
     """A part as a node of `arch:`."""
     fields: dict[str, object] = {"name": part.name}
     if part.kind == "memory" and part.entries:
@@ -175,12 +177,12 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
     return ("Memory" if part.kind == "memory" else "Compute"), fields
 
 
-def _directions(part: Part, prices: Prices) -> list[tuple[str, Fraction | None, Value | None]]:
+def _directions(part: TimeloopLevel, prices: Prices) -> list[tuple[str, Fraction | None, Value | None]]:
     return [("read", prices.read, part.read), ("write", prices.write, part.write)]
 
 
 def _moving(
-    part: Part, name: str, price: Fraction | None, bandwidth: Value | None, machine: Machine
+    part: TimeloopLevel, name: str, price: Fraction | None, bandwidth: Value | None, machine: SharedAttributes
 ) -> dict[str, object]:
     """An action per bit: Timeloop's energy, in pJ, is that of an access of `words` words per instance."""
     found: dict[str, object] = {"name": name}
@@ -191,7 +193,7 @@ def _moving(
     return found
 
 
-def _held(part: Part, tensors: Sequence[str]) -> dict[str, object]:
+def _held(part: TimeloopLevel, tensors: Sequence[str]) -> dict[str, object]:
     keep = [t for t in tensors if t in part.held.keep]
     may = [t for t in tensors if t not in part.held.bypass and t not in keep]
     found: dict[str, object] = {"keep": " | ".join(keep)} if keep else {"keep": "Nothing"}
@@ -199,7 +201,7 @@ def _held(part: Part, tensors: Sequence[str]) -> dict[str, object]:
 
 
 def mapping(
-    parts: Sequence[Part], nest: Nest, axes: Mapping[str, Sequence[Axis]], einsum: str
+    parts: Sequence[TimeloopLevel], nest: TimeloopNest, axes: Mapping[str, Sequence[FanoutLoops]], einsum: str
 ) -> list[Written]:
     """`mapping:`: storages with the loops below them; every storage reuses as Timeloop's do."""
     found: list[Written] = []

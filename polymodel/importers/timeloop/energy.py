@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.reading import Fields, Reading, exact, name_and_count
 from polymodel.spec.faults import Node
 
@@ -37,7 +37,9 @@ class Energies:
         return self.prices.get(name, Prices())
 
 
-def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tuple[Part, ...]) -> Energies:
+def energies_of(
+    reading: Reading, ert: Node | None, art: Node | None, parts: tuple[TimeloopLevel, ...]
+) -> Energies:
     """The prices of these parts; what a table says of others is left out by name."""
     known = {p.name: p for p in parts}
     actions: dict[str, dict[str, Fraction]] = {}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.timeloop.parts import Part, called, fanned
-from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.parts import TimeloopLevel, called, fanned
+from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended
 from polymodel.spec.faults import Node, TextFault, suggestion
 
@@ -40,7 +40,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Nest:
+class TimeloopNest:
     """All loops with their order per part, and what each storage keeps."""
 
     loops: tuple[Loop, ...]
@@ -59,7 +59,7 @@ class Nest:
         return tile
 
 
-def nest_of(reading: Reading, node: Node, parts: Sequence[Part], shape: Shape) -> Nest:
+def nest_of(reading: Reading, node: Node, parts: Sequence[TimeloopLevel], shape: EinsumShape) -> TimeloopNest:
     """The loops of a mapping, those of one iteration left out. Faults: unknown names, factors that miss."""
     builder = _Builder(reading, tuple(parts), shape)
     entries = node.elements
@@ -77,7 +77,7 @@ def nest_of(reading: Reading, node: Node, parts: Sequence[Part], shape: Shape) -
 
 
 class _Builder:
-    def __init__(self, reading: Reading, parts: tuple[Part, ...], shape: Shape) -> None:
+    def __init__(self, reading: Reading, parts: tuple[TimeloopLevel, ...], shape: EinsumShape) -> None:
         self.reading = reading
         self.parts = parts
         self.shape = shape
@@ -176,7 +176,7 @@ class _Builder:
         axes = {x.variable: "X" if at is None or i < at else "Y" for x, i in found}
         self.spatial[part.name] = [replace(x, part=part.name, axis=axes[x.variable]) for x, _ in found]
 
-    def fanned(self, name: str, fields: Fields) -> Part | None:
+    def fanned(self, name: str, fields: Fields) -> TimeloopLevel | None:
         """Whose instances a spatial directive runs over: the target's own, or the next ones inside it."""
         below = fanned(self.parts, name)
         if len(below) == 1:
@@ -268,7 +268,7 @@ class _Builder:
         found = listed(self.reading, fields, self.shape)
         return [*found, *(v for v in self.shape.dims.values() if v not in found)]
 
-    def finished(self, node: Node) -> Nest:
+    def finished(self, node: Node) -> TimeloopNest:
         loops: list[Loop] = []
         for part in self.parts:
             loops += self.spatial.get(part.name, [])
@@ -278,9 +278,9 @@ class _Builder:
             own = [x for x in loops if x.part == part.name and x.axis and x.bound > 1]
             moved = {id(x): y for x, y in zip(own, self.placed(part, own), strict=True)}
             loops = [moved.get(id(x), x) for x in loops]
-        return Nest(tuple(x for x in loops if x.bound > 1), self.stored())
+        return TimeloopNest(tuple(x for x in loops if x.bound > 1), self.stored())
 
-    def placed(self, part: Part, loops: list[Loop]) -> list[Loop]:
+    def placed(self, part: TimeloopLevel, loops: list[Loop]) -> list[Loop]:
         """The spatial loops over a part, along axes that they fit; faults where they do not."""
         x, y = (_product(loops, axis) for axis in "XY")
         if x <= part.mesh[0] and y <= part.mesh[1]:
@@ -360,7 +360,7 @@ class _Builder:
         return found
 
 
-def listed(reading: Reading, fields: Fields, shape: Shape) -> list[str]:
+def listed(reading: Reading, fields: Fields, shape: EinsumShape) -> list[str]:
     """The variables of `permutation:`, innermost first."""
     dims = shape.dims
     words = fields.words("permutation") or ()

@@ -27,7 +27,7 @@ CLUSTER = ("cluster_size", "clustersize")
 
 
 @dataclass(frozen=True)
-class Held:
+class Dataspace:
     """A `dataspace:` constraint: what must be kept, and what must not."""
 
     keep: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoopConstraint:
     """A constraint on the loops of a level, or on those over its instances (`spatial`)."""
 
     spatial: bool
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Part:
+class TimeloopLevel:
     """A level, or a container with fanout.
 
     `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
@@ -68,9 +68,9 @@ class Part:
     write: Value | None = None
     shared_port: bool = False
     cycle: Value | None = None
-    held: Held = field(default_factory=Held)
+    held: Dataspace = field(default_factory=Dataspace)
     unicast: frozenset[str] = frozenset()
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[LoopConstraint, ...] = ()
     sparse: Node | None = None
     metadata: int = 0
 
@@ -206,16 +206,16 @@ def _quietly(node: Node, scope: Mapping[str, Value]) -> Value | None:
         return None
 
 
-def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Held:
+def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Dataspace:
     """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
     if fields is None:
-        return Held()
+        return Dataspace()
     alone = fields.words("keep_only")
     keep, bypass = (
         frozenset(tensors[w] for w, _ in words if w in tensors)
         for words in (alone or fields.words("keep") or (), fields.words("bypass") or ())
     )
-    return Held(keep, bypass if alone is None else frozenset(tensors.values()) - keep)
+    return Dataspace(keep, bypass if alone is None else frozenset(tensors.values()) - keep)
 
 
 SECTIONS = (
@@ -227,8 +227,8 @@ _LOOPS = ("temporal", "spatial")
 
 
 def constrained(
-    reading: Reading, sections: Mapping[str, Node], parts: Sequence[Part], tensors: Mapping[str, str]
-) -> tuple[Part, ...]:
+    reading: Reading, sections: Mapping[str, Node], parts: Sequence[TimeloopLevel], tensors: Mapping[str, str]
+) -> tuple[TimeloopLevel, ...]:
     """The parts with what the sections say of them: what they keep, and their loops."""
     found = {p.name: p for p in parts}
     for section in SECTIONS:
@@ -250,30 +250,30 @@ def constrained(
                 continue
             inner = target.fields("constraints") or target
             if kind in _LOOPS:
-                more = Asked(kind == "spatial", inner.node, inner.path)
+                more = LoopConstraint(kind == "spatial", inner.node, inner.path)
                 found[part.name] = replace(found[part.name], asked=(*found[part.name].asked, more))
                 continue
             part = found[part.name]
             name_strange(reading, inner, tensors)
             held = held_of(inner, tensors)
-            both = Held(part.held.keep | held.keep, part.held.bypass | held.bypass)
+            both = Dataspace(part.held.keep | held.keep, part.held.bypass | held.bypass)
             found[part.name] = replace(part, held=both)
     return tuple(found.values())
 
 
-def called(parts: Sequence[Part], text: str) -> str:
+def called(parts: Sequence[TimeloopLevel], text: str) -> str:
     """The part that a target means; the mapper calls the fanout of container PE inter_PE_spatial."""
     name, _ = name_and_count(text)
     return name if any(p.name == name for p in parts) else re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
 
 
-def fanned(parts: Sequence[Part], name: str) -> tuple[Part, ...]:
+def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ...]:
     """Whose instances spatial loops of a target run over: its own, or those of the next parts inside it."""
     at = next(i for i, p in enumerate(parts) if p.name == name)
     here = parts[at]
     if here.own_mesh and here.instances > 1:
         return (here,)
-    below: list[Part] = []
+    below: list[TimeloopLevel] = []
     for part in parts[at + 1 :]:
         below += [part] if part.instances > 1 else []
         if part.kind != "container":

@@ -38,7 +38,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Shape:
+class EinsumShape:
     """One Einsum. `dims`: Timeloop's dimension -> our rank variable. `sizes`: by rank variable.
 
     `domain`: constraints as text, where the instance is a set in ISL's notation; then `sizes` is empty.
@@ -56,7 +56,7 @@ class Shape:
         return {s.theirs: s.name for s in self.spaces}
 
 
-def shapes_of(reading: Reading, node: Node) -> tuple[Shape, ...]:
+def shapes_of(reading: Reading, node: Node) -> tuple[EinsumShape, ...]:
     """The Einsums of `problem:`; several (a list) make a cascade, whose tensors' ranks go by position."""
     several = node.elements is not None
     entries = node.elements if node.elements is not None else (node,)
@@ -71,7 +71,7 @@ def shapes_of(reading: Reading, node: Node) -> tuple[Shape, ...]:
     return tuple(found)
 
 
-def _shape(reading: Reading, fields: Fields, several: bool) -> Shape | None:
+def _shape(reading: Reading, fields: Fields, several: bool) -> EinsumShape | None:
     fields.ignore("version")
     instance = fields.need("instance", example="instance: {M: 64, K: 64, N: 64}")
     node = fields.need("shape", example="shape: {name: MatMul, dimensions: [M, K, N], data_spaces: [...]}")
@@ -99,7 +99,7 @@ def _shape(reading: Reading, fields: Fields, several: bool) -> Shape | None:
     spaces = _spaces(reading, shape, dims, known, several)
     _check_outputs(reading, node, spaces)
     spaces = _with_densities(reading, densities, spaces, sizes)
-    return _used(reading, node, Shape(name, dims, sizes, spaces, domain))
+    return _used(reading, node, EinsumShape(name, dims, sizes, spaces, domain))
 
 
 def _dimensions(reading: Reading, shape: Fields) -> dict[str, str] | None:
@@ -330,7 +330,7 @@ def _with_densities(
     return tuple(found)
 
 
-def _used(reading: Reading, node: Node, shape: Shape) -> Shape | None:
+def _used(reading: Reading, node: Node, shape: EinsumShape) -> EinsumShape | None:
     """A dimension that indexes nothing cannot be said here; of size 1 it is of no matter."""
     if not shape.spaces:
         return None

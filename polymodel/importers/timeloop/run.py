@@ -21,8 +21,8 @@ from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
 from polymodel.importers.timeloop.constraints import explore_of
 from polymodel.importers.timeloop.emit import (
-    Axis,
-    Machine,
+    FanoutLoops,
+    SharedAttributes,
     axes_of,
     component,
     einsum_name,
@@ -32,10 +32,10 @@ from polymodel.importers.timeloop.emit import (
 )
 from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
-from polymodel.importers.timeloop.nest import Nest, nest_of
+from polymodel.importers.timeloop.nest import TimeloopNest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
-from polymodel.importers.timeloop.parts import Part, constrained
-from polymodel.importers.timeloop.problem import Shape, shapes_of
+from polymodel.importers.timeloop.parts import TimeloopLevel, constrained
+from polymodel.importers.timeloop.problem import EinsumShape, shapes_of
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, plain_key
 from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
@@ -200,10 +200,10 @@ def _read_variables(reading: Reading, node: Node | None) -> None:
 class _Found:
     """What the sections say."""
 
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[EinsumShape, ...] = ()
     title: str = ""
-    parts: tuple[Part, ...] = ()
-    nest: Nest | None = None
+    parts: tuple[TimeloopLevel, ...] = ()
+    nest: TimeloopNest | None = None
     fused: Fused | None = None
     energies: Energies = field(default_factory=Energies)
     sparse: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -257,7 +257,9 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
     return found
 
 
-def _settled(reading: Reading, node: Node, parts: tuple[Part, ...], shape: Shape) -> Node | None:
+def _settled(
+    reading: Reading, node: Node, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
+) -> Node | None:
     """Constraints that leave one mapping only are that mapping; others are for a search."""
     trial = Reading(Faults(), variables=dict(reading.variables))
     nest_of(trial, node, parts, shape)
@@ -283,11 +285,13 @@ def _text(found: _Found, source: str, reading: Reading) -> str:
 
 def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:
     spaces = found.shapes[0].spaces if len(found.shapes) == 1 else ()
-    machine = Machine(_cycle(found, reading), bits or 8, found.energies, found.sparse, windowed(spaces))
+    machine = SharedAttributes(
+        _cycle(found, reading), bits or 8, found.energies, found.sparse, windowed(spaces)
+    )
     _note_words(found, bits, reading)
     _clusters(found, reading)
     tensors = [s.name for s in spaces]
-    axes: dict[str, list[Axis]] = {}
+    axes: dict[str, list[FanoutLoops]] = {}
     for part in found.parts:
         loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
         axes[part.name] = axes_of(part, loops)

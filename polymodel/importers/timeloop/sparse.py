@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from polymodel.importers.timeloop.parts import Part
-from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.parts import TimeloopLevel
+from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
 from polymodel.spec.faults import Node, suggestion
 
@@ -21,7 +21,7 @@ Format = str | dict[str, object]
 
 
 def sparse_of(
-    reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape, mapped: bool
+    reading: Reading, node: Node | None, parts: Sequence[TimeloopLevel], shape: EinsumShape, mapped: bool
 ) -> dict[str, dict[str, object]]:
     """Component -> `sparse:` section, from the list of targets and from what stands at the components.
 
@@ -76,7 +76,7 @@ def _both(
 
 
 def _section(
-    reading: Reading, target: Fields, shape: Shape, computes: bool, mapped: bool
+    reading: Reading, target: Fields, shape: EinsumShape, computes: bool, mapped: bool
 ) -> dict[str, object]:
     found: dict[str, object] = {}
     formats = _formats(reading, target.fields("representation_format"), shape, mapped)
@@ -117,7 +117,7 @@ def _kind(reading: Reading, fields: Fields) -> str | None:
     return None
 
 
-def _actions(reading: Reading, fields: Fields, shape: Shape) -> list[dict[str, object]]:
+def _actions(reading: Reading, fields: Fields, shape: EinsumShape) -> list[dict[str, object]]:
     kind = _kind(reading, fields)
     found: list[dict[str, object]] = []
     for option in fields.each("options") or ([fields] if "target" in fields else []):
@@ -130,7 +130,7 @@ def _actions(reading: Reading, fields: Fields, shape: Shape) -> list[dict[str, o
     return found
 
 
-def _tensors(reading: Reading, option: Fields, shape: Shape, key: str) -> list[str]:
+def _tensors(reading: Reading, option: Fields, shape: EinsumShape, key: str) -> list[str]:
     option_node = option.need(key, example=f"{key}: A")
     found = []
     for word, node in option.words(key) or () if option_node is not None else ():
@@ -142,7 +142,7 @@ def _tensors(reading: Reading, option: Fields, shape: Shape, key: str) -> list[s
     return found
 
 
-def _formats(reading: Reading, fields: Fields | None, shape: Shape, mapped: bool) -> dict[str, object]:
+def _formats(reading: Reading, fields: Fields | None, shape: EinsumShape, mapped: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     if fields is None:
         return found
@@ -228,7 +228,7 @@ def _stand_in(
 def actions_where_kept(
     reading: Reading,
     sparse: dict[str, dict[str, object]],
-    parts: Sequence[Part],
+    parts: Sequence[TimeloopLevel],
     kept: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, object]]:
     """The sections, an action on a tensor that bypasses its level moved to the next level out that keeps it.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from polymodel.importers.timeloop.parts import (
-    Asked,
-    Part,
+    LoopConstraint,
+    TimeloopLevel,
     bandwidths,
     held_of,
     kind_of,
@@ -26,7 +26,7 @@ TAGS = (
 )  # fmt: skip
 
 
-def parts_of(reading: Reading, node: Node, tensors: Mapping[str, str]) -> tuple[Part, ...]:
+def parts_of(reading: Reading, node: Node, tensors: Mapping[str, str]) -> tuple[TimeloopLevel, ...]:
     """The parts, outermost first, the compute unit last. `tensors`: those of the problem, where known."""
     fields = Fields(reading, node, "architecture")
     fields.ignore("version")
@@ -46,11 +46,11 @@ class _Builder:
 
     reading: Reading
     tensors: Mapping[str, str]
-    found: list[Part] = field(default_factory=list)
+    found: list[TimeloopLevel] = field(default_factory=list)
     inherited: tuple[Entry, ...] = ()
     totals: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
 
-    def finished(self, node: Node) -> tuple[Part, ...]:
+    def finished(self, node: Node) -> tuple[TimeloopLevel, ...]:
         parts = self.relative() if self.totals else self.found
         names = [p.name for p in parts]
         for p in parts:
@@ -174,7 +174,7 @@ class _Builder:
         elif "meshx" in attributes or "meshy" in attributes:
             x, y = attributes.count("meshx"), attributes.count("meshy")
         mesh = (x or 1, y or 1) if x or y else (ranged, 1)
-        part = Part(name, "container", node, mesh, bool(x or y) or ranged == 1, own_mesh=True)
+        part = TimeloopLevel(name, "container", node, mesh, bool(x or y) or ranged == 1, own_mesh=True)
         if node.tag != "Container":
             found = self.component(part, fields, attributes)
             if found is None:
@@ -184,7 +184,9 @@ class _Builder:
         cycle = scope.get(CYCLE)
         self.found.append(replace(part, cycle=cycle if isinstance(cycle, (int, float)) else None))
 
-    def component(self, part: Part, fields: Fields, attributes: Fields | None) -> Part | None:
+    def component(
+        self, part: TimeloopLevel, fields: Fields, attributes: Fields | None
+    ) -> TimeloopLevel | None:
         """The part as a memory or compute unit; None if it is neither."""
         words = f"{fields.text('class')} {fields.text('subclass')}"
         node = fields.node
@@ -214,7 +216,7 @@ class _Builder:
             sparse=fields.take("sparse_optimizations"),
         )
 
-    def constrained(self, part: Part, fields: Fields) -> Part:
+    def constrained(self, part: TimeloopLevel, fields: Fields) -> TimeloopLevel:
         """What constraints say: what a level keeps, what a fanout does not share, and their loops."""
         constraints = fields.fields("constraints")
         if constraints is None:
@@ -228,7 +230,9 @@ class _Builder:
         given = (spatial.words("no_reuse") or ()) if spatial is not None and part.instances > 1 else ()
         alone = {self.tensors[w] for w, _ in given if w in self.tensors}
         loops = ((False, temporal), (True, spatial))
-        asked = tuple(Asked(across, told.node, told.path) for across, told in loops if told is not None)
+        asked = tuple(
+            LoopConstraint(across, told.node, told.path) for across, told in loops if told is not None
+        )
         return replace(part, held=held, unicast=frozenset(alone), asked=asked)
 
     # The form of versions 0.2 and 0.3 --------------------------------------------------------------------
@@ -262,7 +266,7 @@ class _Builder:
         own = scope_of(self.reading, attributes, scope)
         if attributes is not None:
             attributes.scope = own
-        part = self.component(Part(name, "container", node), fields, attributes)
+        part = self.component(TimeloopLevel(name, "container", node), fields, attributes)
         if part is None:
             return
         total, x, y = outer * many, None, None
@@ -282,9 +286,9 @@ class _Builder:
         self.totals[name] = total, x, y
         self.found.append(replace(part, cycle=cycle))
 
-    def relative(self) -> list[Part]:
+    def relative(self) -> list[TimeloopLevel]:
         """Totals of instances along the way in -> instances per enclosing instance, along X and Y."""
-        done: list[Part] = []
+        done: list[TimeloopLevel] = []
         outer, outer_x = 1, 1
         for part in sorted(self.found, key=lambda p: p.kind == "compute"):
             total, x, y = self.totals[part.name]
@@ -302,7 +306,7 @@ class _Builder:
         return done
 
 
-def cycle_seconds(parts: tuple[Part, ...], variables: Mapping[str, Value | None]) -> Value | None:
+def cycle_seconds(parts: tuple[TimeloopLevel, ...], variables: Mapping[str, Value | None]) -> Value | None:
     """The seconds of one cycle, where the file says them."""
     given = [*(p.cycle for p in parts), variables.get(CYCLE)]
     return next((c for c in given if c is not None and c > 0), None)

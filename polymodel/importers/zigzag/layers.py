@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polymodel.arithmetic import Affine
-from polymodel.importers.tables import Reading, Table
+from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.spec.faults import Node, TextFault
 from polymodel.spec.numbers import parse_affine
 
@@ -26,7 +26,7 @@ class _Layer:
 
     id: str
     name: str
-    table: Table
+    table: KeyedTable
     sizes: dict[str, int] = field(default_factory=dict)
     accesses: dict[str, list[str]] = field(default_factory=dict)
     output: str = "O"
@@ -79,7 +79,7 @@ def _wide_sums(reading: Reading, layers: Sequence[_Layer]) -> None:
 
 
 def _layer(reading: Reading, node: Node, number: int) -> _Layer:
-    table = Table(reading, node, f"layers[{number}]")
+    table = KeyedTable(reading, node, f"layers[{number}]")
     layer = _Layer(table.text("id") or str(number), table.text("name"), table)
     layer.name = re.sub(r"\W+", "_", layer.name or f"layer{layer.id}", flags=re.ASCII)
     table.owner = layer.name
@@ -116,12 +116,12 @@ def _layer(reading: Reading, node: Node, number: int) -> _Layer:
     return layer
 
 
-def _entries(table: Table, key: str) -> list[tuple[str, Node]]:
+def _entries(table: KeyedTable, key: str) -> list[tuple[str, Node]]:
     node = table.take(key)
     return [] if node is None else [(e.key, e.value) for e in node.entries or ()]
 
 
-def _numbers(reading: Reading, table: Table, key: str) -> dict[str, int]:
+def _numbers(reading: Reading, table: KeyedTable, key: str) -> dict[str, int]:
     found = {}
     for name, value in _entries(table, key):
         number = _count(reading, value, f"{table.path}.{key}", least=0)
@@ -257,9 +257,7 @@ def _bits(reading: Reading, layer: _Layer, operand: str) -> int:
     return layer.bits.get(operand, 8)
 
 
-def _source(
-    reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _Layer]
-) -> _Layer | None:
+def _source(reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _Layer]) -> _Layer | None:
     """The layer that makes an operand; None for what comes from outside."""
     source = layer.sources.get(operand, layer.id)
     if operand == layer.output or source == layer.id or source == "-1":

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from polymodel.importers.tables import Reading, Table
+from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import ROLES
 from polymodel.spec.faults import Node
 
@@ -20,14 +20,14 @@ class _Memory:
     """`alone`: dimensions of the array along which there is one for every unit."""
 
     name: str
-    table: Table
+    table: KeyedTable
     operands: tuple[str, ...]
     alone: frozenset[str]
 
 
 def machine_of(reading: Reading, root: Node, clock: float) -> list[Written]:
     """The nodes of `arch:`, outermost first."""
-    top = Table(reading, root, "")
+    top = KeyedTable(reading, root, "")
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
     if array is None:
@@ -74,12 +74,12 @@ def _containers(dims: list[str], fanouts: dict[str, float]) -> list[Written]:
     return [("Container", {"name": f"Array_{'_'.join(dims)}", "spatial": spatial})]
 
 
-def _memories(reading: Reading, top: Table, dims: frozenset[str]) -> list[_Memory]:
+def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_Memory]:
     """Outermost first. The file lists them from the array on; what fewer units share stands further in."""
     table = top.table("memories")
     found: list[_Memory] = []
     for entry in (table.node.entries or ()) if table is not None else ():
-        one = Table(reading, entry.value, f"memories.{entry.key}", entry.key)
+        one = KeyedTable(reading, entry.value, f"memories.{entry.key}", entry.key)
         operands = tuple(str(n.scalar) for n in one.items("operands"))
         strange = [o for o in operands if o not in ROLES]
         if strange or not operands:
@@ -141,12 +141,12 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
     return "Memory", {**fields, "tensors": {"keep": held, "may_keep": held}, "actions": actions}
 
 
-def _value(reading: Reading, table: Table, key: str) -> float:
+def _value(reading: Reading, table: KeyedTable, key: str) -> float:
     node = table.take(key)
     return 0 if node is None else _number(reading, node, f"{table.path}.{key}")
 
 
-def _unit(reading: Reading, table: Table, clock: float) -> Written:
+def _unit(reading: Reading, table: KeyedTable, clock: float) -> Written:
     table.take("input_precision")
     given = [table.take(k) for k in ("unit_energy", "multiplier_energy")]
     node = next((n for n in given if n is not None), None)
@@ -161,14 +161,14 @@ def _unit(reading: Reading, table: Table, clock: float) -> Written:
     return "Compute", {"name": "MAC", "actions": [action]}
 
 
-def _rest(reading: Reading, table: Table) -> None:
+def _rest(reading: Reading, table: KeyedTable) -> None:
     for key in _IGNORED:
         table.take(key)
     for entry in table.rest:
         _left(reading, table, entry.key, entry.value)
 
 
-def _left(reading: Reading, table: Table, key: str, node: Node) -> None:
+def _left(reading: Reading, table: KeyedTable, key: str, node: Node) -> None:
     """A key that is not read: areas have no unit there; of an unknown one, any count may differ."""
     if key in ("area", "unit_area", "multiplier_area"):
         if node.scalar:
@@ -176,6 +176,4 @@ def _left(reading: Reading, table: Table, key: str, node: Node) -> None:
             reading.leave(node, key, why, remedy, table.path, owner=table.owner, changes="area")
         return
     why, remedy = "nothing here corresponds to it", "check that the counts do not need it"
-    reading.leave(
-        node, key, why, remedy, table.path, owner=table.owner, changes="counts", refused=True
-    )
+    reading.leave(node, key, why, remedy, table.path, owner=table.owner, changes="counts", refused=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
-from polymodel.importers.tables import Reading, Table
+from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
 from polymodel.spec.document import Document, existing, root_of
@@ -126,7 +126,7 @@ def _once(reading: Reading, root: Node, before: Node | None, what: str) -> None:
 
 def _mapping(reading: Reading, root: Node, found: _Sections) -> None:
     """The links of the entry `default`, else of the first one; what steers a search is left out by name."""
-    tables = [Table(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]
+    tables = [KeyedTable(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]
     default = next((t for t in tables if str(_scalar(t, "name")) == "default"), tables[0])
     for table in tables:
         table.take("name")
@@ -141,6 +141,6 @@ def _mapping(reading: Reading, root: Node, found: _Sections) -> None:
                 reading.leave(entry.value, entry.key, "a mapping has no such key", "remove it", table.path)
 
 
-def _scalar(table: Table, key: str) -> object:
+def _scalar(table: KeyedTable, key: str) -> object:
     node = table.take(key)
     return None if node is None else node.scalar
