@@ -210,6 +210,13 @@ def test_import_loads_only_facade_and_errors() -> None:
     assert not loaded & {"islpy", "numpy", "pandas", "pydantic", "sympy", "networkx", "matplotlib", "yaml"}
 
 
+def test_a_small_evaluation_loads_no_arrays() -> None:
+    """Counts of a small example are Python's integers; NumPy and tables take longer to load than it takes."""
+    found = "pm.load('matmul', 'simple_two_level', 'matmul/output_stationary')"
+    loaded = modules_after(f"import polymodel as pm\npm.evaluate({found})")
+    assert not loaded & {"numpy", "pandas", "scipy", "sympy", "networkx", "matplotlib", "pyarrow"}
+
+
 def test_import_takes_no_time() -> None:
     """`import polymodel`, in seconds of a processor beyond Python's own start; the best of five."""
 

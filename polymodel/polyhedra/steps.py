@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import islpy as isl
-import numpy as np
-from numpy.typing import NDArray
 
 from polymodel.polyhedra.sets import count_by, parse_map, parse_set, points_of, without
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.object_]
 
 Mode = tuple[str, int]
 
@@ -381,8 +386,6 @@ def _elements(points: isl.Set, nx: int) -> isl.Set:
 # Receivers:
 # `np`, `nt`: the child's spatial and temporal dimensions; `np_parent`, `nt_parent`: those that are
 # the parent's, which lead. Sets, not counts: docs/semantics.md, Links.
-
-Counts = NDArray[np.object_]
 
 
 @dataclass(frozen=True)
