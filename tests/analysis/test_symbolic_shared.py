@@ -229,3 +229,18 @@ def test_what_a_stride_leaves_out_does_not_execute() -> None:
         for kept in (slide("GLB", "T1"), glb("T1")):
             tree = (dram("T0", "W0", "W1", "T2"), loop("q", tile), kept, split)
             assert agree(problem((one, two), *tree), (None,)) == 1
+
+
+def test_an_einsum_runs_one_iteration_of_a_loop_in_which_another_runs_more() -> None:
+    """The loop is over b in E0, which has one value, and over c in E1, which has four: E0 is done before the
+    second. With the names turned, E1 is, and what E0 holds stays on."""
+    for b, c in ((1, 4), (4, 1)):
+        one, two, _ = chain(m=2, a=2, b=b, c=c, d=1)
+        shared = Loop("b", 1, per_einsum=(("E0", "b"), ("E1", "c")))
+        split = Split(((rf("W0"), mac("E0")), (loop("m", 1), glb("W1"), mac("E1"))))
+        tree = (dram("T0", "W0", "T1", "W1", "T2"), glb("W0"), shared, split)
+        numbers = problem((one, two), *tree)
+        if b == 1:
+            assert agree(numbers, (None, "slide")) == 2
+        else:
+            assert check(numbers)

@@ -23,7 +23,14 @@ from math import prod
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
-from polymodel.analysis.symbolic.layout import Carry, Layout, Node, temporal
+from polymodel.analysis.symbolic.layout import (
+    Carry,
+    Layout,
+    Node,
+    other_ranges,
+    temporal,
+    trips_told_by,
+)
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space, begins_again, unlike_first
 from polymodel.errors import NotSeparable
@@ -290,23 +297,43 @@ def unknown(node: Node) -> NotSeparable:
     )
 
 
-def made_once_before(layout: Layout, bare: Space, stay: Stay) -> frozenset[int]:
+def made_once_before(layout: Layout, bare: Space, stay: Stay) -> tuple[frozenset[int], Space | None]:
     """Loops above the Einsum in whose first iteration alone the buffet's users execute, unlike the Einsum.
 
-    Among them are loops that do not stand above a user: it is done before they begin.
+    Among them are loops that do not stand above a user: it is done before they begin. And the stamps of a
+    user that goes on in loops in which the Einsum does not.
     """
-    here = bare.einsum.name
-    mine = made_once(layout, here)
-    loops = []
+    loops: dict[frozenset[int], Space | None] = {}
     for user in stay.node.users:
-        shared = shared_loops(layout, here, user)
-        once = {i for i in made_once(layout, user) if i < shared and i not in mine}
-        once |= set(range(shared, stay.shared))
-        loops.append(frozenset(i for i in once if settled(bare, i).constant != 1))
+        shared, further = shared_loops(layout, bare.einsum.name, user), False
+        stamps = layout.stamps(user, layout.paths[user])
+        once = set(range(shared, stay.shared))
+        for i in (i for i in temporal(bare) if i < shared):
+            one, other = _one_trip(bare, i), _one_trip(stamps, i)
+            once |= {i} if other and not one else set()
+            differ = trips_told_by(bare, i) != trips_told_by(stamps, i)
+            further = further or (one and not other)
+            loop = bare.axes[i].loop
+            if differ and loop is not None and not (one or other):
+                raise other_ranges((bare.einsum.name, user), loop)
+        key = frozenset(i for i in once if not _one_trip(bare, i))
+        loops[key] = stamps if further else loops.get(key)
     fewest = frozenset.intersection(*loops)
     if fewest not in loops or (fewest and not stay.before):
         raise stays_unevenly(stay)
-    return fewest
+    return fewest, loops[fewest]
+
+
+def _one_trip(space: Space, axis: int) -> bool:
+    return space.extent(space.axes[axis].variable) == 1 or settled(space, axis).constant == 1
+
+
+def executes_once(layout: Layout, bare: Space, user: str) -> frozenset[int]:
+    """Loops above both in whose first iteration alone a user of a buffet executes, unlike the Einsum."""
+    stamps = layout.stamps(user, layout.paths[user])
+    shared = shared_loops(layout, bare.einsum.name, user)
+    mine = (i for i in temporal(bare) if i < shared)
+    return frozenset(i for i in mine if _one_trip(stamps, i) and not _one_trip(bare, i))
 
 
 def stays_unevenly(stay: Stay) -> NotSeparable:
@@ -315,11 +342,6 @@ def stays_unevenly(stay: Stay) -> NotSeparable:
         f"{stay.node.users[0]} executes",
         "use engine exact",
     )
-
-
-def made_once(layout: Layout, einsum: str) -> frozenset[int]:
-    """Loops in whose first iteration an inferred Einsum makes all that is held through the others."""
-    return layout.inferred.get(einsum, frozenset())
 
 
 def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, Form] | None:

@@ -113,7 +113,8 @@ class _Inference:
             if kinds[axis.node] == "bound":
                 renamed.append(axis)
                 continue
-            other = next(e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound")
+            bound = (e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound")
+            other = max(bound, key=lambda e: _extent(cascade[e], axis))
             w = axis.loop.variable_in(other) if axis.loop is not None else axis.variable
             low, high = cascade[other].bound(w)
             again = f"{other}.{w}"
@@ -179,6 +180,13 @@ class _Inference:
         if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy or several:
             raise NotSeparable(f"what {name} executes is inferred, but not from one consumer", EXACT)
         return readers[0]
+
+
+def _extent(einsum: Einsum, axis: Axis) -> int:
+    """How many values an Einsum has of the variable of a loop that binds it."""
+    assert axis.loop is not None
+    low, high = einsum.bound(axis.loop.variable_in(einsum.name))
+    return high - low + 1
 
 
 def _numbers(sizes: Iterable[int | str | None]) -> bool:

@@ -154,7 +154,7 @@ def lay_out(
     for name in tree.einsums:
         check_space(problem.cascade[name], lines)
     check_tied_loops(problem)
-    _check_loops(problem)
+    _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
@@ -215,6 +215,7 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     inferred = producer in layout.inferred
     # What an inferred Einsum makes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
+    _check_visits(layout, found, depth)
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:
         spaces.insert(0, layout.space(producer, tensor, depth))
@@ -254,6 +255,22 @@ def _with_generations(
             f"{users[0]} and {users[1]} read {line.tensor} of different generations", "use engine exact"
         )
     return with_generations(space, line, behind(mine, line))
+
+
+def _check_visits(layout: Layout, einsums: Sequence[str], depth: int) -> None:
+    """Refuse Einsums that share storage below loops of which one runs more iterations than another."""
+    spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
+    for i in range(depth):
+        loop = spaces[0].axes[i].loop
+        ways = {trips_told_by(s, i) for s in spaces if s.window(s.axes[i].variable) is None}
+        if loop is not None and len(ways) > 1 and any(settled(s, i).constant != 1 for s in spaces):
+            raise other_ranges(tuple(einsums), loop)
+
+
+def trips_told_by(space: Space, axis: int) -> tuple[object, ...]:
+    """What tells the iterations of a loop: equal where two Einsums run through them alike."""
+    v = space.axes[axis].variable
+    return (str(space.extent(v)), *(i for i in space.of(v) if i < axis))
 
 
 def _holds(one: Space, other: Space) -> bool:
@@ -352,8 +369,18 @@ def check_box(einsum: Einsum) -> None:
     check_space(einsum)
 
 
-def _check_loops(problem: Problem) -> None:
+def other_ranges(einsums: tuple[str, ...], loop: Loop) -> NotSeparable:
+    return NotSeparable(
+        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} in other ranges", "use engine exact"
+    )
+
+
+def _check_loops(problem: Problem, symbols: bool) -> None:
+    """Refuse loops that Einsums begin at other values, or run in other ranges if there are `symbols`: which
+    tiles fit is told Einsum by Einsum."""
     cascade, tree = problem.cascade, problem.tree
+    loops = [node for _, node, _ in tree.walk() if isinstance(node, Loop)]
+    symbols = symbols or any(isinstance(x, str) for n in loops for x in (n.tile_shape, n.initial_tile_shape))
     for node_id, node, _ in tree.walk():
         if not isinstance(node, Loop):
             continue
@@ -368,11 +395,8 @@ def _check_loops(problem: Problem) -> None:
             if variable in cascade[e].rank_variables:
                 above = tuple(i for i, x in tree.loops(e) if i < node_id and x.variable_in(e) == variable)
                 ranges[cascade[e].bound(variable), above] = e
-        if len(ranges) > 1:
-            raise NotSeparable(
-                f"{' and '.join(ranges.values())} run the loop over {node.rank_variable} in other ranges",
-                "use engine exact",
-            )
+        if len({low for (low, _), _ in ranges}) > 1 or (len(ranges) > 1 and symbols):
+            raise other_ranges(tuple(ranges.values()), node)
 
 
 def _check_instances(axes: tuple[Axis, ...]) -> None:

@@ -21,8 +21,8 @@ from polymodel.analysis.symbolic.between import (
     chain,
     divergence,
     elements,
+    executes_once,
     joined_steps,
-    made_once,
     made_once_before,
     phases_between,
     shared_loops,
@@ -261,7 +261,8 @@ class Item:
     Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
     ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch. `gap`: over
     which steps of loops over tied variables it stays; the loops above are then those over others.
-    `once`: loops in whose first iteration alone its users execute.
+    `once`: loops in whose first iteration alone its users execute. `runs`: their stamps, if they go on in
+    loops in which the Einsum does not.
     """
 
     node: Node
@@ -272,6 +273,7 @@ class Item:
     shared: int | None = None
     gap: tuple[Group, Gap] | None = None
     once: frozenset[int] = frozenset()
+    runs: Space | None = None
 
 
 @dataclass(frozen=True)
@@ -374,9 +376,9 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
         if isinstance(b, Item):
             items.append(b)
             continue
-        once = made_once_before(layout, bare, b)
+        once, runs = made_once_before(layout, bare, b)
         times = joined_steps(bare, b, once)
-        uneven = b if once else uneven
+        uneven = b if once or runs else uneven
         if times is None and bare.tied | b.node.space.tied:
             raise unknown_gap(bare, b)
         if times is None and uneven is not None:
@@ -391,7 +393,7 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
         if times or gap:
             steps, shared = tuple(sorted((times or {}).items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())
-            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap, once=once))
+            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap, once=once, runs=runs))
     return _phases(bare, items)
 
 
@@ -409,7 +411,8 @@ def _stay(known: _Known, einsum: str, item: Item, on_path: bool) -> Item | Stay:
     stay = Stay(item.node, item.held, before, max(earlier, later), on_path, carry)
     if earlier < 0 or later < 0:
         return stay
-    if any(i < item.node.depth for e in item.node.users for i in made_once(layout, e)):
+    bare = layout.stamps(einsum, layout.paths[einsum])
+    if any(i < item.node.depth for e in item.node.users for i in executes_once(layout, bare, e)):
         raise stays_unevenly(stay)
     return item
 
@@ -517,7 +520,7 @@ def _gone(bare: Space, item: Item, stamp: Stamp) -> Form:
     if item.not_last:
         later = {i for i in item.once if stamp.get(i) in ADVANCED}  # then no step inside leads to a use
         steps = [(a, form) for a, form in item.not_last if not any(i < a for i in later)]
-        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in steps)
+        gone = product(one - form * (one - _is_last(item.runs or bare, a, stamp)) for a, form in steps)
     if item.not_first:
         gone = product(one - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
     return gone
