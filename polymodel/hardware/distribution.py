@@ -16,7 +16,8 @@ from polymodel.governor import spare, terminable
 from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
 from polymodel.hardware.search import Answered, Order, answered, mark_of
 from polymodel.loading import Spec
-from polymodel.mapper.request import Constraints
+from polymodel.mapper.records import Limits
+from polymodel.mapper.request import Constraints, given_section
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
 from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
@@ -265,9 +266,10 @@ def distribute(
     place = None if store is None else folder_of(store)
     orders: dict[str, Order] = {}
     for one in (one for parts in work for _, here in parts for one in here.values()):
-        mark = mark_of(one, (name,))
+        mark = one.mark(name)
         folder = None if place is None else place / mark[:16]
-        orders.setdefault(mark, Order(one, (name,), FIGURES, constraints, 0.0, folder, resume))
+        told = _written_back(constraints, one)
+        orders.setdefault(mark, Order(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
     with terminable():
         answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
     area = total_area(spec.arch)
@@ -310,9 +312,36 @@ def _checked(
     return counts, found[0]
 
 
-def _pieces(
-    spec: Spec, split: Split, exchanged: set[str]
-) -> list[tuple[tuple[str, ...], dict[int, Spec]]]:
+@dataclass(frozen=True)
+class Work:
+    """What a chip computes of a piece. `later`: intermediates of the piece that later pieces read as well, so
+    that they have to be in the backing storage."""
+
+    spec: Spec
+    later: tuple[str, ...]
+
+    def mark(self, objective: str) -> str:
+        """A mark of all that its search depends on."""
+        return mark_of(self.spec, (objective, *self.later))
+
+
+def _written_back(constraints: Constraints | None, work: Work) -> Constraints | None:
+    """The constraints of a search, by which what later pieces read is not fused."""
+    if not work.later:
+        return constraints
+    if isinstance(constraints, Limits):
+        named: object = constraints.unfused
+        before = [f"({named})"] if isinstance(named, str) else [*constraints.unfused]
+        return replace(constraints, unfused=frozenset({*before, *work.later}))
+    section, faults = given_section(constraints)
+    if faults:
+        return constraints  # the search tells them
+    given = section if "unfused" in section.model_fields_set else work.spec.raw_explore
+    before = [f"({given.unfused})"] if given is not None and given.unfused else []
+    return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
+
+
+def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> list[tuple[tuple[str, ...], dict[int, Work]]]:
     """Einsums between exchanges, with what each chip that has work computes of them."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
@@ -323,19 +352,27 @@ def _pieces(
         groups[-1].append(einsum)
         made |= {a.tensor for a in einsum.outputs}
     found = []
-    for group in groups:
-        alike: dict[object, Spec] = {}
-        here: dict[int, Spec] = {}
+    for i, group in enumerate(groups):
+        later = {a.tensor for others in groups[i + 1 :] for e in others for a in e.inputs}
+        alike: dict[object, Work] = {}
+        here: dict[int, Work] = {}
         for chip in range(split.chips):
             blocks = {e.name: _block(e, split, chip) for e in group}
             working = tuple(name for name, block in blocks.items() if block != NONE)
             key = tuple((name, blocks[name]) for name in working)
             if working and key not in alike:
-                alike[key] = _on_chip(spec, split, working, blocks)
+                part = _on_chip(spec, split, working, blocks)
+                alike[key] = Work(part, tuple(t for t in _handed_on(part) if t in later))
             if working:
                 here[chip] = alike[key]
         found.append((tuple(e.name for e in group), here))
     return found
+
+
+def _handed_on(spec: Spec) -> list[str]:
+    """Tensors that one Einsum of a spec makes and another reads."""
+    made = dict.fromkeys(a.tensor for e in spec.workload for a in e.outputs)
+    return [t for t in made if spec.workload.consumers(t)]
 
 
 def _block(einsum: Einsum, split: Split, chip: int) -> tuple[int, int] | None:
@@ -366,9 +403,9 @@ def _on_chip(
 
 
 def _piece(
-    einsums: tuple[str, ...], here: Mapping[int, Spec], answers: Mapping[str, Answered], objective: str
+    einsums: tuple[str, ...], here: Mapping[int, Work], answers: Mapping[str, Answered], objective: str
 ) -> ChipPiece:
-    found = {chip: answers[mark_of(spec, (objective,))] for chip, spec in here.items()}
+    found = {chip: answers[work.mark(objective)] for chip, work in here.items()}
     lacking = next((a for a in found.values() if not a.trees), None)
     if lacking is not None:
         return ChipPiece(einsums, inf, inf, {}, lacking.complete, lacking.reason or "no mapping fits")

@@ -8,6 +8,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused
+from polymodel.mapping.looptree import StorageNode
 from tests.hardware.small import small
 
 MLP = ("A[m, c] = X[m, g] * WA[g, c]", "B[m, j] = A[m, c] * WB[c, j]")
@@ -62,6 +63,26 @@ def test_einsums_are_cut_where_tensors_are_exchanged() -> None:
     assert [e.exchange.kind for e in columns[0].exchanges] == ["all-gather"]
     rows = columns.table("pieces").rows
     assert [row[2] for row in rows] == ["c", "j"]
+
+
+def test_what_later_pieces_read_is_written_back() -> None:
+    """A beside a branch of two products, as in residual connections: the second piece reads it from DRAM, so
+    that the first one writes it there although it reads it itself."""
+    branch = (
+        "A[m, c] = X[m, c] * V[c]",
+        "B[m, j] = A[m, c] * W[c, j]",
+        "D[m, c, j] = B[m, j] * A[m, c]",
+    )
+    spec = small(branch, {"M": 2, "C": 4, "J": 2}, S=4096)
+    half = small(branch[:2], {"M": 2, "C": 2, "J": 2}, S=4096)
+    written = pm.explore(half, objectives="latency", constraints={"unfused": "A"}).best()
+    for asked in (None, {"unfused": "Nothing"}, pm.Limits()):
+        both = pm.distribute(spec, 2, split="c", whole=False, constraints=asked)[0]
+        assert [p.einsums for p in both.pieces] == [("A", "B"), ("D",)]
+        assert both.pieces[0].latency == pytest.approx(written.latency, rel=1e-12)
+        for tree in both.pieces[0].trees.values():
+            stored = [n for _, n, _ in tree.walk() if isinstance(n, StorageNode)]
+            assert any(n.component == "DRAM" and "A" in n.tensors for n in stored)
 
 
 def test_what_fits_nowhere_is_told() -> None:
