@@ -44,7 +44,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     """
     held = block.held(grid)
     used = in_use([v.costing for v in block.variants], objectives)
-    if used is None:
+    if used is None or not block.legal:
         return block
     kernel = Kernel(block.axes, Rows(), block.fixed)
     forms = {i: block.rows.forms[i] for i in sorted(used)}

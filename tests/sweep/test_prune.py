@@ -316,6 +316,13 @@ def test_only_fronts_are_pruned() -> None:
     assert not pm.sweep(matmul(), symbols).pruned, "too few points to be worth it"
 
 
+def test_axes_without_a_legal_choice_have_nothing_to_prune() -> None:
+    """No tile fits m: every point is counted under its tiles, as without pruning."""
+    symbols: dict[str, Any] = {**LEVELS, "TM1": [13, 14], "TN1": [5], "TN0": [5]}
+    found = same_front(matmul(), symbols)
+    assert (found.evaluated, found.pruned, len(found.frame)) == (0, 0, 0)
+
+
 def test_stores_and_workers(tmp_path: Any) -> None:
     symbols: dict[str, Any] = {**LEVELS, "TK1": [3, 9], "TK0": [2, 3]}
     whole = pm.sweep(matmul(), symbols, prune=True)
