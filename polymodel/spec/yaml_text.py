@@ -34,7 +34,7 @@ from polymodel.spec.other_tools import tag_of_another_tool
 
 MAPPING_TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
 COMPONENT_TAGS = ("Memory", "Toll", "Container", "Compute")
-TAGS = (*MAPPING_TAGS, *COMPONENT_TAGS)
+TAGS = tuple(dict.fromkeys((*MAPPING_TAGS, *COMPONENT_TAGS)))
 MAX_NODES = 200_000
 MAX_DEPTH = 60
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

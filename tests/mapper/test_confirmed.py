@@ -43,13 +43,13 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     true = search.search
 
     def shifted(bits: float) -> None:
-        def search(*arguments: object) -> SearchResult:
+        def higher(*arguments: object) -> SearchResult:
             found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
             peaks = tuple((m, b + bits) for m, b in found.candidates[0].buffers)
             first = replace(found.candidates[0], buffers=peaks)
             return replace(found, candidates=(first,))
 
-        monkeypatch.setattr(search, "search", search)
+        monkeypatch.setattr(search, "search", higher)
 
     shifted(8)
     found = pm.explore(spec, objectives=("energy", "buffer"))

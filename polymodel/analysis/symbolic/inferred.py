@@ -375,10 +375,10 @@ class _Hold:
         """Whether what was there before a step of a loop stays, as far as it is needed after it."""
         if axis >= self.above:
             return True  # made once in each visit
-        if not self.policy.stays_over("moving"):
+        mine = self.theirs.axes[axis].variable
+        if not self.policy.stays_over("moving" if mine in self.access.variables else "inner"):
             return False
         parts_stay = self.policy.stays_over("outer")
-        mine = self.theirs.axes[axis].variable
         inner = [
             i
             for i in range(axis + 1, self.above)
