@@ -120,6 +120,10 @@ class Operator:
         found: Form = getattr(np, self.computes) if isinstance(self.computes, str) else self.computes
         return found
 
+    def takes(self, operands: int) -> bool:
+        """Whether it stands before so many operands in a formula."""
+        return operands == 1 if self.arity == 1 else operands >= 2
+
     def joined(self, operands: list[Array]) -> Array:
         """The operator of its operands, from the left."""
         if self.arity == 1:

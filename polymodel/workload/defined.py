@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from polymodel.arithmetic import OPERATORS
 from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
@@ -39,8 +40,9 @@ def definitions(
     found: dict[str, Definition] = {}
     for name, given in workload.operators.items():
         path: Path = ("workload", "operators", name)
-        if name in OPERATORS:
-            faults.add(path, f"{name} is an operator already", "give it another name", key=True)
+        if name in OPERATORS or _OPERAND.fullmatch(name):
+            what = "an operator already" if name in OPERATORS else "what operands are called in formulas"
+            faults.add(path, f"{name} is {what}", "give it another name", key=True)
             continue
         try:
             made = _definition(given, found, symbols)
@@ -68,10 +70,14 @@ def _definition(
 
 
 def _check(made: Definition) -> None:
-    """The identity leaves numbers as they are, and all functions are known."""
-    for call in _calls(made.tree):
-        if call.name not in OPERATORS:
-            raise TextFault(f"unknown function {call.name}", 0, suggestion(call.name, OPERATORS, "operators"))
+    """All functions are known and have their operands. With an identity an operator reduces: that leaves
+    numbers as they are, and the order of operands, in which mappings differ, leaves the result as it is."""
+    for name, operands in _uses(made.tree):
+        if name not in OPERATORS:
+            what = "function" if name.isidentifier() else "operator"
+            raise TextFault(f"unknown {what} {name}", 0, suggestion(name, OPERATORS, "operators"))
+        if not OPERATORS[name].takes(operands):
+            raise TextFault(f"{name} takes {OPERATORS[name].arity} operands, not {operands}", 0)
     if made.identity is None:
         return
     if made.arity != 2:
@@ -80,22 +86,35 @@ def _check(made: Definition) -> None:
 
     from polymodel.workload.values import evaluated
 
+    def joined(x: object, y: object) -> Any:
+        return evaluated(made.tree, {"_0": np.asarray(x), "_1": np.asarray(y)}, "identity")
+
     others = np.array([-2.5, -1.0, 0.0, 0.5, 3.0])
+    x, y, z = np.meshgrid(others, others, others)
     with np.errstate(all="ignore"):
-        for sides in ((made.identity, others), (others, made.identity)):
-            named = {"_0": np.asarray(sides[0]), "_1": np.asarray(sides[1])}
-            result = evaluated(made.tree, named, "identity")
+        for result in (joined(made.identity, others), joined(others, made.identity)):
             if not np.allclose(result, others, rtol=1e-12, atol=1e-12):
                 what = f"{made.identity:g} does not leave other operands as they are"
                 raise TextFault(what, 0, "give the number that does, or leave identity out")
+        for one, other in (
+            (joined(x, y), joined(y, x)),
+            (joined(joined(x, y), z), joined(x, joined(y, z))),
+        ):
+            if not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True):
+                what = "what it reduces to depends on the order of its operands"
+                raise TextFault(what, 0, "leave identity out: it joins operands, but reduces none")
 
 
-def _calls(tree: Tree) -> list[Call]:
+def _uses(tree: Tree) -> list[tuple[str, int]]:
+    """Functions and operators of a formula, with the number of their operands; powers are known to all."""
     if isinstance(tree, Call):
-        return [tree, *(c for a in tree.arguments for c in _calls(a))]
+        return [(tree.name, len(tree.arguments)), *(u for a in tree.arguments for u in _uses(a))]
     if isinstance(tree, Unary):
-        return _calls(tree.operand)
-    return [*_calls(tree.left), *_calls(tree.right)] if isinstance(tree, Binary) else []
+        return _uses(tree.operand)
+    if not isinstance(tree, Binary):
+        return []
+    mine = [] if tree.op == "**" else [(tree.op, 2)]
+    return [*mine, *_uses(tree.left), *_uses(tree.right)]
 
 
 def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
@@ -178,7 +197,9 @@ def with_definitions(operations: Operations, operands: int, known: Mapping[str, 
             if kind == "reduce" and definition.identity is None:
                 raise TextFault(f"{text} reduces nothing, as it has no identity", 0, "give identity")
             found += [("identity", repr(definition.identity))] if kind == "reduce" else []
-            found += [("cost", definition.cost)] if kind == "map" and definition.cost else []
+            # Of one operand without `map` an operation costs as what sums up.
+            priced = kind == "map" or (kind == "reduce" and operands == 1 and not dict(operations).get("map"))
+            found += [("cost", definition.cost)] if priced and definition.cost else []
         else:
             tree = _expanded(parse_arithmetic(text), known)
         formula = _text(tree)

@@ -442,7 +442,10 @@ def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
         found = evaluated(tree.operand, named, where)
         return -found if tree.op == "-" else found
     if isinstance(tree, Call):
-        return _operator(tree.name).joined([np.asarray(evaluated(a, named, where)) for a in tree.arguments])
+        operator = _operator(tree.name)
+        if not operator.takes(len(tree.arguments)):
+            raise Refused(f"{tree.name} in the operation of {where} takes {operator.arity} operands")
+        return operator.joined([np.asarray(evaluated(a, named, where)) for a in tree.arguments])
     assert isinstance(tree, Binary)
     sides = [np.asarray(evaluated(side, named, where)) for side in (tree.left, tree.right)]
     if tree.op == "**":

@@ -41,6 +41,9 @@ def test_it_costs_as_said_or_as_its_outermost_operator() -> None:
     assert workload({"map": "cap"}, {"cap": CAP}, "C").workload["Z"].operator == "compare"
     assert workload({"map": "cap"}, {"cap": {"form": CAP["form"]}}, "C").workload["Z"].operator == "min"
     assert workload({"map": "cap(_0) * _1"}, {"cap": CAP}).workload["Z"].operator == "mul"
+    summed = {"soft": {**SOFT, "cost": "exp"}}
+    assert workload({"reduce": "soft"}, summed, "A").workload["Z"].operator == "exp"
+    assert workload({"reduce": "soft"}, summed).workload["Z"].operator == "mul"
 
 
 @pytest.mark.parametrize(("form", "effectual"), [("min(max(_0, -1), 1)", 2), ("max(_0, 1)", None)])
@@ -70,6 +73,11 @@ def test_what_it_makes_of_zeros_follows(form: str, effectual: int | None) -> Non
         ({"own": {"form": "_0", "cost": "exq"}}, "mul", "exq is no operator that it could cost as"),
         ({"own": {"form": "_0 +"}}, "mul", "expected a number, a name"),
         ({"own": {"form": "__import__('os')"}}, "mul", "unexpected character"),
+        ({"own": {"form": "exp(_0, _1)"}}, "mul", "exp takes 1 operands, not 2"),
+        ({"own": {"form": "sub(_0)"}}, "mul", "sub takes 2 operands, not 1"),
+        ({"own": {"form": "_0 // 2"}}, "mul", "unknown operator //"),
+        ({"_1": {"form": "_0"}}, "mul", "_1 is what operands are called in formulas"),
+        ({"own": {"form": "_0 + _1 + _0 * _0 * _1", "identity": 0}}, "mul", "depends on the order"),
         ({"cap": CAP}, "cap", r"einsums\[0\].operations: cap takes 1 operands, not 2"),
         ({f"d{i}": {"form": f"d{i - 1}(_0) * d{i - 1}(_0)" if i else "_0 * _0"} for i in range(40)}, "mul",
          "with all definitions in it the formula has more than 5000 parts"),
@@ -83,3 +91,8 @@ def test_what_is_wrong_with_one_is_told(operators: dict[str, object], operation:
 def test_without_an_identity_nothing_is_reduced() -> None:
     with pytest.raises(pm.SpecError, match="soft reduces nothing, as it has no identity"):
         workload({"reduce": "soft"}, {"soft": {"form": SOFT["form"]}})
+
+
+def test_no_operand_of_a_formula_is_left_out() -> None:
+    with pytest.raises(pm.Refused, match="exp in the operation of Z takes 1 operands"):
+        pm.values(workload({"map": "exp(_0, _1)"}, {}), {"A": np.ones((4, 5)), "B": np.ones(5)})
