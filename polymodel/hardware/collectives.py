@@ -52,7 +52,8 @@ class Interconnect:
             faults.note(Diagnostic(f"{self.topology!r} is not a topology", remedy, "link.topology"))
         for name, dimension in (("throughput", RATE), ("energy_per_bit_hop", ENERGY)):
             value = _number(getattr(self, name), dimension)
-            if value is None or value < 0 or (name == "throughput" and value == 0):
+            limitless = name == "throughput"  # one that takes no time, but no energy is infinite
+            if value is None or not (value > 0 if limitless else 0 <= value < inf):
                 what = f"{getattr(self, name)!r} is not a {dimension.name}"
                 faults.note(Diagnostic(what, f"write e.g. {dimension.examples}", f"link.{name}"))
             else:
@@ -260,9 +261,7 @@ class Split:
         bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
         return Exchange(tensor, _kind(moving, self.chips), moving, bits, einsum.n_instances)
 
-    def _touched(
-        self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool
-    ) -> list[islpy.Set]:
+    def _touched(self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool) -> list[islpy.Set]:
         found = []
         for einsum in einsums:
             for access in einsum.accesses_of(tensor):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import spare, terminable
+from polymodel.governor import seconds_of, spare, terminable
 from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
 from polymodel.hardware.search import Answered, Order, answered, mark_of
 from polymodel.loading import Spec
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, float], None]
 FIGURES = ("energy", "latency")
+MOST_CHIPS = 4096  # each is looked at by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +259,8 @@ def distribute(
     if not isinstance(spec, Spec):
         raise not_a_spec("distribute", spec)
     cascade, link = spec.workload, link if link is not None else Interconnect()
-    counts, name = _checked(chips, link, objective, store, spec)
-    names = (split,) if isinstance(split, str) else tuple(split)
+    names = (split,) if isinstance(split, str) else split
+    counts, name = _checked(chips, names, link, objective, time_limit, store)
     splits = [split_of(cascade, n, names, whole=whole) for n in counts]
     exchanges = [s.exchanges() for s in splits]
     work = [_pieces(spec, s, {e.tensor for e in found}) for s, found in zip(splits, exchanges, strict=True)]
@@ -287,7 +288,7 @@ def distribute(
 
 
 def _checked(
-    chips: object, link: object, objective: str, store: object, spec: Spec
+    chips: object, names: object, link: object, objective: str, time_limit: object, store: object
 ) -> tuple[tuple[int, ...], str]:
     """Numbers of chips and the objective. SpecError with every fault."""
     faults = Faults()
@@ -297,6 +298,10 @@ def _checked(
     if not counts or len({*counts}) < len(several):
         faults.note(Diagnostic(f"{chips!r} are not numbers of chips", "give e.g. [1, 2, 4]", "chips"))
         counts = ()
+    if max(counts, default=0) > MOST_CHIPS:
+        faults.note(Diagnostic(f"{max(counts)} are too many chips", f"give {MOST_CHIPS} at most", "chips"))
+    if not isinstance(names, Sequence) or not all(isinstance(v, str) for v in names):
+        faults.note(Diagnostic(f"{names!r} are not rank variables", "give e.g. ['h', 'c']", "split"))
     if not isinstance(link, Interconnect):
         remedy = "give pm.Interconnect(topology='ring', throughput=4e11)"
         faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link"))
@@ -308,6 +313,8 @@ def _checked(
         faults.note(Diagnostic(f"unknown objective {objective!r}", "use energy, latency or edp", "objective"))
     with faults.noting():
         check_store(store)
+    with faults.noting():
+        seconds_of(plainly(time_limit), "time_limit")
     faults.raise_if_any()
     return counts, found[0]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Diagnostic
-from polymodel.governor import elsewhere, spare, terminable
+from polymodel.governor import elsewhere, seconds_of, spare, terminable
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
@@ -105,6 +105,8 @@ def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tu
         faults.note(Diagnostic(what, "leave out eps, or the limits", "eps"))
     with faults.noting():
         check_store(store)
+    with faults.noting():
+        seconds_of(wanted.time_limit, "time_limit")
     chosen = choices_of(wanted.hardware, faults) if isinstance(wanted.hardware, Mapping) else {}
     grid: Grid | None = None
     with faults.noting():

@@ -411,3 +411,9 @@ def test_faults_of_a_section_have_their_place(tmp_path: Path) -> None:
     with pytest.raises(pm.SpecError) as raised:
         pm.codesign(spec, {"B": [1]}, objectives=["edb"], limits=[])
     assert {d.path: d.place.line for d in raised.value.diagnostics} == {"objectives[0]": 0, "hardware.B": 0}
+
+
+def test_a_time_that_is_none_is_told() -> None:
+    for wrong in ("x", -1, 0):
+        with pytest.raises(pm.SpecError, match="is no time"):
+            pm.codesign(small(), {"S": [512]}, time_limit=wrong)  # type: ignore[arg-type]  # that is wrong

@@ -180,3 +180,6 @@ def test_wrong_links_are_told_all_at_once() -> None:
         Interconnect("rng", throughput=0, energy_per_bit_hop=-1)  # type: ignore[arg-type]  # that is wrong
     names = [d.path for d in raised.value.diagnostics]
     assert names == ["link.topology", "link.throughput", "link.energy_per_bit_hop"]
+    with pytest.raises(pm.SpecError) as raised:
+        Interconnect(throughput="nan", energy_per_bit_hop=float("inf"))
+    assert len(raised.value.diagnostics) == 2

@@ -102,5 +102,14 @@ def test_faults_are_told_all_at_once() -> None:
         pm.distribute(mlp(), 2, split=["q", "z"])
     told = [d.message for d in raised.value.diagnostics]
     assert told == [f"no Einsum has the rank variable {v}" for v in "qz"]
+    for wrong in (
+        {"split": None},
+        {"split": ["c", 5]},
+        {"chips": 10**6},
+        {"time_limit": "x"},
+        {"time_limit": -1},
+    ):
+        with pytest.raises(pm.SpecError):
+            pm.distribute(mlp(), **{"chips": 2, "split": "c", **wrong})  # type: ignore[arg-type]  # that is wrong
     with pytest.raises(Refused):
         pm.distribute(pm.load("attention_one_pass", "simple_two_level"), 2, split="m")
