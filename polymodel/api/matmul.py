@@ -15,7 +15,7 @@ from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.search import STRATEGIES, given_tiles, search
-from polymodel.tiling.matmul.shapes import UNBOUNDED, Asked, Grid, Objective
+from polymodel.tiling.matmul.shapes import UNBOUNDED, Grid, Objective, TilingSearch
 from polymodel.tiling.matmul.uniform import Shape
 from polymodel.tiling.matmul.walk import ORDERS
 from polymodel.tiling.plane.operands import Transposed
@@ -74,7 +74,8 @@ def tile_matmul(
         )
         product = product_of(first, second, progress)
     known = (*told, *more)
-    asked = Asked(buffers, machine, objective, orders, overbook, sizes, min(end, soft(SEARCH)), progress)
+    last = min(end, soft(SEARCH))
+    asked = TilingSearch(buffers, machine, objective, orders, overbook, sizes, last, progress)
     if shape is not None:
         with until(end):
             best = given_tiles(product, shape, asked, chosen == "overbooked")

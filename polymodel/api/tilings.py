@@ -18,7 +18,7 @@ from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import Faults, not_a, shown
-from polymodel.tiling.cost.model import Costs, Launch, Objective, costs
+from polymodel.tiling.cost.model import CutCosts, Launch, Objective, costs
 from polymodel.tiling.estimate import estimate
 from polymodel.tiling.estimate.fitted import fitted
 from polymodel.tiling.estimate.pieces import Second as SecondModel
@@ -232,7 +232,7 @@ def _tiled(
     second: SecondModel | None,
     launch: Launch | None,
     told: list[str],
-) -> Iterator[tuple[str, Costs]]:
+) -> Iterator[tuple[str, CutCosts]]:
     """What each tiler makes of the data, or why it does not; nothing where B is a model."""
     if isinstance(second, DensityModel):
         return

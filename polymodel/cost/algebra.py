@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
-from polymodel.analysis.symbolic.forms import Form, Held, Peak
+from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
 from polymodel.integers import np
 
 Number = Any  # what an algebra works with
@@ -45,7 +45,7 @@ def nothing(count: Number) -> bool:
     return not getattr(count, "ndim", 0) and not count
 
 
-class Numbers:
+class NumberAlgebra:
     """Integers, fractions and floats. Engines leave out what moves nothing, so all that is there moves."""
 
     def largest(self, parts: Iterable[Number]) -> Number:
@@ -77,7 +77,7 @@ class Arrays:
         return ""
 
 
-NUMBERS = Numbers()
+NUMBERS = NumberAlgebra()
 ARRAYS = Arrays()
 
 
@@ -99,7 +99,7 @@ class Formula:
 
     def __mul__(self, other: Part) -> Part:
         if isinstance(other, Formula):
-            return Product(self, other)
+            return FormulaProduct(self, other)
         return self if other == 1 else Times(self, other) if other else 0.0
 
     def __rmul__(self, other: Part) -> Part:
@@ -112,7 +112,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Exact(Formula):
+class ExactCount(Formula):
     """An integer count. Sums with integers and products with them are counts again."""
 
     form: Form
@@ -122,17 +122,17 @@ class Exact(Formula):
         return bool(self.form.terms)
 
     def __add__(self, other: Part) -> Part:
-        if isinstance(other, Exact):
-            return Exact(self.form + other.form)
-        return Exact(self.form + other) if isinstance(other, int) else super().__add__(other)
+        if isinstance(other, ExactCount):
+            return ExactCount(self.form + other.form)
+        return ExactCount(self.form + other) if isinstance(other, int) else super().__add__(other)
 
     def __radd__(self, other: Part) -> Part:
-        return Exact(self.form + other) if isinstance(other, int) else super().__radd__(other)
+        return ExactCount(self.form + other) if isinstance(other, int) else super().__radd__(other)
 
     def __mul__(self, other: Part) -> Part:
-        if isinstance(other, Exact):
-            return Exact(self.form * other.form)
-        return Exact(self.form * other) if isinstance(other, int) else super().__mul__(other)
+        if isinstance(other, ExactCount):
+            return ExactCount(self.form * other.form)
+        return ExactCount(self.form * other) if isinstance(other, int) else super().__mul__(other)
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,12 @@ class Largest(Formula):
 class Where(Formula):
     """A part where a count is above 0, else 0."""
 
-    count: Exact
+    count: ExactCount
     part: Part
 
 
 @dataclass(frozen=True)
-class Product(Formula):
+class FormulaProduct(Formula):
     """One formula times another."""
 
     one: Formula
@@ -205,7 +205,7 @@ class Formulas:
         return found[0] if len(found) == 1 else Sum(found) if found else 0.0
 
     def where_moved(self, moved: Part, then: Part) -> Part:
-        if not isinstance(moved, Exact) or not then:
+        if not isinstance(moved, ExactCount) or not then:
             return then if moved else 0.0
         constant = moved.form.constant
         if constant is not None:
@@ -221,11 +221,11 @@ FORMULAS = Formulas()
 
 def value(formula: Part, at: Mapping[str, int]) -> Any:
     """The number for given symbols."""
-    if isinstance(formula, (Form, Held)):
+    if isinstance(formula, (Form, HeldBuffet)):
         return formula.at(at)
-    if isinstance(formula, Peak):
+    if isinstance(formula, PeakForm):
         return formula.at(at)[0]
-    if isinstance(formula, Exact):
+    if isinstance(formula, ExactCount):
         return formula.form.at(at)
     if isinstance(formula, Times):
         return value(formula.part, at) * formula.factor
@@ -237,7 +237,7 @@ def value(formula: Part, at: Mapping[str, int]) -> Any:
         return max((value(p, at) for p in formula.parts), default=0)
     if isinstance(formula, Where):
         return value(formula.part, at) if value(formula.count, at) > 0 else 0.0
-    if isinstance(formula, Product):
+    if isinstance(formula, FormulaProduct):
         return value(formula.one, at) * value(formula.other, at)
     if isinstance(formula, Ratio):
         under = value(formula.under, at)

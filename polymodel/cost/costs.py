@@ -12,7 +12,7 @@ from typing import Any, Literal
 from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic, WorkingSet, mapped
 from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, link_name
-from polymodel.cost.algebra import FORMULAS, NONE, NUMBERS, SLOPES, Algebra, Exact, Knob, Number, Slope
+from polymodel.cost.algebra import FORMULAS, NONE, NUMBERS, SLOPES, Algebra, ExactCount, Knob, Number, Slope
 from polymodel.cost.energy import action_energies, energy_items, leak_power
 from polymodel.cost.latency import (
     component_times,
@@ -101,7 +101,7 @@ def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
     """The analysis with `cost.formula.Exact` for each form, as cost rules take it."""
 
     def exact(rows: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(mapped(row, Form, Exact) for row in rows)
+        return tuple(mapped(row, Form, ExactCount) for row in rows)
 
     peaks: Any = analysis.working_sets
     return Analysis(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.imported import LeftOut
-from polymodel.spec.faults import Entry, Faults, Node
+from polymodel.spec.faults import Faults, YamlEntry, YamlNode
 
 NO_MERGE = "nomerge"  # the tag of a mapping that `<<<` leaves as it is
 
@@ -20,11 +20,11 @@ class Reading:
     notes: list[Diagnostic] = field(default_factory=list)
     left: list[LeftOut] = field(default_factory=list)
 
-    def fault(self, node: Node, message: str, remedy: str, path: str = "") -> None:
+    def fault(self, node: YamlNode, message: str, remedy: str, path: str = "") -> None:
         """Something that cannot be read."""
         self.faults.note(Diagnostic(message, remedy, path, node.place()))
 
-    def note(self, node: Node | None, message: str, remedy: str = "", path: str = "") -> None:
+    def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
         """Something read otherwise than it is written, or assumed."""
         found = Diagnostic(message, remedy, path, node.place() if node is not None else Place())
         if found not in self.notes:
@@ -32,7 +32,7 @@ class Reading:
 
     def leave(
         self,
-        node: Node,
+        node: YamlNode,
         key: str,
         why: str,
         remedy: str,
@@ -63,7 +63,7 @@ class Reading:
 class KeyedTable:
     """A mapping of the file. `path`: where it stands; `owner`: the component or Einsum it is of."""
 
-    def __init__(self, reading: Reading, node: Node, path: str, owner: str = "") -> None:
+    def __init__(self, reading: Reading, node: YamlNode, path: str, owner: str = "") -> None:
         self.reading = reading
         self.node = node
         self.path = path
@@ -75,7 +75,7 @@ class KeyedTable:
     def __contains__(self, key: str) -> bool:
         return self.node.entry(key) is not None
 
-    def take(self, key: str) -> Node | None:
+    def take(self, key: str) -> YamlNode | None:
         """The value of a key, which then counts as read."""
         self.seen.add(key)
         entry = self.node.entry(key)
@@ -91,7 +91,7 @@ class KeyedTable:
         node = self.take(key)
         return None if node is None else KeyedTable(self.reading, node, self.below(key), self.owner)
 
-    def items(self, key: str) -> tuple[Node, ...]:
+    def items(self, key: str) -> tuple[YamlNode, ...]:
         """The elements of a list, lists inside of it among them; a single value is a list of one."""
         node = self.take(key)
         return () if node is None else tuple(flat(node))
@@ -100,16 +100,16 @@ class KeyedTable:
         return f"{self.path}.{key}" if self.path else key
 
     @property
-    def rest(self) -> tuple[Entry, ...]:
+    def rest(self) -> tuple[YamlEntry, ...]:
         """Keys that nobody has read."""
         return tuple(e for e in self.node.entries or () if e.key not in self.seen)
 
 
-def lifted(node: Node, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> Node:
+def lifted(node: YamlNode, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> YamlNode:
     """A mapping of an older file as it is written now: `keys` out of the mappings that used to hold them."""
     own = {e.key for e in node.entries or ()}
-    inner: list[Entry] = []
-    outer: list[Entry] = []
+    inner: list[YamlEntry] = []
+    outer: list[YamlEntry] = []
     for entry in node.entries or ():
         if entry.key not in wrappers or entry.value.entries is None:
             outer.append(entry)
@@ -122,7 +122,7 @@ def lifted(node: Node, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> Node
     return node if not inner else replace(node, entries=(*outer, *inner))
 
 
-def flat(node: Node) -> Iterable[Node]:
+def flat(node: YamlNode) -> Iterable[YamlNode]:
     """The elements of a list; those that are lists give theirs, as an included list does."""
     if node.elements is None:
         if node.kind != "scalar" or node.scalar is not None:
@@ -135,7 +135,7 @@ def flat(node: Node) -> Iterable[Node]:
             yield element
 
 
-def plain(node: Node) -> object:
+def plain(node: YamlNode) -> object:
     """The value as plain data, tags as they are written elsewhere: (tag, fields)."""
     if node.entries is not None:
         fields = {e.key: plain(e.value) for e in node.entries}

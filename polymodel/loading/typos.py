@@ -10,7 +10,7 @@ from math import inf
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.quantities import engineering
 from polymodel.spec.arch_schema import Acting, Arch
-from polymodel.spec.faults import Entry, Node, close_to
+from polymodel.spec.faults import YamlEntry, YamlNode, close_to
 from polymodel.workload.einsum import Cascade
 
 
@@ -45,7 +45,9 @@ _OCTAL = re.compile(r"[-+]?0[0-9_]*[1-9][0-9_]*(?![\w.])")
 _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 
 
-def unlikely_numbers(sections: dict[str, Entry], raw: Arch | None, arch: Hierarchy | None) -> tuple[str, ...]:
+def unlikely_numbers(
+    sections: dict[str, YamlEntry], raw: Arch | None, arch: Hierarchy | None
+) -> tuple[str, ...]:
     """Notes on how numbers are written in the sections, and on figures of the architecture."""
     given = [n for n in (raw.nodes if raw is not None else ()) if isinstance(n, Acting)]
     timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}
@@ -55,7 +57,7 @@ def unlikely_numbers(sections: dict[str, Entry], raw: Arch | None, arch: Hierarc
     return tuple(dict.fromkeys(found))
 
 
-def _written(node: Node) -> Iterator[str]:
+def _written(node: YamlNode) -> Iterator[str]:
     """Of every number: leading zeros, and what is too small to be told from zero."""
     for entry in node.entries or ():
         yield from _written(entry.value)
@@ -86,9 +88,5 @@ def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]
             )
         if 0 < action.energy < sys.float_info.min:
             yield f"{name}: {action.energy:g} J is so small that its figures are not precise"
-        if (
-            component.computes
-            and action.throughput == inf
-            and (component.name, action.name) in timed
-        ):
+        if component.computes and action.throughput == inf and (component.name, action.name) in timed:
             yield f"{name}: its throughput is inf, so that it takes no time"

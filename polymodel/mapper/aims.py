@@ -229,7 +229,7 @@ CLOSE = 1e-9  # relative: sums of floats in another order differ by less
 
 
 @dataclass
-class Least:
+class LeastFigures:
     """Of one part of the space: the figures that add up, and energy times latency."""
 
     sums: Array
@@ -260,7 +260,7 @@ class LeastCosts:
     without `aims`."""
 
     aims: Aims | None = None
-    parts: list[Least] = field(default_factory=list)
+    parts: list[LeastFigures] = field(default_factory=list)
 
     def raised(self, part: int, sums: Array, mixtures: Sequence[Line] = ()) -> None:
         """A part costs at least so much: the figures that add up, and mixtures of the first two."""
@@ -284,7 +284,7 @@ class LeastCosts:
 
 def nothing_known(aims: Aims, parts: int) -> LeastCosts:
     """Of so many parts."""
-    return LeastCosts(aims, [Least(np.zeros(len(aims.added))) for _ in range(parts)])
+    return LeastCosts(aims, [LeastFigures(np.zeros(len(aims.added))) for _ in range(parts)])
 
 
 # Branch and bound: what whole mappings that are known already rule out.

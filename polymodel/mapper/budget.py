@@ -224,7 +224,7 @@ def ignored(error: BaseException) -> None:
 
 
 @dataclass
-class Tally:
+class SearchTally:
     """How much was looked at; `going_on`: whether there is time for more; `ended` is told what broke off a
     step that goes on with what it has; `finished`: steps done before."""
 
@@ -258,11 +258,11 @@ class Tally:
 class Tallies:
     """Tallies and seconds of the steps of a search, by name."""
 
-    fresh: Callable[[], Tally]
-    known: dict[str, tuple[Tally, float]] = field(default_factory=dict)
+    fresh: Callable[[], SearchTally]
+    known: dict[str, tuple[SearchTally, float]] = field(default_factory=dict)
 
     @contextmanager
-    def counted(self, of: str) -> Iterator[Tally]:
+    def counted(self, of: str) -> Iterator[SearchTally]:
         """Count what a step looks at, together with what it looked at before."""
         tally, seconds = self.known.get(of) or (self.fresh(), 0.0)
         begun = time.perf_counter()
@@ -291,7 +291,7 @@ class Watch:
     at: str = ""
     best: float | None = None
     told: float = 0.0
-    tallies: list[Tally] = field(default_factory=list)
+    tallies: list[SearchTally] = field(default_factory=list)
     least: LeastCosts = field(default_factory=LeastCosts)
 
     def __post_init__(self) -> None:
@@ -343,9 +343,11 @@ class Watch:
         end = None if limit is None else time.perf_counter() + part * limit
         return lambda: self.going_on() and (end is None or time.perf_counter() < end)
 
-    def tally(self, going_on: Callable[[], bool] | None = None) -> Tally:
+    def tally(self, going_on: Callable[[], bool] | None = None) -> SearchTally:
         """A new tally, which counts to what is told."""
-        tally = Tally(going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished)
+        tally = SearchTally(
+            going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished
+        )
         (self.outer or self).tallies.append(tally)
         return tally
 
@@ -382,7 +384,7 @@ class Watch:
 
 
 def once(
-    tally: Tally,
+    tally: SearchTally,
     parts: Callable[[], tuple[object, ...]],
     work: Callable[[], T],
     whole: Callable[[T], bool],

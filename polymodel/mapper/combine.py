@@ -18,7 +18,7 @@ from polymodel.mapper.aims import Bound
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, TileChains
 from polymodel.mapper.term_factors import Factors, prod_of
-from polymodel.mapper.terms import Actions, Costs, Form, Part, Term, parts, worth
+from polymodel.mapper.terms import Actions, CostTerms, Form, Part, Term, parts, worth
 from polymodel.pareto import undominated
 
 Array = Any
@@ -81,7 +81,7 @@ class PartialFigures:
         self,
         space: EinsumSpace,
         template: Template,
-        costs: Costs,
+        costs: CostTerms,
         factors: Mapping[tuple[Part, Group], Array],
         forms: Sequence[Form],
         memories: Sequence[int],
@@ -128,7 +128,7 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
     return (factor / scale).tobytes(), scale
 
 
-def _held(template: Template, costs: Costs, memories: Sequence[int], relaxed: bool) -> list[Form]:
+def _held(template: Template, costs: CostTerms, memories: Sequence[int], relaxed: bool) -> list[Form]:
     """Bits in each memory, apart for every slot, and for exchanged tensors."""
     result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
@@ -241,7 +241,7 @@ class Combination:
         space: EinsumSpace,
         template: Template,
         chains: tuple[TileChains, ...],
-        found: Costs,
+        found: CostTerms,
         interest: Interest,
         bound: Bound | None,
         ask: Callable[[], None] = lambda: None,

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.aims import Bound, KnownMappings
-from polymodel.mapper.budget import Tally
+from polymodel.mapper.budget import SearchTally
 from polymodel.mapper.join import JoinRules, Outlook, Structure, above_of, pairs, step
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Exchanges, Passing, Shape, shapes, sizes_below
+from polymodel.mapper.templates import Exchanges, Passing, Sharing, shapes, sizes_below
 
 Array = Any
 MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at
@@ -34,7 +34,7 @@ class ShapeTiles:
     """One shape of an Einsum: its tile sizes `keys` [fused loops, n], the bits of its exchanged tensors
     `own` [memories, n], and where its tile sizes stand among all of the Einsum."""
 
-    shape: Shape
+    shape: Sharing
     keys: Array
     own: Array
     first: int
@@ -66,14 +66,14 @@ def _numbered(keys: Array, base: int) -> Array:
 
 def open_shapes(
     space: EinsumSpace, limits: Limits, passing: Passing, depth: int, floors: Floors
-) -> Iterator[Shape]:
+) -> Iterator[Sharing]:
     """Shapes of up to so many fused loops for which there are mappings."""
     for shape in every_shape(space, limits, passing, depth):
         if floors.of(shape.exchanges) is not None:
             yield shape
 
 
-def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Shape]:
+def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Sharing]:
     """Shapes of up to so many fused loops."""
     reach = len(space.memories) if space.copy else max(u.memories for u in space.units)
     for d in range(depth + 1):
@@ -93,7 +93,7 @@ def exchanged_inside(
 
 
 def choices_of(
-    space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: JoinRules
+    space: EinsumSpace, some: Sequence[Sharing], sizes: str, rules: JoinRules
 ) -> Iterator[ShapeTiles]:
     count = 0
     for shape in some:
@@ -130,7 +130,7 @@ def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
     return prod(len(sizes_below(space.extents[v], sizes)) for v in prefix)
 
 
-def entries_of(space: EinsumSpace, shape: Shape) -> Iterator[object]:
+def entries_of(space: EinsumSpace, shape: Sharing) -> Iterator[object]:
     """What structures that the shape may follow have in common."""
     above = above_of(space, shape.prefix)
     reads = frozenset(
@@ -150,7 +150,7 @@ def follows(space: EinsumSpace, structure: Structure) -> object:
     return structure.above, reads
 
 
-def unlike(some: Mapping[Shape, Array], done: Mapping[Shape, Array]) -> dict[Shape, Array]:
+def unlike(some: Mapping[Sharing, Array], done: Mapping[Sharing, Array]) -> dict[Sharing, Array]:
     """Tile sizes of shapes that are not done."""
     left = {shape: mine & ~done.get(shape, np.zeros(len(mine), bool)) for shape, mine in some.items()}
     return {shape: mine for shape, mine in left.items() if mine.any()}
@@ -190,7 +190,7 @@ class CompletionBounds:
         passing: Sequence[Passing],
         depth: int,
         known: KnownMappings,
-        tally: Tally,
+        tally: SearchTally,
     ) -> None:
         """Raises Late once time is over."""
         self.tally = tally
@@ -214,7 +214,12 @@ class CompletionBounds:
         self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
         self.states = [
             _States(
-                {Structure((), ()): ShapeTiles(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1
+                {
+                    Structure((), ()): ShapeTiles(
+                        Sharing((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0
+                    )
+                },
+                1,
             )
         ]
         self.steps: list[_Steps] = []
@@ -286,7 +291,7 @@ class CompletionBounds:
         count = 0
         for structure, mine in reached.items():
             unique, which = _unique(np.concatenate([tiles[k] for k in mine], axis=1))
-            states[structure] = ShapeTiles(Shape((), ()), unique, np.zeros((0, 0)), count)
+            states[structure] = ShapeTiles(Sharing((), ()), unique, np.zeros((0, 0)), count)
             begin = 0
             for k in mine:
                 end = begin + tiles[k].shape[1]
@@ -358,7 +363,7 @@ class CompletionBounds:
         none = np.zeros((self.sums, len(self.edges)))
         return Bound(known, none).hopeful(figures, sums)
 
-    def hopeful(self, number: int, known: KnownMappings | None) -> dict[Shape, Array]:
+    def hopeful(self, number: int, known: KnownMappings | None) -> dict[Sharing, Array]:
         """Shapes of an Einsum that may be part of a good whole mapping, and at which tile sizes."""
         open_ = np.zeros(self.tables[number].shape[1], bool)
         open_[self.steps[number].over] = True
@@ -366,13 +371,13 @@ class CompletionBounds:
             open_ &= self._hopeful(known, self.least[number])
         return {c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()}
 
-    def choice(self, number: int, shape: Shape) -> ShapeTiles:
+    def choice(self, number: int, shape: Sharing) -> ShapeTiles:
         return next(c for c in self.choices[number] if c.shape == shape)
 
     def refine(
         self,
         number: int,
-        shape: Shape,
+        shape: Sharing,
         points: Pmappings | None,
         some: Array | None = None,
     ) -> None:
@@ -397,7 +402,7 @@ class CompletionBounds:
         mine = self.tables[number]
         mine[:, c.places] = np.maximum(mine[:, c.places], table)
 
-    def near_best(self, share: float) -> list[dict[Shape, Array]]:
+    def near_best(self, share: float) -> list[dict[Sharing, Array]]:
         """Per Einsum the shapes and tile sizes on paths no more than so much above the shortest, for every
         level and sum."""
         best = self.behind[0][:, :, :1]
@@ -408,7 +413,7 @@ class CompletionBounds:
             result.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
         return result
 
-    def rest_of(self, number: int, shape: Shape, keys: Array | None = None) -> Array:
+    def rest_of(self, number: int, shape: Sharing, keys: Array | None = None) -> Array:
         """What a whole mapping costs besides this shape at least [sums, levels, tile sizes]."""
         c = self.choice(number, shape)
         mine = self.rest[number][:, :, c.places]

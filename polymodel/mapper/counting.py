@@ -28,7 +28,7 @@ from polymodel.mapper.einsum_rules import bands, spread_choices
 from polymodel.mapper.join import Lives, Structure, above_of, step
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Shape, lower_slots, slots_above
+from polymodel.mapper.templates import Sharing, lower_slots, slots_above
 
 Array = Any
 MOST_KEYS = 5_000_000
@@ -212,7 +212,9 @@ class ChainTables:
         return result
 
 
-def arrangements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool) -> Sequences:
+def arrangements(
+    space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, every_slot: bool
+) -> Sequences:
     """Operands of the branch nodes, outermost first -> how many templates of the shape have them.
 
     `reach`: how many memories stand above compute. `every_slot`: above fused loops a node may stand
@@ -228,7 +230,7 @@ class _Arranger:
     branch."""
 
     def __init__(
-        self, space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool
+        self, space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, every_slot: bool
     ) -> None:
         self.space, self.shape, self.depth, self.reach = space, shape, len(shape.prefix), reach
         self.outer = {i: m for i, m, _ in shape.shared}
@@ -340,14 +342,14 @@ class CountedShape:
     """One shape. `keys` [D, n]: tile sizes below its fused loops; `counts` [n]: how many pmappings have
     them (integers of any size)."""
 
-    shape: Shape
+    shape: Sharing
     keys: Array
     counts: Array
 
 
 @dataclass(frozen=True)
 class _Entry:
-    shape: Shape
+    shape: Sharing
     above: tuple[int, ...]
     counts: Array
 
@@ -428,7 +430,7 @@ class Joining:
         return result
 
 
-def _reads(space: EinsumSpace, shape: Shape) -> Exchanges:
+def _reads(space: EinsumSpace, shape: Sharing) -> Exchanges:
     """What an Einsum takes from where it was exchanged."""
     return frozenset(
         (space.operands[i].tensor, m, d) for i, m, d in shape.shared if not space.operands[i].output

@@ -23,7 +23,7 @@ from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, TileChains, broken_rules, spread_after
 from polymodel.mapper.term_factors import Factors
-from polymodel.mapper.terms import Actions, Costs, Form, costs, parts, worth
+from polymodel.mapper.terms import Actions, CostTerms, Form, costs, parts, worth
 
 Array = Any
 Group = tuple[int, ...]
@@ -53,7 +53,7 @@ Goal = Callable[[Figures], Array]
 
 
 @dataclass(frozen=True)
-class Found:
+class LocalMapping:
     """A mapping of one Einsum: its template, per bundle its tile sizes at the levels, its spread and the
     sizes below its fused loops, the exponents of its slots (`placed`), and its bits in the memories of
     interest without exchanged tensors; `held`: all that it has in each memory."""
@@ -204,13 +204,13 @@ class Descent:
         self.space, self.template, self.goal, self.memories = space, template, goal, memories
         self.room, self.ask = room, ask
         self.places = Places(space, template, sizes)
-        self.costs: Costs = costs(space, template)
+        self.costs: CostTerms = costs(space, template)
         self.amounts = _Amounts(self.costs, template, len(space.memories))
         self._found: dict[tuple[int, bytes], tuple[TileChains, Array]] = {}
         self._moved: dict[tuple[int, bytes], Array] = {}
         self._factors: dict[tuple[Group, tuple[bytes, ...]], Array] = {}
 
-    def from_(self, placed: tuple[Array, ...]) -> Found:
+    def from_(self, placed: tuple[Array, ...]) -> LocalMapping:
         """The best point that moves lead to, or that they have led to once time is over."""
         now = self.point(placed)
         try:
@@ -223,7 +223,7 @@ class Descent:
             raise Stopped(now) from error
         return now
 
-    def _step(self, now: Found) -> Found | None:
+    def _step(self, now: LocalMapping) -> LocalMapping | None:
         """The best of the moves of single bundles, else of two."""
         bundles = range(len(now.placed))
         best: _Move | None = None
@@ -239,7 +239,7 @@ class Descent:
                 return self._found_at(best)
         return None
 
-    def _best_move(self, now: Found, chosen: tuple[int, ...]) -> _Move:
+    def _best_move(self, now: LocalMapping, chosen: tuple[int, ...]) -> _Move:
         several = {b: self._moves(b, now.placed[b]) for b in chosen}
         if len(chosen) > 1:
             several = {b: replace(x, kept=self._some(now, b, x)) for b, x in several.items()}
@@ -262,7 +262,7 @@ class Descent:
             self._moved[key] = self.places.moves(bundle, placed)
         return _Several(self._moved[key], np.arange(self._moved[key].shape[2]))
 
-    def _some(self, now: Found, bundle: int, moves: _Several) -> Array:
+    def _some(self, now: LocalMapping, bundle: int, moves: _Several) -> Array:
         """Of many moves the positions of those that are best by themselves, whether or not they fit."""
         if len(moves.kept) <= PAIRED:
             return moves.kept
@@ -272,12 +272,12 @@ class Descent:
         gain = np.argsort(score, kind="stable")
         return np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
 
-    def point(self, placed: tuple[Array, ...]) -> Found:
+    def point(self, placed: tuple[Array, ...]) -> LocalMapping:
         """One point, with its figures."""
         figures = self.figures(placed, {})
         return self._found_at(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
 
-    def _found_at(self, move: _Move) -> Found:
+    def _found_at(self, move: _Move) -> LocalMapping:
         """Where a move leads, as a mapping."""
         several = [self._chains(b, x)[0] for b, x in enumerate(move.placed)]
         levels, fans = self.places.levels, len(self.space.fanouts)
@@ -289,7 +289,7 @@ class Descent:
             tuple(float(x[at]) for x in some) for some in (figures.more, figures.private, figures.held)
         )
         keys = self.places.keys()
-        return Found(
+        return LocalMapping(
             self.template, tiles, spread, keys, energy, latency, more, excess, move.score, move.placed,
             private, held,
         )  # fmt: skip
@@ -383,7 +383,7 @@ class _Amounts:
     `held`: per memory the bits of tensors that are not exchanged, and of those that are.
     """
 
-    def __init__(self, found: Costs, template: Template, memories: int) -> None:
+    def __init__(self, found: CostTerms, template: Template, memories: int) -> None:
         private: list[Form] = [{} for _ in range(memories)]
         shared: list[Form] = [{} for _ in range(memories)]
         for node, (term, bits) in zip(template.nodes, found.nodes, strict=True):
@@ -419,7 +419,7 @@ def _along(row: Array, axis: int) -> Array:
 class Stopped(Exception):
     """Time is over; `found`: the best so far."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: LocalMapping) -> None:
         super().__init__()
         self.found = found
 
@@ -444,7 +444,7 @@ class _Move:
     score: float
 
 
-def _better(one: _Move, other: Found | _Move) -> bool:
+def _better(one: _Move, other: LocalMapping | _Move) -> bool:
     if one.excess > 0 or other.excess > 0:
         return one.excess < other.excess - GAIN
     return one.score < other.score - GAIN * abs(other.score)

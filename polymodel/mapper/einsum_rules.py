@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.symbolic.pair_atoms import Asked, front
+from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
 from polymodel.analysis.symbolic.spaces import groups
 from polymodel.architecture.hierarchy import Component, Hierarchy
@@ -20,7 +20,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
     from polymodel.mapper.space import EinsumSpace, Operand
-    from polymodel.mapper.templates import Node
+    from polymodel.mapper.templates import TemplateNode
 
 
 # What an exploration says of the loops of one Einsum, by positions of its rank variables.
@@ -206,11 +206,11 @@ def numbered_bands(space: EinsumSpace, limits: Limits) -> dict[int, int]:
     return {m: number for number, band in enumerate(several) for m in band}
 
 
-def in_order(nodes: tuple[Node, ...], band: Mapping[int, int]) -> bool:
+def in_order(nodes: tuple[TemplateNode, ...], band: Mapping[int, int]) -> bool:
     """Whether nodes of one band stand above those of the next, and those of one tensor within a band are
     ordered by their memories. `band`: that of each memory, by `numbered_bands`."""
 
-    def bound(a: Node, b: Node) -> bool:
+    def bound(a: TemplateNode, b: TemplateNode) -> bool:
         return a.operand == b.operand or band[a.memory] != band[b.memory]
 
     return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
@@ -365,7 +365,7 @@ class Tie:
         if what == "none":
             return 1
         one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
-        return front(self.region, one, other, (Asked(len(one), len(other), what, rank),))[0][0]
+        return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
 
     def _tiles(self, axis: int, size: int) -> Tiles:
         return ((size, size),) if 0 < size < self.region.extents[axis] else ()

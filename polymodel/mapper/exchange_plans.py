@@ -14,21 +14,21 @@ from polymodel.factoring import divisors
 from polymodel.mapper.join import Lives
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
-from polymodel.mapper.templates import Shape, exchanges_of
+from polymodel.mapper.templates import Sharing, exchanges_of
 
 ROOM = 0.5  # of a memory, at most, for all that is exchanged there at one time
 LONGEST_RUN = 4  # Einsums that share a loop where a plan is varied
 
 
 @dataclass(frozen=True)
-class Part:
+class EinsumInterface:
     """What neighbours see of one Einsum: its shape, and tile sizes below its fused loops."""
 
-    shape: Shape
+    shape: Sharing
     sizes: tuple[int, ...] = ()
 
 
-Plan = tuple[Part, ...]
+Plan = tuple[EinsumInterface, ...]
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequen
             if chosen[o.tensor]
         )
         if run is None or not any(d for _, _, d in shared):
-            result.append(Part(Shape((), tuple((k, m, 0) for k, m, _ in shared))))
+            result.append(EinsumInterface(Sharing((), tuple((k, m, 0) for k, m, _ in shared))))
         else:
             variable = run.variable(i)
             assert variable is not None
-            result.append(Part(Shape((variable,), shared), (run.size,)))
+            result.append(EinsumInterface(Sharing((variable,), shared), (run.size,)))
     return tuple(result)
 
 

@@ -15,16 +15,16 @@ import numpy as np
 
 from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import Late, Watch
-from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Found, Goal, Stopped
+from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Goal, LocalMapping, Stopped
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
-from polymodel.mapper.exchange_plans import Part, Plan, Plans, Sketch, room_beside
+from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, room_beside
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Node, Shape, Template, with_homes
+from polymodel.mapper.templates import Sharing, Template, TemplateNode, with_homes
 from polymodel.objectives import uses
 
 Array = Any
@@ -36,7 +36,7 @@ BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart wh
 
 # Mappings by what is looked for, of which Einsum in which part of a plan: the room there was, and what was
 # found.
-Known = dict[object, list[tuple[tuple[float, ...], list[Found]]]]
+Known = dict[object, list[tuple[tuple[float, ...], list[LocalMapping]]]]
 NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
@@ -95,7 +95,7 @@ def _varied(
     return best
 
 
-def _serves(before: tuple[tuple[float, ...], list[Found]], room: tuple[float, ...]) -> bool:
+def _serves(before: tuple[tuple[float, ...], list[LocalMapping]], room: tuple[float, ...]) -> bool:
     """Whether what was found with other room is what there is in this one: it was as much or more, and
     none of it was needed."""
     fits = all(h <= r for f in before[1] for h, r in zip(f.held, room, strict=True))
@@ -112,10 +112,10 @@ class _OfPlan:
         self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
         self.least = inf
 
-    def join(self, looked_for: Callable[[_Search], list[Found]]) -> None:
+    def join(self, looked_for: Callable[[_Search], list[LocalMapping]]) -> None:
         """Join what is found of every Einsum, as far as there is something of each."""
         goals = _goals(self.work.rules)
-        found: dict[int, list[Found]] = {}
+        found: dict[int, list[LocalMapping]] = {}
         for i in dict.fromkeys(self.first.values()):
             self.work.watch.look(self.work.spaces[i].name)
             if not self.work.watch.going_on():
@@ -183,7 +183,7 @@ class _Search:
         self,
         work: Deepening,
         number: int,
-        part: Part,
+        part: EinsumInterface,
         room: tuple[float, ...],
         goal: Goal,
         steps: int,
@@ -193,10 +193,10 @@ class _Search:
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
         self.memories, self.band = work.rules.which, numbered_bands(self.space, work.request.limits)
         self.room, self.tally = room, work.watch.tally()
-        self.best: Found | None = None
+        self.best: LocalMapping | None = None
         self.left = 0  # steps
 
-    def first(self) -> list[Found]:
+    def first(self) -> list[LocalMapping]:
         """The best of the points from which descents start, if any of them fits."""
         for template in self._starts():
             descent = self._descent(template)
@@ -204,11 +204,11 @@ class _Search:
                 self._take(descent.point(placed))
         return self._fitting()
 
-    def fair(self) -> list[Found]:
+    def fair(self) -> list[LocalMapping]:
         """The best of what descents from every unit's first template lead to from which one fits."""
         return self._within(FAIR, lambda: self._look_at_starts(briefly=True))
 
-    def improved(self) -> list[Found]:
+    def improved(self) -> list[LocalMapping]:
         """The best of what is found beside those as well."""
         return self._within(self.steps, self._look_at_all)
 
@@ -219,7 +219,7 @@ class _Search:
             raise Late
         self.tally.ask()
 
-    def _within(self, steps: int, look: Callable[[], None]) -> list[Found]:
+    def _within(self, steps: int, look: Callable[[], None]) -> list[LocalMapping]:
         self.left = steps
         try:
             look()
@@ -227,7 +227,7 @@ class _Search:
             self._take(stopped.found)
         return self._fitting()
 
-    def _fitting(self) -> list[Found]:
+    def _fitting(self) -> list[LocalMapping]:
         return [self.best] if self.best is not None and not self.best.excess else []
 
     def _look_at_starts(self, briefly: bool = False) -> None:
@@ -248,7 +248,7 @@ class _Search:
         while self.best is not None and self._next():
             pass
 
-    def _take(self, found: Found) -> bool:
+    def _take(self, found: LocalMapping) -> bool:
         if self.best is None or found.rank < self.best.rank:
             self.best = found
             return True
@@ -296,10 +296,10 @@ class _Search:
         self, unit: int, held: Sequence[tuple[int, int]], along: Mapping[tuple[int, int], int] = NOWHERE
     ) -> Iterator[Template]:
         """`along`: what nodes slide along, by (memory, operand); others along the first variable they may."""
-        shared = tuple(Node(i, m, d, True) for i, m, d in self.shape.shared)
+        shared = tuple(TemplateNode(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
         branch = tuple(
-            Node(i, m, depth + 1 + k, slides=along.get((m, i), self._along(m, i)[0]))
+            TemplateNode(i, m, depth + 1 + k, slides=along.get((m, i), self._along(m, i)[0]))
             for k, (m, i) in enumerate(held)
         )
         template = Template(self.shape, (*shared, *branch), unit)
@@ -311,7 +311,7 @@ class _Search:
         several = self.space.slides(memory, operand)
         return (-1, *several) if self.space.rules.placed or not several else several
 
-    def _beside(self, found: Found) -> Iterator[tuple[Template, tuple[Array, ...]]]:
+    def _beside(self, found: LocalMapping) -> Iterator[tuple[Template, tuple[Array, ...]]]:
         """Templates with one node less, more, or elsewhere, or that slides otherwise, and where factors then
         stand."""
         unit, depth = found.template.unit, found.template.depth
@@ -348,7 +348,7 @@ def _parted(placed: Array, level: int) -> Array:
     return np.insert(placed, level, 0, axis=1)
 
 
-def _points_of(work: Deepening, number: int, shape: Shape, found: Sequence[Found]) -> Pmappings:
+def _points_of(work: Deepening, number: int, shape: Sharing, found: Sequence[LocalMapping]) -> Pmappings:
     n, which = len(found), len(work.rules.which)
     none = np.zeros(n, np.int64)
     keys = np.array([f.keys.max(axis=0, initial=0) for f in found]).reshape(n, len(shape.prefix)).T

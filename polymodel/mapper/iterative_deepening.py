@@ -25,7 +25,7 @@ from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound,
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Exchanges, Passing, Shape, deepest
+from polymodel.mapper.templates import Exchanges, Passing, Sharing, deepest
 from polymodel.pareto import undominated
 
 Array = Any
@@ -66,7 +66,7 @@ class Deepening:
         self.known = KnownMappings(figures, sums, edges, slack, aims=aims)
         self.floors = [Floors(self.steps, sums, None)] * len(spaces)
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
-        self.seen: list[dict[Shape, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
+        self.seen: list[dict[Sharing, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         self.names = [s.name if by_name(request.limits) else "" for s in spaces]
         known: dict[object, Regions] = {}
@@ -254,13 +254,15 @@ class Deepening:
         if self.watch.going_on():
             self._work_out()
 
-    def _look(self, wanted: Sequence[Mapping[Shape, Array]], depth: int) -> None:
+    def _look(self, wanted: Sequence[Mapping[Sharing, Array]], depth: int) -> None:
         """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
         bound paths."""
         some = self._alike(i for i, mine in enumerate(wanted) if mine)
         self._all_done(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth))
 
-    def _stock(self, alike: list[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int) -> list[int]:
+    def _stock(
+        self, alike: list[int], wanted: Mapping[int, Mapping[Sharing, Array]], depth: int
+    ) -> list[int]:
         assert self.paths is not None
         for shape, points in self._looked_at(alike, wanted, depth):
             for i in (i for i in alike if shape in wanted[i]):
@@ -302,7 +304,7 @@ class Deepening:
         for i in range(len(self.spaces)) if some is None else some:
             space = self.spaces[i]
             self.watch.look(space.name)
-            wanted: dict[Shape, Bound | None] = dict.fromkeys(
+            wanted: dict[Sharing, Bound | None] = dict.fromkeys(
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)
             )
             with self.tallies.counted(space.name) as tally:
@@ -353,11 +355,11 @@ class Deepening:
         return alike
 
     def _looked_at(
-        self, alike: Sequence[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int
-    ) -> Iterator[tuple[Shape, Pmappings | None]]:
+        self, alike: Sequence[int], wanted: Mapping[int, Mapping[Sharing, Array]], depth: int
+    ) -> Iterator[tuple[Sharing, Pmappings | None]]:
         """The pmappings of Einsums of equal shape, of all shapes and tile sizes that some of them want."""
         assert self.paths is not None
-        bounds: dict[Shape, Bound | None] = {}
+        bounds: dict[Sharing, Bound | None] = {}
         for shape in dict.fromkeys(s for i in alike for s in wanted[i]):
             mine = [(i, wanted[i][shape]) for i in alike if shape in wanted[i]]
             some = np.logical_or.reduce([m for _, m in mine])

@@ -14,11 +14,11 @@ import numpy as np
 
 from polymodel.governor import Threads
 from polymodel.mapper.aims import Aims, Bound, KnownMappings
-from polymodel.mapper.budget import Tally, always, once
+from polymodel.mapper.budget import SearchTally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Passing, Shape
+from polymodel.mapper.templates import Passing, Sharing
 from polymodel.pareto import undominated
 
 # Partial mappings of the first Einsums of a cascade: what the rest has to know of them.
@@ -173,7 +173,7 @@ def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def step(
-    structure: Structure, space: EinsumSpace, shape: Shape, number: int, lives: Lives
+    structure: Structure, space: EinsumSpace, shape: Sharing, number: int, lives: Lives
 ) -> JoinStep | None:
     """The step, or None where the Einsum's fused loops and exchanges do not fit those that are open."""
     prefix, c = shape.prefix, structure.depth
@@ -337,7 +337,7 @@ def next_stage(
     space: EinsumSpace,
     number: int,
     rules: JoinRules,
-    tally: Tally,
+    tally: SearchTally,
     going_on: Callable[[], bool] = always,
     outlook: Outlook | None = None,
     workers: int = 1,
@@ -359,7 +359,7 @@ def _joined(
     space: EinsumSpace,
     number: int,
     rules: JoinRules,
-    tally: Tally,
+    tally: SearchTally,
     going_on: Callable[[], bool],
     outlook: Outlook | None,
     workers: int,
@@ -372,9 +372,9 @@ def _joined(
         if (result := step(states.structure, space, points.shape, number, rules.lives)) is not None
     ]
 
-    def joined(which: tuple[int, int, JoinStep]) -> tuple[list[States], Tally]:
+    def joined(which: tuple[int, int, JoinStep]) -> tuple[list[States], SearchTally]:
         g, s, result = which
-        states, points, parts, mine = before[g], shapes[s], [], Tally()
+        states, points, parts, mine = before[g], shapes[s], [], SearchTally()
         for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
             if not going_on():
                 break
@@ -428,7 +428,7 @@ def _combined(
     chosen: Array,
     found: JoinStep,
     rules: JoinRules,
-    tally: Tally,
+    tally: SearchTally,
     source: StateSource,
     outlook: Outlook | None,
 ) -> States | None:

@@ -12,7 +12,7 @@ from polymodel.mapper.einsum_rules import OTHER, LoopRules
 from polymodel.mapping.resolve import LoopRule
 
 
-class Stored(Protocol):
+class StoredOperand(Protocol):
     """A storage node: its memory, its operand and the level it stands at; `slides`: the variable of the loop
     right above it that it slides along, or -1."""
 
@@ -34,7 +34,11 @@ Homes = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def loop_homes(
-    rules: LoopRules, indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[Stored], reach: int
+    rules: LoopRules,
+    indexed: Sequence[frozenset[int]],
+    variables: int,
+    nodes: Sequence[StoredOperand],
+    reach: int,
 ) -> list[Homes]:
     """Whose loops the temporal loops of one Einsum are, in every way that the rules may tell apart.
 
@@ -76,7 +80,7 @@ def loop_homes(
 
 
 def _bounds(
-    indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[Stored], levels: int, reach: int
+    indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[StoredOperand], levels: int, reach: int
 ) -> tuple[list[list[int]], list[int]]:
     """The outermost memory of loops [level][variable], and the innermost one [level]."""
     low, high = [], []
@@ -122,7 +126,7 @@ def _in_order(homes: Homes, memory: int, sequence: tuple[int, ...], levels: int)
         )
 
 
-def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[Stored]) -> list[Homes]:
+def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[StoredOperand]) -> list[Homes]:
     """What is left of them where the loops that nodes slide along are the innermost ones of their levels."""
     result = [homes]
     for n in (n for n in nodes if n.slides >= 0):

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.cost.algebra import NUMBERS
 from polymodel.cost.records import busy_time, port_time
 from polymodel.mapper.aims import Added
-from polymodel.mapper.budget import Late, Tally, once
+from polymodel.mapper.budget import Late, SearchTally, once
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.join import Lives
@@ -73,7 +73,7 @@ def floors_of(
     interest: Interest,
     steps: tuple[Array, ...],
     regions: Regions,
-    tally: Tally,
+    tally: SearchTally,
     before: Floors | None = None,
     wanted: Collection[Exchanges] | None = None,
 ) -> Floors:
@@ -95,7 +95,7 @@ def _worked_out(
     interest: Interest,
     steps: tuple[Array, ...],
     regions: Regions,
-    tally: Tally,
+    tally: SearchTally,
     before: Floors | None,
     wanted: Collection[Exchanges] | None,
 ) -> Floors:

@@ -24,7 +24,7 @@ from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import Passing, Shape, deepest, free_sizes, shapes
+from polymodel.mapper.templates import Passing, Sharing, deepest, free_sizes, shapes
 from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Cascade
@@ -113,16 +113,16 @@ class Mapspace(Answer):
         Numbers are Python integers. Mappings of the first rows may be written in any order of all rank
         variables between two nodes, as mapspaces are often counted.
         """
-        rows: list[Row] = []
+        rows: list[ConstraintRow] = []
         for space, one in zip(self.spaces, self.einsums, strict=True):
-            rows += [Row(space.name, *row) for row in one.rows()]
+            rows += [ConstraintRow(space.name, *row) for row in one.rows()]
         for stage in found.stages if found is not None else ():
             of, n, points = stage.of, stage.templates, stage.points
             left = points - stage.too_large
-            rows.append(Row(of, "capacity", n, n, points, left, WHY["capacity"]))
-            rows.append(Row(of, "dominance", n, n, left, stage.kept, WHY["dominance"]))
+            rows.append(ConstraintRow(of, "capacity", n, n, points, left, WHY["capacity"]))
+            rows.append(ConstraintRow(of, "dominance", n, n, left, stage.kept, WHY["dominance"]))
         loose = prod(e.mappings for e in self.einsums)
-        rows.append(Row("", "joined", None, None, loose, self.size(), WHY["joined"]))
+        rows.append(ConstraintRow("", "joined", None, None, loose, self.size(), WHY["joined"]))
         return Table("rules", tuple(Column(n) for n in COLUMNS), tuple(r.cells() for r in rows))
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ def _rounded(n: int) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class ConstraintRow:
     """One rule for one Einsum, with numbers before and after it."""
 
     einsum: str
@@ -191,7 +191,7 @@ class EinsumMapspace:
         self.space, self.limits = space, limits
         self.tables = ChainTables(space, limits.sizes)
         self.bundled = ChainTables(space, limits.sizes, space.bundles)
-        self.shapes: list[tuple[int, Shape, Sequences]] = []
+        self.shapes: list[tuple[int, Sharing, Sequences]] = []
         known: dict[object, Sequences] = {}
         for unit, depth in product(range(1 if space.copy else len(space.units)), range(depths)):
             for shape in shapes(space, limits, passing, depth, self._reach(unit)):
@@ -210,7 +210,7 @@ class EinsumMapspace:
     @cached_property
     def counted(self) -> tuple[CountedShape, ...]:
         """Every shape with its pmappings by tile sizes below the fused loops."""
-        result: dict[Shape, Array] = {}
+        result: dict[Sharing, Array] = {}
         for unit, shape, orders in self.shapes:
             many: dict[int, int] = {}
             for order, ways in orders.items():
@@ -261,7 +261,7 @@ class EinsumMapspace:
 
     def _sum(
         self,
-        some: Sequence[tuple[int, Shape, Sequences]],
+        some: Sequence[tuple[int, Sharing, Sequences]],
         times: Callable[[tuple[int, ...]], int],
         free: Callable[[tuple[int, ...]], Free],
     ) -> int:

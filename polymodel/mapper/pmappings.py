@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.aims import Bound
-from polymodel.mapper.budget import CUT, Tally, once
+from polymodel.mapper.budget import CUT, SearchTally, once
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.einsum_rules import cuts, cuttable
 from polymodel.mapper.records import Limits
@@ -30,10 +30,10 @@ from polymodel.mapper.regions import (
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import (
     Exchanges,
-    Node,
     Passing,
-    Shape,
+    Sharing,
     Template,
+    TemplateNode,
     TileChains,
     all_chains,
     outer_templates,
@@ -60,7 +60,7 @@ class Pmappings:
     `choice` then numbers these."""
 
     space: EinsumSpace
-    shape: Shape
+    shape: Sharing
     keys: Array
     energy: Array
     latency: Array
@@ -138,7 +138,7 @@ def _stacked(
     """A region with the one below it: the template, the tile sizes, and the spread, which is all below."""
     lower, inside, spread = inner
     bottom = tiles.shape[1] - 1  # the level of the tile at the cut
-    moved = tuple(Node(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
+    moved = tuple(TemplateNode(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
     template = replace(upper, nodes=(*upper.nodes, *moved), unit=lower.unit, bottom=False)
     return template, np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1), spread
 
@@ -217,15 +217,15 @@ class Explorer:
         return Explorer(self.space, self.limits, self.interest, passing, self.known)
 
     def pmappings(
-        self, wanted: Mapping[Shape, Bound | None], depth: int, tally: Tally
-    ) -> Iterator[tuple[Shape, Pmappings | None]]:
+        self, wanted: Mapping[Sharing, Bound | None], depth: int, tally: SearchTally
+    ) -> Iterator[tuple[Sharing, Pmappings | None]]:
         """The pmappings of these shapes (of up to so many fused loops) without those that others or the
         bounds beat, None if none are left; in order of their fused loops.
 
         Once the tally's time is over, those of a shape found by then, and no more shapes.
         """
         for d in range(depth + 1):
-            by_shape: dict[Shape, list[Template]] = {}
+            by_shape: dict[Sharing, list[Template]] = {}
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
             for several in by_shape.values():  # those first that are most often best
@@ -238,7 +238,7 @@ class Explorer:
                     return
 
     def _of_shape(
-        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+        self, shape: Sharing, some: tuple[Template, ...], bound: Bound | None, tally: SearchTally
     ) -> tuple[Pmappings | None, bool]:
         """Those found, and whether time is over."""
         return once(
@@ -250,7 +250,7 @@ class Explorer:
         )
 
     def _worked_out(
-        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+        self, shape: Sharing, some: tuple[Template, ...], bound: Bound | None, tally: SearchTally
     ) -> tuple[Pmappings | None, bool]:
         parts: list[CombinedPoints] = []
         late = False
@@ -280,7 +280,7 @@ class Explorer:
         return merged, late
 
     def floors(
-        self, tally: Tally, wanted: Container[Exchanges] | None = None
+        self, tally: SearchTally, wanted: Container[Exchanges] | None = None
     ) -> Iterator[tuple[Exchanges, Cheap]]:
         """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take
         no space. `wanted`: some of them (None: all). Raises Late once time is over."""
@@ -298,7 +298,7 @@ class Explorer:
                     yield exchanges, Cheap(p.energy, p.latency, p.more, p.local)
 
     def _templates(
-        self, depth: int, wanted: Container[Shape] | None = None, loose: bool = False
+        self, depth: int, wanted: Container[Sharing] | None = None, loose: bool = False
     ) -> Iterator[Template]:
         if not self.cut:
             yield from templates(self.space, self.limits, self.passing, depth, wanted, loose)
@@ -307,7 +307,7 @@ class Explorer:
             yield from outer_templates(self.space, self.limits, self.passing, depth, cut, wanted, loose)
 
     def _points(
-        self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: Tally
+        self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: SearchTally
     ) -> Iterator[CombinedPoints]:
         if template.bottom:
             lower = self._below(template, tally)
@@ -355,7 +355,7 @@ class Explorer:
                 break
         return tuple(result)
 
-    def _below(self, template: Template, tally: Tally) -> int:
+    def _below(self, template: Template, tally: SearchTally) -> int:
         """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
@@ -363,7 +363,7 @@ class Explorer:
         with self.known.lock:
             return self._region(key, tally)
 
-    def _region(self, key: tuple[tuple[int, ...], int], tally: Tally) -> int:
+    def _region(self, key: tuple[tuple[int, ...], int], tally: SearchTally) -> int:
         if key not in self.known.numbers:
             # Without the bound and the shares of this shape: other shapes share the region.
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
@@ -375,7 +375,11 @@ class Explorer:
         return self.known.numbers[key]
 
     def _merged(
-        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[CombinedPoints], interest: Interest
+        self,
+        shape: Sharing,
+        some: tuple[Template, ...],
+        parts: Sequence[CombinedPoints],
+        interest: Interest,
     ) -> Pmappings:
         def joined(name: str) -> Array:
             return np.concatenate([getattr(p, name) for p in parts], axis=-1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Action
-from polymodel.cost.algebra import FORMULAS, Exact, Formula, Largest, Over, Sum, Times, Where
+from polymodel.cost.algebra import FORMULAS, ExactCount, Formula, Largest, Over, Sum, Times, Where
 from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
@@ -69,7 +69,7 @@ class LinearCount:
 def count(form: LinearForm) -> Any:
     """The form as a number of the cost rules."""
     linear: Any = LinearCount(form)
-    return Exact(linear)
+    return ExactCount(linear)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def priced(
 
 def linear(part: Any) -> LinearForm:
     """What the rules have written down, as one linear form."""
-    if isinstance(part, Exact):
+    if isinstance(part, ExactCount):
         return dict(part.form.terms)
     if isinstance(part, Times):
         return plus({}, linear(part.part), part.factor)

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.aims import Bound
-from polymodel.mapper.budget import Tally
+from polymodel.mapper.budget import SearchTally
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.einsum_rules import apart_at, cuts
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, all_chains, inner_templates
-from polymodel.mapper.terms import Costs, costs, jointly
+from polymodel.mapper.terms import CostTerms, costs, jointly
 from polymodel.pareto import undominated
 
 Array = Any
@@ -192,7 +192,7 @@ def inner_regions(
     interest: Interest,
     origins: Sequence[tuple[int, ...]],
     cut: int,
-    tally: Tally,
+    tally: SearchTally,
 ) -> list[InnerPoints]:
     """Search the lower region for operands that come from each of `origins` (memory of each operand); Raises
     Late once time is over.
@@ -269,7 +269,7 @@ def _cut_regions(
     objectives: Interest,
     several: Sequence[tuple[int, ...]],
     ends: tuple[int, int],
-    tally: Tally,
+    tally: SearchTally,
 ) -> list[InnerPoints]:
     """The same where the region is cut in two: memories from the one end, without it, to the other, and those
     inside that."""
@@ -298,7 +298,7 @@ def _cut_regions(
 def _stacked(
     space: EinsumSpace,
     upper: Combination,
-    found: Costs,
+    found: CostTerms,
     objectives: Interest,
     ends: tuple[int, int],
     deeper: tuple[tuple[InnerPoints, ...], int],
@@ -375,7 +375,7 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
     )
 
 
-def _linear(joined: Combination, found: Costs) -> Array:
+def _linear(joined: Combination, found: CostTerms) -> Array:
     """The other figures that add up, without what they have of the latency [figures, n]."""
     times = joined.space.times
     return np.array([joined.form(form) * times for form in found.more]).reshape(-1, joined.n)
@@ -418,11 +418,11 @@ def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
 def _joined(
     space: EinsumSpace,
     template: Template,
-    found: Costs,
+    found: CostTerms,
     limits: Limits,
     interest: Interest,
     bound: Bound | None,
-    tally: Tally,
+    tally: SearchTally,
 ) -> Combination:
     chains = all_chains(space, template, limits.sizes)
     joined = Combination(space, template, chains, found, interest, bound, tally.ask)
@@ -435,7 +435,7 @@ def _joined(
     return joined
 
 
-def _times(joined: Combination, found: Costs, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
+def _times(joined: Combination, found: CostTerms, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
     """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
     time)."""
     names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
@@ -462,7 +462,7 @@ def cut_points(
     bound: Bound | None,
     below: InnerPoints,
     lower: int,
-    tally: Tally,
+    tally: SearchTally,
 ) -> Iterator[CombinedPoints]:
     """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
     if not len(below.energy):
@@ -525,7 +525,7 @@ def cheapest(
     limits: Limits,
     interest: Interest,
     below: InnerPoints,
-    tally: Tally,
+    tally: SearchTally,
 ) -> tuple[Array, Array, Array, Array] | None:
     """The least energy, latency and other figures that add up that the points of an upper template can have
     with what lies below, and their space in the memories of interest [memories, n], apart from what is

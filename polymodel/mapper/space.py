@@ -69,7 +69,7 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Window:
+class RankWindow:
     """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps."""
 
     p: int
@@ -83,7 +83,7 @@ class Window:
 
 
 @lru_cache(maxsize=65536)
-def window_elements(window: Window, p: Ranges, r: Ranges) -> int:
+def window_elements(window: RankWindow, p: Ranges, r: Ranges) -> int:
     """Different elements of a window's rank in all these ranges of its variables."""
     if not p.steps and not r.steps:
         return window.elements(p.size, r.size)
@@ -101,7 +101,7 @@ class Operand:
     output: bool
     bits: int
     alone: frozenset[int]
-    windows: tuple[Window, ...]
+    windows: tuple[RankWindow, ...]
     ranks: tuple[int, ...]
     elements: int
     fusable: bool
@@ -114,7 +114,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryLevel:
     """One memory of the hierarchy, outermost first; `index`: its place among all components."""
 
     name: str
@@ -182,7 +182,7 @@ class EinsumSpace:
     operands: tuple[Operand, ...]
     copy: bool
     times: int
-    memories: tuple[Memory, ...]
+    memories: tuple[MemoryLevel, ...]
     fanouts: tuple[Fanout, ...]
     units: tuple[Unit, ...]
     keep: tuple[frozenset[str], ...]
@@ -459,7 +459,7 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     except NotSeparable as fault:
         raise Refused(fault.message, REMEDY) from None
     windows = tuple(
-        Window(position[h.p], position[h.r], h.shift_p, h.shift_r)
+        RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r)
         for h in result
         if h.p in position and h.r in position
     )
@@ -491,8 +491,8 @@ def _rules(
     return keep, may
 
 
-def _memory(c: Component, index: int) -> Memory:
-    return Memory(c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live")
+def _memory(c: Component, index: int) -> MemoryLevel:
+    return MemoryLevel(c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live")
 
 
 def _fanouts(

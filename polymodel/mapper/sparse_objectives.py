@@ -22,7 +22,7 @@ from polymodel.mapper.terms import READS
 from polymodel.objectives import on_dense_data
 from polymodel.report.sparse import SparseReport, with_data
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import Axis, Table, weighted_count
+from polymodel.sparse.actions.join import GroupTable, VariableParts, weighted_count
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
 from polymodel.sparse.actions.storage import Kept, kept, written_format
@@ -150,7 +150,7 @@ class _Least:
             size = {v: high - low + 1 for v, (low, high) in self._bounds().items()}
             tables = [self._table(t) for t in sorted(tensors)]
             axes = {
-                v: Axis(
+                v: VariableParts(
                     np.ones(n, np.int64), {k: np.arange(n) for k, t in enumerate(tables) if v in t.variables}
                 )
                 for v, n in size.items()
@@ -161,7 +161,7 @@ class _Least:
     def _bounds(self) -> dict[str, tuple[int, int]]:
         return dict(zip(self.einsum.rank_variables, self.einsum.bounds, strict=True))
 
-    def _table(self, tensor: str) -> Table:
+    def _table(self, tensor: str) -> GroupTable:
         self._even(tensor)
         access, actual, bounds = self.einsum.access_of(tensor), self.data[tensor].actual, self._bounds()
         assert actual is not None, "asked for given data only"
@@ -170,7 +170,7 @@ class _Least:
             actual.rank(r) - x.constant - bounds[v][0]
             for r, x, v in zip(access.ranks, access.projection, names, strict=True)
         ]
-        return Table.of(names, ids, actual.nnz, different=True)
+        return GroupTable.of(names, ids, actual.nnz, different=True)
 
     def _even(self, tensor: str) -> None:
         """Refused where tiles of data that are not alike everywhere may differ in size."""

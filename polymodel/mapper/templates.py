@@ -28,7 +28,7 @@ Exchanges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Shape:
+class Sharing:
     """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
     storage as (operand, memory, depth: how many fused loops stand above)."""
 
@@ -51,7 +51,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Node:
+class TemplateNode:
     """One tensor in one memory; `shared` nodes hold an exchanged tensor. `slides`: the variable of the loop
     right above it, over whose steps it keeps what its windows have in common (-1: it refills)."""
 
@@ -71,8 +71,8 @@ class Template:
     `cut` is the innermost memory above. `homes`: which memories loops belong to, where rules tell them apart.
     """
 
-    shape: Shape
-    nodes: tuple[Node, ...]
+    shape: Sharing
+    nodes: tuple[TemplateNode, ...]
     unit: int
     parents: tuple[int, ...] = ()
     top: bool = False
@@ -85,7 +85,7 @@ class Template:
         return len(self.shape.prefix)
 
     @property
-    def branch(self) -> tuple[Node, ...]:
+    def branch(self) -> tuple[TemplateNode, ...]:
         return tuple(n for n in self.nodes if n.level > self.depth)
 
 
@@ -103,7 +103,7 @@ def templates(
     limits: Limits,
     passing: Passing,
     depth: int,
-    wanted: Container[Shape] | None = None,
+    wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
     """Every template with so many fused loops (of the shapes that are wanted). `loose`: exchanged tensors are
@@ -127,14 +127,14 @@ def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
         yield replace(template, homes=homes)
 
 
-def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
+def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Sharing]:
     """Every shape with so many fused loops; `reach`: how many memories stand above compute."""
     choices = [[(i, m) for m in exchanges_of(space, o, limits, reach)] for i, o in enumerate(space.operands)]
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
         for prefix in _prefixes(space, limits, held, passing, depth):
             for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
-                shape = Shape(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
+                shape = Sharing(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
                 if shape.own_depth == len(prefix) or passing.any:
                     yield shape
 
@@ -191,7 +191,7 @@ def outer_templates(
     passing: Passing,
     depth: int,
     cut: int,
-    wanted: Container[Shape] | None = None,
+    wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
     """The region of memories up to `cut`, in which all exchanges are: some in memory `cut` itself, if it is
@@ -215,14 +215,14 @@ def inner_templates(
         subsets = [list(_holdings(space, i, cut, reach)) for i in range(len(space.operands))]
         for chosen in product(*subsets):
             private = [(i, m) for i, held in enumerate(chosen) for m in held]
-            for nodes in _arranged(space, limits, Shape((), ()), (), private, reach, 2):
-                yield Template(Shape((), ()), nodes, unit, parents, True, last is not None, cut)
+            for nodes in _arranged(space, limits, Sharing((), ()), (), private, reach, 2):
+                yield Template(Sharing((), ()), nodes, unit, parents, True, last is not None, cut)
 
 
 def _placements(
-    space: EinsumSpace, limits: Limits, shape: Shape, reach: int, loose: bool
-) -> Iterator[tuple[Node, ...]]:
-    shared = tuple(Node(i, m, d, True) for i, m, d in shape.shared)
+    space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool
+) -> Iterator[tuple[TemplateNode, ...]]:
+    shared = tuple(TemplateNode(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
         yield shared
         return
@@ -252,12 +252,12 @@ def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterato
 def _arranged(
     space: EinsumSpace,
     limits: Limits,
-    shape: Shape,
-    shared: tuple[Node, ...],
+    shape: Sharing,
+    shared: tuple[TemplateNode, ...],
     private: list[tuple[int, int]],
     reach: int,
     first: int = 1,
-) -> Iterator[tuple[Node, ...]]:
+) -> Iterator[tuple[TemplateNode, ...]]:
     """Every assignment of private nodes to slots above fused loops and to positions in the branch.
 
     `reach`: how many memories may have nodes. `first`: how far below the fused loops the branch's first
@@ -266,33 +266,33 @@ def _arranged(
     depth, band = len(shape.prefix), numbered_bands(space, limits)
     slots = [(*lower_slots(space, shape, i, m, reach), depth) for i, m in private]
     for chosen in product(*slots):
-        above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
+        above = [TemplateNode(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
         rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
         fixed = (*shared, *above)
         if not in_order(fixed, band):
             continue
         for order in permutations(rest):
-            branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
+            branch = tuple(TemplateNode(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if in_order((*fixed, *branch), band):
                 for sliding in product(*(_sliding(space, n) for n in branch)):
                     yield tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
 
 
-def _sliding(space: EinsumSpace, node: Node) -> list[Node]:
+def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
     """The node with each variable that it may slide along: where there is one, refilling is never better, but
     for rules on the order of the loops above it."""
     along = [replace(node, slides=v) for v in space.slides(node.memory, node.operand)]
     return [node, *along] if space.rules.placed or not along else along
 
 
-def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:
+def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -> range:
     """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones."""
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
     return range(exchanged, exchanged if replicated else len(shape.prefix))
 
 
-def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, reach: int) -> tuple[int, ...]:
+def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, reach: int) -> tuple[int, ...]:
     """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse, but
     for nodes of a memory further in between. None are above an exchange in this memory or one further out."""
     depth, alone = len(shape.prefix), space.operands[operand].alone

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.einsum_rules import POINTS, Tie
-from polymodel.mapper.space import EinsumSpace, Operand, Ranges, Window, window_elements
+from polymodel.mapper.space import EinsumSpace, Operand, Ranges, RankWindow, window_elements
 from polymodel.mapper.templates import Template, TileChains, beyond, spread_after, trips
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
 
@@ -110,13 +110,13 @@ class Factors:
         )
         return values.tolist(), where.reshape(-1)
 
-    def _windowed(self, term: Term, w: Window, group: tuple[int, ...], into: int | None) -> Array:
+    def _windowed(self, term: Term, w: RankWindow, group: tuple[int, ...], into: int | None) -> Array:
         if into is not None:
             return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
         return self._window(term, w, group, None, None)
 
     def _window(
-        self, term: Term, w: Window, group: tuple[int, ...], into_p: int | None, into_r: int | None
+        self, term: Term, w: RankWindow, group: tuple[int, ...], into_p: int | None, into_r: int | None
     ) -> Array:
         """Elements of a window's rank: of the largest tile, or summed over all tiles of all instances."""
         p, r = self.bundle[w.p], self.bundle[w.r]
@@ -135,7 +135,9 @@ class Factors:
             result = result * _along(self._instances(v, term.repeated(v)), axis, len(group))
         return result
 
-    def _even_window(self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int) -> Array:
+    def _even_window(
+        self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
+    ) -> Array:
         """All tiles are equal: how many there are, times the elements of each, or of those that instances
         read together."""
         if term.slides in (w.p, w.r):
@@ -153,7 +155,7 @@ class Factors:
         return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
 
     def _sliding_window(
-        self, term: Term, w: Window, p: int, r: int, axes: tuple[int, int], many: int
+        self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
         """The same where only the first of the iterations right above the level takes whole windows, and each
         other one what the one before it has not."""
@@ -249,7 +251,7 @@ class Factors:
 
 
 @lru_cache(maxsize=65536)
-def sliding_elements(window: Window, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
+def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
     """Different elements of a window's rank that instances need and, each by itself, have not needed one step
     of a variable before (`step` 0: all that they need)."""
     starts = [Ranges(1, several).values for _, several in (p, r)]

@@ -29,7 +29,7 @@ from polymodel.architecture.hierarchy import Action
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
 from polymodel.mapper.space import EinsumSpace, Operand
-from polymodel.mapper.templates import Node, Template
+from polymodel.mapper.templates import Template, TemplateNode
 
 Array = Any
 END = -1
@@ -110,7 +110,7 @@ def worth(key: Key, value: Callable[[Part], Array]) -> Array:
 
 
 @dataclass(frozen=True)
-class Costs:
+class CostTerms:
     """Linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of each node,
     in the template's order; `more`: the other figures that add up, without what they have of the latency.
     `besides`: of `jointly`, what some of the costs grow with besides."""
@@ -122,7 +122,7 @@ class Costs:
     more: tuple[Form, ...] = ()
 
 
-def jointly(each: Sequence[Costs]) -> Costs:
+def jointly(each: Sequence[CostTerms]) -> CostTerms:
     """What several templates cost that differ only in the memories that their operands come from: a point
     that is no worse in any of its forms is no worse in any of theirs."""
     energy, apart = _least_of([c.energy for c in each])
@@ -131,7 +131,7 @@ def jointly(each: Sequence[Costs]) -> Costs:
     times = {(tuple(form.items()), fixed): form for c in each for s in c.times.stages for form, fixed in s}
     besides = tuple({t: 1.0} for t in differing)
     every = PricedTimes((tuple((form, fixed) for (_, fixed), form in times.items()),), ())
-    return Costs(energy, every, each[0].nodes, besides, tuple(form for form, _ in more))
+    return CostTerms(energy, every, each[0].nodes, besides, tuple(form for form, _ in more))
 
 
 def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
@@ -142,7 +142,7 @@ def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
     return {t: c for t, c in least.items() if c}, more
 
 
-class Moved:
+class MovementTerms:
     """Collects what moves where, of one execution of one Einsum: the counts that an engine gives, as forms.
 
     `totals`: elements of all instances per memory, operand and kind; `busiest`: bits that the busiest
@@ -408,9 +408,9 @@ class Crossing:
         return plus(elements, lacking, -1), plus(busiest, first, -1)
 
 
-def costs(space: EinsumSpace, template: Template) -> Costs:
+def costs(space: EinsumSpace, template: Template) -> CostTerms:
     """All costs of a template."""
-    t = Moved(space, template)
+    t = MovementTerms(space, template)
     for i, o in enumerate(space.operands):
         held = [(n.memory, n.level) for n in template.nodes if n.operand == i]
         if not any(n.shared and n.operand == i for n in template.nodes):
@@ -428,16 +428,16 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
         (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), _held_bits(space, n))
         for n in template.nodes
     )
-    return Costs(energy, times, nodes, more=tuple(t.added(a, energy) for a in space.more))
+    return CostTerms(energy, times, nodes, more=tuple(t.added(a, energy) for a in space.more))
 
 
-def _held_bits(space: EinsumSpace, node: Node) -> int:
+def _held_bits(space: EinsumSpace, node: TemplateNode) -> int:
     """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two."""
     twice = not node.shared and space.hierarchy.doubles(space.memories[node.memory].name)
     return space.operands[node.operand].bits * (2 if twice else 1)
 
 
-def _lowered(t: Moved, node: Node) -> int | None:
+def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
     """The level of the next node of the branch: where loops in between that index the tensor come first, a
     memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
     space, branch = t.space, t.template.branch
@@ -450,7 +450,7 @@ def _lowered(t: Moved, node: Node) -> int | None:
     return END if after is None else after.level
 
 
-def _copied(t: Moved, i: int, o: Operand, memory: int) -> None:
+def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
     """A copy moves whole tensors between their outermost memories, or nothing if they are one."""
     other = next(x for x in t.space.operands if x.output != o.output)
     ends = dict.fromkeys((o.tensor, other.tensor), 0)
@@ -461,7 +461,7 @@ def _copied(t: Moved, i: int, o: Operand, memory: int) -> None:
         t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole, COMPUTE)
 
 
-def _input(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
     for outer, inner, level in _links(t, held):
         slides = sliding.get(level, -1)
@@ -475,7 +475,7 @@ def _input(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
         t.cross(way)
 
 
-def _links(t: Moved, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _links(t: MovementTerms, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """(Memory, memory inside it, level of the tile there), down to compute if the region has it."""
     for (outer, _), (inner, level) in pairwise(held):
         yield outer, inner, level
@@ -483,7 +483,9 @@ def _links(t: Moved, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, in
         yield held[-1][0], t.space.units[t.template.unit].memories, END
 
 
-def _crossing(t: Moved, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool) -> Crossing:
+def _crossing(
+    t: MovementTerms, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
+) -> Crossing:
     outer, inner, level = link
     memories, union = t.space.memories, t.between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
@@ -491,12 +493,12 @@ def _crossing(t: Moved, i: int, o: Operand, link: tuple[int, int, int], fresh: F
     return Crossing(i, memories[outer].index, end, level, union, broadcasts, o.output, fresh, begun)
 
 
-def _share(t: Moved, term: Term, memory: int) -> Term:
+def _share(t: MovementTerms, term: Term, memory: int) -> Term:
     """The busiest instance's part of a total."""
     return replace(term, split=t.above(memory))
 
 
-def _output(t: Moved, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to be refilled from."""
     fresh: Form = {Term(i, 0): 1.0}
     begun = True

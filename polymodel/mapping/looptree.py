@@ -107,7 +107,7 @@ Node = Loop | StorageNode | ComputeNode | Split
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One node on the way to an Einsum: its id and, below a split, which branch was taken."""
 
     id: int
@@ -185,19 +185,19 @@ class LoopTree:
         yield from visit(self.nodes, 0)
 
     @cached_property
-    def paths(self) -> dict[str, tuple[Step, ...]]:
+    def paths(self) -> dict[str, tuple[PathStep, ...]]:
         """For each Einsum, in order of execution, the nodes from the root to its compute node."""
         counter = iter(range(10**9))
-        found: dict[str, tuple[Step, ...]] = {}
+        found: dict[str, tuple[PathStep, ...]] = {}
 
-        def visit(nodes: tuple[Node, ...], above: tuple[Step, ...]) -> None:
+        def visit(nodes: tuple[Node, ...], above: tuple[PathStep, ...]) -> None:
             for node in nodes:
                 here = next(counter)
                 if isinstance(node, Split):
                     for number, branch in enumerate(node.branches):
-                        visit(branch, (*above, Step(here, node, number)))
+                        visit(branch, (*above, PathStep(here, node, number)))
                     return
-                above = (*above, Step(here, node))
+                above = (*above, PathStep(here, node))
                 if isinstance(node, ComputeNode):
                     found[node.einsum] = above
 
@@ -213,7 +213,7 @@ class LoopTree:
                 found[step.id] = (*found.get(step.id, ()), einsum)
         return found
 
-    def path(self, einsum: str) -> tuple[Step, ...]:
+    def path(self, einsum: str) -> tuple[PathStep, ...]:
         return self.paths[einsum]
 
     @property
@@ -226,7 +226,7 @@ class LoopTree:
         return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))
 
 
-def storage_chain(tree: LoopTree, einsum: str, tensor: str) -> tuple[Step, ...]:
+def storage_chain(tree: LoopTree, einsum: str, tensor: str) -> tuple[PathStep, ...]:
     """Storage nodes that hold `tensor` on the path of `einsum`, outermost first."""
     return tuple(s for s in tree.path(einsum) if isinstance(s.node, StorageNode) and tensor in s.node.tensors)
 

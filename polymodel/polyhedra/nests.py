@@ -32,7 +32,7 @@ FEW, MANY = 8, 2_000  # so many different tiles are counted each, and no more
 
 
 @dataclass(frozen=True)
-class Cut:
+class LoopCut:
     """A loop: tiles of `tile` values of a variable, the first one of `first`."""
 
     variable: int
@@ -57,7 +57,7 @@ class Nest:
     """
 
     extents: tuple[int, ...]
-    loops: tuple[Cut, ...]
+    loops: tuple[LoopCut, ...]
     path: tuple[int, ...]
     bounds: tuple[Bound, ...]
     ranks: tuple[tuple[int, ...], ...]
@@ -126,7 +126,7 @@ def _settled(nest: Nest, states: States) -> States:
     return replace(states, slack=slack).take(np.flatnonzero(there))
 
 
-def expand(nest: Nest, states: States, loop: Cut, marked: bool) -> States:
+def expand(nest: Nest, states: States, loop: LoopCut, marked: bool) -> States:
     """The tiles that a loop cuts; `marked`: its counter becomes one more mark."""
     e, first, tile = states.sizes[:, loop.variable], loop.first, loop.tile
     runs = []
@@ -144,7 +144,14 @@ def expand(nest: Nest, states: States, loop: Cut, marked: bool) -> States:
 
 
 def _run(
-    nest: Nest, states: States, loop: Cut, extent: Ints, base: Ints, count: Ints, counter: Ints, marked: bool
+    nest: Nest,
+    states: States,
+    loop: LoopCut,
+    extent: Ints,
+    base: Ints,
+    count: Ints,
+    counter: Ints,
+    marked: bool,
 ) -> States:
     """Of each state `count` tiles in a row, all of one extent, the first one at `base`."""
     rows = np.flatnonzero(count > 0)
@@ -218,7 +225,7 @@ def _listed(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
 def _placed(
     nest: Nest,
     inner: States,
-    loop: Cut,
+    loop: LoopCut,
     moving: list[int],
     base: Ints,
     which: Ints,
@@ -406,7 +413,7 @@ def widest(nest: Nest) -> int | None:
 
 
 @dataclass(frozen=True)
-class Part:
+class NestPrefix:
     """A nest's outermost loops down to `depth` of its path, some of its variables, and what they touch there.
 
     `bounds`: positions of the bounds that hold for these variables.
@@ -420,7 +427,7 @@ class Part:
 
 def part_of(
     whole: Nest, names: Sequence[str], inner: Nest, own: Sequence[str], loops: Sequence[int]
-) -> Part | None:
+) -> NestPrefix | None:
     """The nest `inner` over variables `own`, its loops at positions `loops` of the nest `whole` over `names`.
 
     None if `inner` is not what a tile of `whole` has of these variables.
@@ -446,10 +453,10 @@ def part_of(
         and sorted(loops) == sorted(above)
         and cuts == [whole.loops[i] for i in loops]
     )
-    return Part(depth, places, tuple(theirs), tuple(row(r) for r in inner.ranks)) if fits else None
+    return NestPrefix(depth, places, tuple(theirs), tuple(row(r) for r in inner.ranks)) if fits else None
 
 
-def size_rows(nest: Nest, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
+def size_rows(nest: Nest, parts: Sequence[NestPrefix]) -> list[tuple[int, ...]] | None:
     """The different rows of tile sizes, one of each part, over all tiles; None if there are too many."""
     states = start(nest)
     order: list[int] = []
@@ -469,7 +476,7 @@ def size_rows(nest: Nest, parts: Sequence[Part]) -> list[tuple[int, ...]] | None
     return [tuple(int(row[order.index(k)]) for k in range(len(parts))) for row in rows]
 
 
-def _part_sizes(nest: Nest, states: States, part: Part) -> Ints:
+def _part_sizes(nest: Nest, states: States, part: NestPrefix) -> Ints:
     """How many elements of the part each state touches."""
     variables, bounds = list(part.variables), list(part.bounds)
     inner = Nest(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.result import Buffet, Problem
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
-from polymodel.analysis.symbolic.forms import ChainSize, Form, Held, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.forms import ChainSize, Form, HeldBuffet, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
-from polymodel.cost.algebra import FORMULAS, Exact, Ratio
+from polymodel.cost.algebra import FORMULAS, ExactCount, Ratio
 from polymodel.cost.algebra import value as number_of
 from polymodel.cost.costs import CostFigures, asked_value, closed_costs, in_formulas
 from polymodel.cost.records import Costs, Counts, row_order
@@ -135,11 +135,11 @@ class SymbolicReport(Answer):
     def _bits(self, tensor: str) -> int:
         return self.figures.counts.bits(tensor)
 
-    def _stored(self, b: Buffet[Form]) -> Held:
+    def _stored(self, b: Buffet[Form]) -> HeldBuffet:
         accesses = [a for e in self.problem.cascade.einsums for a in e.accesses if a.tensor == b.tensor]
         scale = accesses[0].backing_scale
         top, bottom = (scale.numerator, scale.denominator) if b.parent is None else (1, 1)
-        return Held(b.node, b.tensor, b.tile_max, self._bits(b.tensor), top, bottom)
+        return HeldBuffet(b.node, b.tensor, b.tile_max, self._bits(b.tensor), top, bottom)
 
     @declared
     def summary(self) -> SymbolicTable:
@@ -218,7 +218,7 @@ class SymbolicReport(Answer):
                 touched = touched + t.reads_fill + t.reads_drain + t.writes_fill + t.writes_drain
             bits = moved * (self._bits(b.tensor) * self.problem.cascade[e].n_instances)
             # Where nothing is filled there is nothing to use again.
-            factor = Ratio(Exact(reads), Exact(fills)) if fills != Form() else None
+            factor = Ratio(ExactCount(reads), ExactCount(fills)) if fills != Form() else None
             rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched, factor))
         return self._formulas("reuse", columns, rows)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from polymodel.analysis.symbolic.domain import Domain
-from polymodel.analysis.symbolic.forms import Form, Held, Peak
+from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.cost import algebra as cost
 from polymodel.errors import Diagnostic, SpecError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST = 60  # rows of a table in a terminal
 
 
-Formula = Form | Held | Peak | cost.Formula
+Formula = Form | HeldBuffet | PeakForm | cost.Formula
 Cell = Formula | int | float | str | bool | None
 
 
@@ -43,9 +43,9 @@ def expression(formula: cost.Part, renderer: Renderer) -> sympy.Expr:
     sp = renderer.ops.sp
     if isinstance(formula, Form):
         return renderer.form(formula)
-    if isinstance(formula, Held):
+    if isinstance(formula, HeldBuffet):
         return renderer.held(formula)
-    if isinstance(formula, Peak):
+    if isinstance(formula, PeakForm):
         return renderer.peak(formula)
     if isinstance(formula, cost.Formula):
         return _cost(formula, renderer)
@@ -59,7 +59,7 @@ def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
     def written(part: cost.Part) -> sympy.Expr:
         return expression(part, renderer)
 
-    if isinstance(formula, cost.Exact):
+    if isinstance(formula, cost.ExactCount):
         return renderer.form(formula.form)
     if isinstance(formula, cost.Times):
         return _weighted(written(formula.part), formula.factor, sp)
@@ -69,7 +69,7 @@ def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
         return sp.Add(*map(written, formula.parts))
     if isinstance(formula, cost.Largest):
         return renderer.largest(map(written, formula.parts))
-    if isinstance(formula, cost.Product):
+    if isinstance(formula, cost.FormulaProduct):
         return written(formula.one) * written(formula.other)
     if isinstance(formula, cost.Ratio):
         return sp.sympify(written(formula.over)) / written(formula.under)

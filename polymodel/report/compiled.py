@@ -20,8 +20,8 @@ from polymodel.report.exact_arrays import (
     MOST,
     ONE,
     Array,
-    Exact,
-    Numbers,
+    ExactArithmetic,
+    ExactRatio,
     Rounded,
     Value,
     constant,
@@ -47,7 +47,7 @@ _WHOLE_ONLY = ("floor", "ceiling", "Mod")
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One operation on earlier results: `kind` is its class in SymPy; `payload` a number or a symbol's
     place; `last`: results that no later step needs."""
 
@@ -65,7 +65,7 @@ class CompiledCell:
     """
 
     names: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Instruction, ...]
     limits: tuple[tuple[CompiledCell, bool, str], ...] = ()
 
     def __call__(self, *values: Input) -> Any:
@@ -84,7 +84,7 @@ class CompiledCell:
             bad = np.not_equal(beyond, 0) if equal else np.greater(beyond, 0)
             if np.any(bad):
                 self._tell(bad, inputs, f"outside the domain of the closed forms, {told},")
-        numbers = Numbers()
+        numbers = ExactArithmetic()
         results: list[Any] = []
         for step in self.steps:
             results.append(_done(step, results, inputs, numbers))
@@ -157,11 +157,11 @@ class _Walk:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = {n: i for i, n in enumerate(names)}
-        self.steps: list[Step] = []
+        self.steps: list[Instruction] = []
         self.rounded: list[bool] = []
         self.places: dict[object, int] = {}
 
-    def walk(self, expr: sympy.Basic) -> list[Step]:
+    def walk(self, expr: sympy.Basic) -> list[Instruction]:
         pending: list[tuple[sympy.Basic, bool]] = [(expr, False)]
         while pending:  # no recursion: a sum over many phases may be deep
             node, ready = pending.pop()
@@ -193,7 +193,7 @@ class _Walk:
             payload, parts = int(exponent), parts[:1]
         elif kind in _WHOLE_ONLY and inexact:
             raise Refused(f"{node} rounds a float, which is not exact", "write decimals as fractions")
-        self.steps.append(Step(kind, parts, payload))
+        self.steps.append(Instruction(kind, parts, payload))
         self.rounded.append(inexact)
         return len(self.steps) - 1
 
@@ -218,25 +218,25 @@ def _kind(node: sympy.Basic) -> str:
     return kind
 
 
-def _with_last(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _with_last(steps: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """The steps, each with the results that it is the last to need."""
     needed: set[int] = set()
-    found: list[Step] = []
+    found: list[Instruction] = []
     for step in reversed(steps):
         last = tuple(sorted({*step.parts} - needed))
         needed |= {*last}
-        found.append(Step(step.kind, step.parts, step.payload, last))
+        found.append(Instruction(step.kind, step.parts, step.payload, last))
     return tuple(reversed(found))
 
 
-def _done(step: Step, results: Sequence[Any], inputs: Sequence[Any], do: Numbers) -> Any:
+def _done(step: Instruction, results: Sequence[Any], inputs: Sequence[Any], do: ExactArithmetic) -> Any:
     """The result of one step: a Value, or for conditions their truth."""
     parts = [results[i] for i in step.parts]
     kind = step.kind
     if kind == "Symbol":
-        return Exact(inputs[step.payload], ONE)
+        return ExactRatio(inputs[step.payload], ONE)
     if kind == "Rational":
-        return Exact(constant(step.payload[0]), constant(step.payload[1]))
+        return ExactRatio(constant(step.payload[0]), constant(step.payload[1]))
     if kind == "Float":
         return Rounded(np.asarray(step.payload))
     if kind in ("true", "false"):
@@ -269,9 +269,9 @@ def _logic(kind: str, parts: list[Any]) -> Any:
     return reduce(both, (p[0] for p in parts)), either(*(p[1] for p in parts))
 
 
-def _pieces(pairs: list[tuple[Value, Truth]], do: Numbers) -> Value:
+def _pieces(pairs: list[tuple[Value, Truth]], do: ExactArithmetic) -> Value:
     """The first piece whose condition holds; bad where none does."""
-    found: Value = Exact(constant(0), ONE, np.True_)
+    found: Value = ExactRatio(constant(0), ONE, np.True_)
     for value, (holds, bad) in reversed(pairs):
         found = do.select(holds, value, found)
         if bad is not None:
@@ -279,7 +279,7 @@ def _pieces(pairs: list[tuple[Value, Truth]], do: Numbers) -> Value:
     return found
 
 
-def _finished(found: Value, do: Numbers) -> Array:
+def _finished(found: Value, do: ExactArithmetic) -> Array:
     if isinstance(found, Rounded):
         return found.array
     if found.bottom.constant != 1:

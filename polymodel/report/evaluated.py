@@ -48,7 +48,7 @@ REMEDY = "the formula speaks of Einsums in a chain under one !Sequential, with t
 
 
 @dataclass(frozen=True)
-class Share:
+class FootprintShare:
     """What one tensor adds to the formula: bits of its tile at one storage node; `einsums` use it."""
 
     tensor: str
@@ -67,7 +67,7 @@ class Capacity:
 
     component: str
     variant: str
-    shares: tuple[Share, ...]
+    shares: tuple[FootprintShare, ...]
     maximal: tuple[tuple[str, int], ...]
     tree_bits: int
     equal: bool
@@ -83,7 +83,7 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Chain:
+class FusedChain:
     """A tree of the form: fused loops (id, loop), the split, Einsums in order of execution."""
 
     fused: tuple[tuple[int, Loop], ...]
@@ -91,7 +91,7 @@ class Chain:
     einsums: tuple[str, ...]
 
 
-def chain_of(problem: Problem) -> Chain:
+def chain_of(problem: Problem) -> FusedChain:
     """The parts of a tree of FFMR's form; Refused, saying what is not, for others."""
     tree, cascade = problem.tree, problem.cascade
     splits = [(i, node) for i, node, _ in tree.walk() if isinstance(node, Split)]
@@ -114,7 +114,7 @@ def chain_of(problem: Problem) -> Chain:
         raise Refused("under assume_overlap: false double buffers hold tiles twice", REMEDY)
     loops = tree.loops(tree.einsums[0])
     fused = tuple((i, loop) for i, loop in loops if i < split and not loop.spatial)
-    return Chain(fused, split, tree.einsums)
+    return FusedChain(fused, split, tree.einsums)
 
 
 def capacities(counts: Counts) -> tuple[Capacity, ...]:
@@ -126,7 +126,7 @@ def capacities(counts: Counts) -> tuple[Capacity, ...]:
     )
 
 
-def _capacity(counts: Counts, chain: Chain, component: str) -> Capacity:
+def _capacity(counts: Counts, chain: FusedChain, component: str) -> Capacity:
     mine = [b for b in counts.analysis.buffets if b.component == component]
     shares = tuple(_share(counts, chain, b) for b in mine)
     maximal = tuple(
@@ -142,16 +142,16 @@ def _capacity(counts: Counts, chain: Chain, component: str) -> Capacity:
     return Capacity(component, variant, shares, maximal, tree, equal)
 
 
-def _share(counts: Counts, chain: Chain, b: Buffet) -> Share:
+def _share(counts: Counts, chain: FusedChain, b: Buffet) -> FootprintShare:
     """Additive: it stays from one fused iteration to the next, or no fused loop moves it."""
     bits = stored_bits(counts, b.tensor, b.tile_max, b.parent is None)
-    share = Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
+    share = FootprintShare(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
     above = any(i > b.node for i, _ in chain.fused)
     stays = above or b.reuse.stays_over("moving") or not _co_iterated(counts.problem, chain, share)
-    return Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused) and stays)
+    return FootprintShare(b.tensor, b.node, b.einsums, bits, bool(chain.fused) and stays)
 
 
-def _co_iterated(problem: Problem, chain: Chain, share: Share) -> bool:
+def _co_iterated(problem: Problem, chain: FusedChain, share: FootprintShare) -> bool:
     """True if a fused loop goes over a rank of the tensor, in some Einsum that uses it.
 
     Of an Einsum that a loop infers every tensor is taken to follow the loop; of one that it repeats, none.
@@ -165,7 +165,7 @@ def _co_iterated(problem: Problem, chain: Chain, share: Share) -> bool:
     return False
 
 
-def _settled(problem: Problem, chain: Chain) -> bool:
+def _settled(problem: Problem, chain: FusedChain) -> bool:
     """True if the first tiles of all loops are the largest, for all tensors at once."""
     for einsum in chain.einsums:
         e = problem.cascade[einsum]
@@ -180,7 +180,7 @@ def _settled(problem: Problem, chain: Chain) -> bool:
     return not any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
 
 
-def _equal(problem: Problem, chain: Chain, found: Capacity) -> bool:
+def _equal(problem: Problem, chain: FusedChain, found: Capacity) -> bool:
     """True if a whole tile of the largest M_i meets all additive tensors: see docs/semantics.md."""
     if not chain.fused:
         return True
@@ -203,7 +203,7 @@ def _equal(problem: Problem, chain: Chain, found: Capacity) -> bool:
 Range = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
-def _iterations(problem: Problem, chain: Chain, einsum: str) -> Range:
+def _iterations(problem: Problem, chain: FusedChain, einsum: str) -> Range:
     """Ranges of the variables that an Einsum's fused loops go over, and of each loop the iterations and
     those of them with a whole tile (of the first instance, where spatial loops stand above)."""
     enclosing: dict[str, int] = {}

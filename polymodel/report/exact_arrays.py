@@ -128,7 +128,7 @@ def _remainder(a: Array, b: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactRatio:
     """top / bottom with a positive bottom; `bad` is true where a divisor was 0 (None: nowhere)."""
 
     top: Whole
@@ -144,7 +144,7 @@ class Rounded:
     bad: Array | None = None
 
 
-Value = Exact | Rounded
+Value = ExactRatio | Rounded
 ONE = constant(1)
 
 
@@ -165,7 +165,7 @@ def floats(value: Value) -> Array:
     return top if value.bottom.constant == 1 else top / value.bottom.array.astype(np.float64)
 
 
-class Numbers:
+class ExactArithmetic:
     """Arithmetic on `Value`: exact as long as no float takes part."""
 
     def __init__(self) -> None:
@@ -176,44 +176,44 @@ class Numbers:
         if isinstance(a, Rounded) or isinstance(b, Rounded):
             return Rounded(np.asarray(floats(a) + floats(b)), bad)
         left, right, bottom = self._aligned(a, b)
-        return Exact(self.whole.add(left, right), bottom, bad)
+        return ExactRatio(self.whole.add(left, right), bottom, bad)
 
     def times(self, a: Value, b: Value) -> Value:
         bad = either(a.bad, b.bad)
         if isinstance(a, Rounded) or isinstance(b, Rounded):
             return Rounded(np.asarray(floats(a) * floats(b)), bad)
-        return Exact(self.whole.times(a.top, b.top), self.whole.times(a.bottom, b.bottom), bad)
+        return ExactRatio(self.whole.times(a.top, b.top), self.whole.times(a.bottom, b.bottom), bad)
 
     def inverse(self, a: Value) -> Value:
         if isinstance(a, Rounded):
             zero = a.array == 0
             return Rounded(np.asarray(1 / np.where(zero, 1.0, a.array)), either(a.bad, zero))
         if a.top.low > 0:
-            return Exact(a.bottom, a.top, a.bad)
+            return ExactRatio(a.bottom, a.top, a.bad)
         zero = a.top.array == 0
         bottom = self.whole.magnitude(self.whole.select(zero, ONE, a.top))
         top = self.whole.times(self.whole.sign(a.top), a.bottom)
-        return Exact(top, bottom, either(a.bad, zero if zero.any() else None))
+        return ExactRatio(top, bottom, either(a.bad, zero if zero.any() else None))
 
-    def floor(self, a: Exact) -> Value:
-        return Exact(self.whole.floordiv(a.top, a.bottom), ONE, a.bad)
+    def floor(self, a: ExactRatio) -> Value:
+        return ExactRatio(self.whole.floordiv(a.top, a.bottom), ONE, a.bad)
 
-    def ceiling(self, a: Exact) -> Value:
+    def ceiling(self, a: ExactRatio) -> Value:
         down = self.whole.floordiv(self.whole.negative(a.top), a.bottom)
-        return Exact(self.whole.negative(down), ONE, a.bad)
+        return ExactRatio(self.whole.negative(down), ONE, a.bad)
 
-    def remainder(self, a: Exact, b: Exact) -> Value:
+    def remainder(self, a: ExactRatio, b: ExactRatio) -> Value:
         """Like Python's: with the sign of b."""
         left, right, bottom = self._aligned(a, b)
         zero = right.array == 0
         safe = self.whole.select(zero, ONE, right)
         bad = either(a.bad, b.bad, zero if zero.any() else None)
-        return Exact(self.whole.remainder(left, safe), bottom, bad)
+        return ExactRatio(self.whole.remainder(left, safe), bottom, bad)
 
     def magnitude(self, a: Value) -> Value:
         if isinstance(a, Rounded):
             return Rounded(np.abs(a.array), a.bad)
-        return Exact(self.whole.magnitude(a.top), a.bottom, a.bad)
+        return ExactRatio(self.whole.magnitude(a.top), a.bottom, a.bad)
 
     def compared(self, op: Callable[[Array, Array], Array], a: Value, b: Value) -> tuple[Array, Array | None]:
         """Truth of a comparison, and where it has none."""
@@ -233,9 +233,9 @@ class Numbers:
         if isinstance(a, Rounded) or isinstance(b, Rounded):
             return Rounded(np.where(where, floats(a), floats(b)), bad)
         left, right, bottom = self._aligned(a, b)
-        return Exact(self.whole.select(where, left, right), bottom, bad)
+        return ExactRatio(self.whole.select(where, left, right), bottom, bad)
 
-    def _aligned(self, a: Exact, b: Exact) -> tuple[Whole, Whole, Whole]:
+    def _aligned(self, a: ExactRatio, b: ExactRatio) -> tuple[Whole, Whole, Whole]:
         """Both tops over one bottom."""
         same = a.bottom.constant is not None and a.bottom.constant == b.bottom.constant
         if a.bottom is b.bottom or same:

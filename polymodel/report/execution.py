@@ -12,7 +12,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.activity import LIMIT, Activities, activities, allowed, iterated
 from polymodel.report.fibertree_layout import Coordinate, Levels, Path, levels
 from polymodel.report.svg_activity import draw_activity, grid
-from polymodel.report.svg_fibertree import Drawable, Tree, draw_fibertrees, fibertree, ranks_of
+from polymodel.report.svg_fibertree import Drawable, DrawnTree, draw_fibertrees, fibertree, ranks_of
 from polymodel.sparse.execute.records import Execution, Times, stamp_text
 from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, Block, Html, Line, Picture, declared, notes
@@ -149,7 +149,7 @@ def _tree(
     return _standing(tree)
 
 
-def _standing(tree: Tree) -> str:
+def _standing(tree: DrawnTree) -> str:
     margin = 10.0
     body = [described(tree.description), f'<g transform="translate({margin:g} {margin:g})">']
     return picture(tree.width + 2 * margin, tree.height + 2 * margin, tree.title, [*body, *tree.body, "</g>"])

@@ -62,11 +62,11 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Column:
+class BranchColumns:
     """A chain of boxes and, below them, the columns of a split's branches; `split` says how those run."""
 
     boxes: tuple[Box, ...]
-    branches: tuple[Column, ...]
+    branches: tuple[BranchColumns, ...]
     split: str
     width: float
     height: float
@@ -114,7 +114,7 @@ def _box(node: Node, mark: str, told: str) -> Box:
 
 def _column(
     nodes: tuple[Node, ...], ids: Iterator[int], noted: Mapping[int, str], tips: Mapping[int, str]
-) -> Column:
+) -> BranchColumns:
     marked = []
     for n in nodes:
         here = next(ids)
@@ -126,14 +126,14 @@ def _column(
     width = max((b.width for b in boxes), default=0.0)
     last = nodes[-1] if nodes else None
     if not isinstance(last, Split):
-        return Column(boxes, (), "", width, height)
+        return BranchColumns(boxes, (), "", width, height)
     branches = tuple(_column(b, ids, noted, tips) for b in last.branches)
     spread = sum(b.width for b in branches) + BETWEEN * (len(branches) - 1)
     deep = max((b.height for b in branches), default=0.0)
     mark = marked[-1][1]
     kind = f"pipeline: {mark}" if mark else "pipeline" if last.pipeline else "sequential"
     wide = max(width, spread, 100, 2 * width_of(kind) + 2 * PAD if mark else 0)
-    return Column(boxes, branches, kind, wide, height + 2 * FORK + deep)
+    return BranchColumns(boxes, branches, kind, wide, height + 2 * FORK + deep)
 
 
 def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
@@ -145,7 +145,7 @@ def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
     return node(shape("spatial" if isinstance(of, Loop) and of.spatial else "plain", *place), box.told)
 
 
-def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -> None:
+def _draw(column: BranchColumns, x: float, y: float, shades: Colours, out: list[str]) -> None:
     """Draw a column centred at x from y downwards; lines first, so that shapes lie on them."""
     shapes = []
     for i, box in enumerate(column.boxes):

@@ -46,7 +46,7 @@ PULL = 80
 
 
 @dataclass(frozen=True)
-class Item:
+class PlacedBox:
     """A box to place, pixels wide and high."""
 
     width: float
@@ -67,7 +67,7 @@ class Leg:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """Centre and top of each item, the legs of all edges, and the size of everything."""
 
     places: tuple[tuple[float, float], ...]
@@ -76,7 +76,7 @@ class Layout:
     height: float
 
 
-def layered(items: Sequence[Item], edges: Sequence[tuple[int, int]], gap: float = 34.0) -> Layout:
+def layered(items: Sequence[PlacedBox], edges: Sequence[tuple[int, int]], gap: float = 34.0) -> GraphLayout:
     """Lay out items so that edges run downwards; every edge goes from an item to a later one.
 
     Edges that leave one item share their bends. `gap`: pixels between layers.
@@ -92,7 +92,7 @@ def layered(items: Sequence[Item], edges: Sequence[tuple[int, int]], gap: float 
     bottoms = [t - gap for t in (*tops[1:], y)]
     places = tuple((xs[i], (tops[d] + bottoms[d] - items[i].height) / 2) for i, d in enumerate(depth))
     width = max((xs[n] + graph.width(n) / 2 for n in range(len(graph.layer))), default=0.0)
-    return Layout(places, _legs(graph, xs, tops, bottoms), width, max(y - gap, 0.0))
+    return GraphLayout(places, _legs(graph, xs, tops, bottoms), width, max(y - gap, 0.0))
 
 
 def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -111,7 +111,9 @@ def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 class _Graph:
     """Items and bends as one graph whose edges join neighbouring layers. Bends have numbers after items."""
 
-    def __init__(self, items: Sequence[Item], edges: Sequence[tuple[int, int]], depth: Sequence[int]) -> None:
+    def __init__(
+        self, items: Sequence[PlacedBox], edges: Sequence[tuple[int, int]], depth: Sequence[int]
+    ) -> None:
         self.items = items
         self.layer = list(depth)
         self.links: dict[tuple[int, int], list[int]] = {}
@@ -258,7 +260,7 @@ def cascade_svg(cascade: Cascade) -> str:
     names = _in_order(cascade)
     number = {name: i for i, name in enumerate(names)}
     labels = [_label(cascade, kind, name) for kind, name in names]
-    items = [Item(max(w.width + 2 * PAD, 70), w.height + PAD) for w in labels]
+    items = [PlacedBox(max(w.width + 2 * PAD, 70), w.height + PAD) for w in labels]
     flows = _flows(cascade)
     ends = [(number[a], number[b]) for a, b, _ in flows]
     plan = layered(items, [(min(pair), max(pair)) for pair in ends])
@@ -269,7 +271,7 @@ def cascade_svg(cascade: Cascade) -> str:
     return _whole(cascade, plan, body)
 
 
-def _whole(cascade: Cascade, plan: Layout, body: list[str]) -> str:
+def _whole(cascade: Cascade, plan: GraphLayout, body: list[str]) -> str:
     width = max(plan.width, width_of(KEY))
     moved = [f'<g transform="translate({MARGIN + (width - plan.width) / 2:g} {MARGIN})">', *body, "</g>"]
     moved.append(text(MARGIN, MARGIN + plan.height + 2 * LINE, KEY, ' class="m"', "start"))
@@ -374,7 +376,9 @@ def _told_edge(a: Named, b: Named, access: TensorAccess) -> str:
     return f"{a[1]} → {b[1]}: {access.tensor}[{', '.join(f'{rank}={x}' for rank, x in pairs)}]"
 
 
-def _box(cascade: Cascade, kind: str, name: str, words: Label, item: Item, place: tuple[float, float]) -> str:
+def _box(
+    cascade: Cascade, kind: str, name: str, words: Label, item: PlacedBox, place: tuple[float, float]
+) -> str:
     (x, y), left = place, place[0] - item.width / 2
     fill, edge = KINDS["Einsum" if kind == "einsum" else kind_of(cascade, name)]
     if kind == "einsum":

@@ -56,7 +56,7 @@ Attributes = Callable[[Path], str]
 
 
 @dataclass(frozen=True)
-class Tree:
+class DrawnTree:
     """A drawn fibertree: its shapes, from (0, 0) rightwards and down, and what it says in words."""
 
     body: tuple[str, ...]
@@ -134,7 +134,7 @@ def fibertree(
     limit: int = LIMIT,
     ranks: Sequence[str] = (),
     attributes: Attributes | None = None,
-) -> Tree:
+) -> DrawnTree:
     """The shapes of one fibertree; `attributes` are put at the group of each coordinate, given its path.
 
     `ranks`: those that get the first colours, so that trees beside each other agree.
@@ -156,7 +156,7 @@ def fibertree(
         told = _root_text(chosen.tensor)
         body.append(rectangle(0, top, text_width(told), TALL, "#ffffff", MUTED))
         body.append(text(text_width(told) / 2, top + TALL / 2 + 4, told))
-        return Tree(tuple(body), max(wide, text_width(told)), top + TALL, head, described)
+        return DrawnTree(tuple(body), max(wide, text_width(told)), top + TALL, head, described)
     drawn = _Pen([shades[_base(r)] for r in names], names, attributes, [], [], [0.0] * len(names))
     drawn.fiber(chosen.root, left, top)
     for rank, name in enumerate(names):
@@ -171,7 +171,7 @@ def fibertree(
             wide = max(wide, x + len(left_out) * CHAR)
     height = top + len(names) * (TALL + EDGE) - EDGE + DROP + NARROWEST
     shapes = (*body, *drawn.edges, *drawn.boxes)
-    return Tree(shapes, max(wide, left + chosen.root.width), height, head, described)
+    return DrawnTree(shapes, max(wide, left + chosen.root.width), height, head, described)
 
 
 def _root_text(tensor: Levels) -> str:
@@ -258,7 +258,7 @@ class _Pen:
         return f"{at}: {cell.value}" if cell.below is None else at
 
 
-def _drawing(trees: tuple[Tree, ...], title: str = "") -> Drawing:
+def _drawing(trees: tuple[DrawnTree, ...], title: str = "") -> Drawing:
     """Trees one below the other, under a title if there are several."""
     body, y = [described(" ".join(t.description for t in trees))], MARGIN
     wide = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from polymodel.analysis.result import Buffet, Problem, Traffic
 from polymodel.cost.costs import Cost, elasticities, stored_bits
 from polymodel.cost.records import Costs, Counts, EinsumTime, Need, row_order
-from polymodel.mapping.looptree import Loop, Split, Step
+from polymodel.mapping.looptree import Loop, PathStep, Split
 from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
 
@@ -220,7 +220,7 @@ def alive_in(problem: Problem, b: Buffet) -> tuple[str, ...]:
     return order[min(places) : max(places) + 1]
 
 
-def _repeated(problem: Problem, path: Sequence[Step]) -> int | None:
+def _repeated(problem: Problem, path: Sequence[PathStep]) -> int | None:
     """The outermost split on the path that stands below a temporal loop of more than one iteration."""
     again = False
     for step in path:
@@ -230,12 +230,12 @@ def _repeated(problem: Problem, path: Sequence[Step]) -> int | None:
     return None
 
 
-def _iterates(problem: Problem, step: Step) -> bool:
+def _iterates(problem: Problem, step: PathStep) -> bool:
     """True if a loop splits the range of any Einsum below it into more than one tile."""
     return any(_trips(problem, einsum, step) > 1 for einsum in problem.tree.below[step.id])
 
 
-def _trips(problem: Problem, einsum: str, step: Step) -> int:
+def _trips(problem: Problem, einsum: str, step: PathStep) -> int:
     """Tiles of the largest enclosing tile; 1 where the Einsum has no such rank variable."""
     assert isinstance(step.node, Loop)
     one = problem.cascade[einsum]

@@ -30,9 +30,9 @@ from polymodel.polyhedra.sets import bounded
 from polymodel.polyhedra.steps import Order, Trace
 from polymodel.reuse import Reuse
 from polymodel.schedule.touch import (
-    Block,
+    ExecutedPart,
     Factor,
-    Part,
+    RankBlock,
     Touch,
     View,
     affine_in,
@@ -62,7 +62,7 @@ Query = Callable[[int], "islpy.Set"]  # of the factor at a position, the element
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTouches:
     """What one Einsum makes, another reads and all users together hold, factor by factor."""
 
     made: Touch
@@ -94,10 +94,10 @@ class Held:
         return steps.dropped(self.traces[position], *orders, position == idle)
 
 
-def held(producer: View, consumer: View, users: tuple[View, ...]) -> Held:
+def held(producer: View, consumer: View, users: tuple[View, ...]) -> HeldTouches:
     """The touches of a node; every view has the loops above it, `users` are all of them."""
     blocks = joint_blocks(users, partition(users))
-    return Held(touch((producer,), blocks), touch((consumer,), blocks), touch(users, blocks))
+    return HeldTouches(touch((producer,), blocks), touch((consumer,), blocks), touch(users, blocks))
 
 
 def innermost_dependent(node: Touch) -> int:
@@ -110,14 +110,13 @@ def innermost_dependent(node: Touch) -> int:
     return found
 
 
-def lost(node: Held, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | None:
+def lost(node: HeldTouches, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | None:
     """An element that is read but not held, as rank -> index; None if there is none.
 
     Raises Refused, with `what` and `remedy`, when isl needs too long.
     """
     if all(
-        steps.missing(t.read, t.made, 0) is None and steps.made_once(t.made, t.np, t.nt)
-        for t in node.traces
+        steps.missing(t.read, t.made, 0) is None and steps.made_once(t.made, t.np, t.nt) for t in node.traces
     ):
         return None  # all of it is made at the stamp that reads it
     with bounded(what, remedy):
@@ -128,7 +127,7 @@ def lost(node: Held, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | N
     return None
 
 
-def scattered(node: Held) -> dict[int, int] | None:
+def scattered(node: HeldTouches) -> dict[int, int] | None:
     """An element that is made in one instance and read in another; None if there is none."""
     for axis in node.all.spatial:
         element = _common(node, partial(node.elsewhere, axis))
@@ -154,7 +153,7 @@ def unfinished(
     """
     blocks = partition(users)
     first, second, every = (touch(views, blocks) for views in (pair[:1], pair[1:], users))
-    if scattered(Held(first, second, every)) is None:
+    if scattered(HeldTouches(first, second, every)) is None:
         return None
     whole = merge_blocks(blocks, range(len(blocks)))
     (made,), (read,), (held_,) = (touch(views, whole).factors for views in (pair[:1], pair[1:], users))
@@ -165,7 +164,7 @@ def unfinished(
     return None if point is None else dict(zip(held_.ranks, point, strict=True))
 
 
-def _losses(node: Held, reuse: Reuse) -> Iterator[Query]:
+def _losses(node: HeldTouches, reuse: Reuse) -> Iterator[Query]:
     """All ways to lose an element; each asks every factor one question."""
     for axis in node.all.spatial:
         yield partial(node.elsewhere, axis)
@@ -179,7 +178,7 @@ def _losses(node: Held, reuse: Reuse) -> Iterator[Query]:
                 yield partial(node.dropped, after, before, idle)
 
 
-def _common(node: Held, query: Query) -> dict[int, int] | None:
+def _common(node: HeldTouches, query: Query) -> dict[int, int] | None:
     """One element for which every factor answers with something, None if a factor has nothing."""
     factors = node.all.factors
     answers = []
@@ -207,7 +206,9 @@ class Mixed(Exception):
         self.which = which
 
 
-def executed(cascade: Cascade, tree: LoopTree, reuse: Reuse | None = None) -> dict[str, tuple[Part, ...]]:
+def executed(
+    cascade: Cascade, tree: LoopTree, reuse: Reuse | None = None
+) -> dict[str, tuple[ExecutedPart, ...]]:
     """The parts of every Einsum of the tree; empty for one that each loop above it binds.
 
     `reuse` overrides the policies that say what is still held. Raises Unexecutable for what
@@ -236,10 +237,10 @@ class Decision:
 class _Inference:
     def __init__(self, cascade: Cascade, tree: LoopTree, reuse: Reuse | None) -> None:
         self.cascade, self.tree, self.reuse = cascade, tree, reuse
-        self.parts: dict[str, tuple[Part, ...]] = {}
+        self.parts: dict[str, tuple[ExecutedPart, ...]] = {}
         self.open: set[str] = set()
 
-    def of(self, name: str) -> tuple[Part, ...]:
+    def of(self, name: str) -> tuple[ExecutedPart, ...]:
         if name in self.parts:
             return self.parts[name]
         if name in self.open:
@@ -265,7 +266,7 @@ class _Inference:
         origins = loop_origins(self.cascade, self.tree, name)
         return View(self.cascade[name], access, origins[:loops], parts=self.of(name))
 
-    def repeated(self, d: Decision) -> tuple[Part, ...]:
+    def repeated(self, d: Decision) -> tuple[ExecutedPart, ...]:
         """All iterations at every stamp that Einsums bound by the innermost such loop run through."""
         for i, loop, _ in d.loops:
             if loop.spatial and d.ties[i] == "repeated":
@@ -334,7 +335,7 @@ class _Inference:
             if f.ranks
         )
 
-    def inferred(self, d: Decision) -> tuple[Part, ...]:
+    def inferred(self, d: Decision) -> tuple[ExecutedPart, ...]:
         """What the consumers below need at each stamp and the outermost storage does not hold."""
         einsum = self.cascade[d.name]
         if d.ties[d.node] != "inferred":
@@ -463,8 +464,8 @@ def transition_mode(factor: Factor, axis: int) -> steps.Mode | None:
 
 
 def _parts(
-    d: Decision, own: View, blocks: tuple[Block, ...], stamps: Touch, texts: dict[int, str]
-) -> tuple[Part, ...]:
+    d: Decision, own: View, blocks: tuple[RankBlock, ...], stamps: Touch, texts: dict[int, str]
+) -> tuple[ExecutedPart, ...]:
     """What of each block executes: the iterations that make what is missing, with their own loops."""
     factors = {f.block: f for f in stamps.factors}
     found = []
@@ -481,11 +482,11 @@ def _parts(
 def _part(
     d: Decision,
     own: View,
-    block: Block,
+    block: RankBlock,
     variables: tuple[str, ...],
     outer: tuple[tuple[int, Loop, int], ...],
     wanted: str | None,
-) -> Part:
+) -> ExecutedPart:
     names = {v: f"v{k}" for k, v in enumerate(variables)}
     counters = [f"l{i}" for i, _, _ in outer]
     head = ", ".join([*counters, *names.values()])
@@ -524,7 +525,7 @@ def _part(
     if not inferred:
         options = [[*o, *(f"{b} = 0" for b in begins)] for o in options]
     text = needs.tiled(executes, len(outer), len(variables), len(inner), _set(dims, options), starts)
-    return Part((*(i for i, _, _ in outer), *(i for i, _, _ in below)), variables, text)
+    return ExecutedPart((*(i for i, _, _ in outer), *(i for i, _, _ in below)), variables, text)
 
 
 def _set(dims: str, options: Iterable[list[str]]) -> str:

@@ -28,7 +28,7 @@ from polymodel.polyhedra import needs, steps
 from polymodel.reuse import Reuse, override
 from polymodel.schedule import relations
 from polymodel.schedule.executed import Unexecutable, executed, held, kept_axes, lost, scattered, unfinished
-from polymodel.schedule.touch import Factor, Part, View, inner_offsets, loop_origins, partition, touch
+from polymodel.schedule.touch import ExecutedPart, Factor, View, inner_offsets, loop_origins, partition, touch
 from polymodel.spec.faults import Faults
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -38,7 +38,7 @@ UNREDUCED = "unreduced-output"
 
 
 def unreduced(
-    cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[Part, ...]]
+    cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[ExecutedPart, ...]]
 ) -> Iterator[Diagnostic]:
     """Each spatial loop over what an output is summed over whose dimension may not reduce that output.
 
@@ -73,7 +73,7 @@ def _runs_apart(
     tree: LoopTree,
     einsum: Einsum,
     output: TensorAccess,
-    parts: tuple[Part, ...],
+    parts: tuple[ExecutedPart, ...],
     position: int,
 ) -> bool:
     """True if the loop at a position of the Einsum's path uses more than one instance."""
@@ -179,7 +179,7 @@ class Case:
     """A problem and what executes of Einsums that some loop above does not bind."""
 
     problem: Mapped
-    parts: dict[str, tuple[Part, ...]]
+    parts: dict[str, tuple[ExecutedPart, ...]]
 
     @property
     def tree(self) -> LoopTree:

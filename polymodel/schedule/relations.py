@@ -12,8 +12,8 @@ from polymodel.polyhedra.sets import bounded, constraint_text, isl_name, parse_m
 from polymodel.reuse import Reuse
 from polymodel.schedule.executed import executed, kept_axes
 from polymodel.schedule.touch import (
+    ExecutedPart,
     Factor,
-    Part,
     View,
     affine_in,
     chain,
@@ -76,7 +76,9 @@ def counter_names(tree: LoopTree, einsum: str) -> dict[int, str]:
     return found
 
 
-def _executed_schedule(cascade: Cascade, tree: LoopTree, einsum: str, parts: tuple[Part, ...]) -> islpy.Map:
+def _executed_schedule(
+    cascade: Cascade, tree: LoopTree, einsum: str, parts: tuple[ExecutedPart, ...]
+) -> islpy.Map:
     """The schedule of an Einsum whose executed iterations are given as parts."""
     counters, stamps, names = counter_names(tree, einsum), [], []
     for step in tree.path(einsum):
@@ -110,7 +112,7 @@ def executed_tiles(cascade: Cascade, tree: LoopTree, einsum: str, node: int, ten
     return found
 
 
-def _dimensions(parts: tuple[Part, ...]) -> tuple[list[str], dict[str, str]]:
+def _dimensions(parts: tuple[ExecutedPart, ...]) -> tuple[list[str], dict[str, str]]:
     """Names of the dimensions of all parts in a row, and those of the rank variables."""
     dims: list[str] = []
     variables: dict[str, str] = {}
@@ -173,9 +175,7 @@ def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
         dims = len(a.spatial) + len(a.temporal)
         lacking = steps.missing(b.text, a.text, dims)
         if lacking is not None:
-            others = [
-                steps.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs
-            ]
+            others = [steps.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs]
             return _element(read, [*others[:k], lacking, *others[k + 1 :]])
     return None
 

@@ -17,7 +17,7 @@ from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import needs, sets
-from polymodel.polyhedra.nests import Bound, Cut, Nest
+from polymodel.polyhedra.nests import Bound, LoopCut, Nest
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # Iteration spaces and loops in ISL's notation.
@@ -99,7 +99,7 @@ def affine_in(expr: Affine, names: dict[str, str]) -> str:
 Named = tuple[Nest | None, tuple[str, ...]]
 
 
-def nest_of(views: Sequence[View], block: Block, order: Sequence[int]) -> Named:
+def nest_of(views: Sequence[View], block: RankBlock, order: Sequence[int]) -> Named:
     """The nest of one block and its variables, if it is the same for all views; else (None, ())."""
     nest, variables = _nest(views[0], block, order)
     if nest is None or any(_nest(view, block, order)[0] != nest for view in views[1:]):
@@ -110,7 +110,7 @@ def nest_of(views: Sequence[View], block: Block, order: Sequence[int]) -> Named:
     return nest, variables
 
 
-def _first(view: View, block: Block) -> tuple[int, ...]:
+def _first(view: View, block: RankBlock) -> tuple[int, ...]:
     """The element at the beginning of every variable's range."""
     begin = {v: view.einsum.bound(v)[0] for v in view.einsum.rank_variables}
     for _, loop, origin in reversed(view.loops):
@@ -119,7 +119,7 @@ def _first(view: View, block: Block) -> tuple[int, ...]:
     return tuple(view.access.projection[r].value(begin) for r in block.ranks)
 
 
-def _nest(view: View, block: Block, order: Sequence[int]) -> Named:
+def _nest(view: View, block: RankBlock, order: Sequence[int]) -> Named:
     name = view.einsum.name
     variables = tuple(v for v in view.einsum.rank_variables if (name, v) in block.variables)
     if view.parts or view.versions or view.access.guard:
@@ -133,11 +133,11 @@ def _nest(view: View, block: Block, order: Sequence[int]) -> Named:
     loops = []
     for position in order:
         if position >= len(view.loops):
-            loops.append(Cut(variables.index(view.offsets[position - len(view.loops)]), 1, 1))
+            loops.append(LoopCut(variables.index(view.offsets[position - len(view.loops)]), 1, 1))
             continue
         _, loop, _ = view.loops[position]
         tile, first = tile_sizes(loop)
-        loops.append(Cut(variables.index(loop.variable_in(name)), tile, tile if first is None else first))
+        loops.append(LoopCut(variables.index(loop.variable_in(name)), tile, tile if first is None else first))
     if bounds is None:
         return None, ()
     ranks = tuple(_row(view.access.projection[r], variables) for r in block.ranks)
@@ -181,7 +181,7 @@ Vertex = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Axis:
+class StampAxis:
     """One stamp coordinate: a loop (`node` is its id) or the offset of `variable` in its last tile."""
 
     node: int
@@ -192,7 +192,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExecutedPart:
     """What executes of an Einsum, for some of its loops (node ids) and variables that belong together.
 
     `text`: set over [loops..., variables..., offset of each variable in its innermost tile...].
@@ -216,7 +216,7 @@ class View:
     access: TensorAccess
     loops: tuple[tuple[int, Loop, int], ...]
     offsets: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ExecutedPart, ...] = ()
     versions: tuple[int, ...] = ()
 
     def above(self, loops: int) -> View:
@@ -235,14 +235,14 @@ def every_access(view: View) -> tuple[View, ...]:
 
 
 @dataclass(frozen=True)
-class Block:
+class RankBlock:
     """One class of the partition of a tensor's ranks, its Einsums' variables and loops (node ids)."""
 
     ranks: tuple[int, ...]
     variables: frozenset[Vertex]
     loops: frozenset[int] = frozenset()
 
-    def has(self, einsum: str, axis: Axis) -> bool:
+    def has(self, einsum: str, axis: StampAxis) -> bool:
         """True if a stamp coordinate of the Einsum belongs to this class."""
         return axis.node in self.loops if axis.node >= 0 else (einsum, axis.variable) in self.variables
 
@@ -271,7 +271,7 @@ class Factor:
 class Touch:
     """Product of factors over the stamp `axes` (path order) and the ranks of one tensor."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[StampAxis, ...]
     factors: tuple[Factor, ...]
 
     @property
@@ -323,7 +323,7 @@ def inner_offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> t
     return tuple(found)
 
 
-def partition(views: Sequence[View]) -> tuple[Block, ...]:
+def partition(views: Sequence[View]) -> tuple[RankBlock, ...]:
     """Independent classes of the ranks and variables of one tensor over all Einsums that touch it."""
     parent: dict[object, object] = {}
 
@@ -365,28 +365,28 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
             (str(x[0]), str(x[1])) for x in members if isinstance(x, tuple) and x[0] != "loop"
         )
         ids = frozenset(int(x[1]) for x in members if isinstance(x, tuple) and x[0] == "loop")
-        blocks.append(Block(ranks, variables, ids))
+        blocks.append(RankBlock(ranks, variables, ids))
     return _ordered(blocks)
 
 
-def _ordered(blocks: Iterable[Block]) -> tuple[Block, ...]:
+def _ordered(blocks: Iterable[RankBlock]) -> tuple[RankBlock, ...]:
     """Blocks with ranks first, by rank; the others by name."""
     return tuple(sorted(blocks, key=lambda b: (not b.ranks, b.ranks, sorted(b.variables), sorted(b.loops))))
 
 
-def axes_of(view: View) -> tuple[Axis, ...]:
+def axes_of(view: View) -> tuple[StampAxis, ...]:
     """The stamp coordinates of a view: its loops in path order, then offsets."""
     name, known = view.einsum.name, view.einsum.rank_variables
     loops = tuple(
-        Axis(
+        StampAxis(
             node, loop.spatial, v if (v := loop.variable_in(name)) in known else "", loop.component, loop.dim
         )
         for node, loop, _ in view.loops
     )
-    return loops + tuple(Axis(-1, False, v) for v in view.offsets)
+    return loops + tuple(StampAxis(-1, False, v) for v in view.offsets)
 
 
-def executed_text(view: View, block: Block, order: Sequence[int]) -> str:
+def executed_text(view: View, block: RankBlock, order: Sequence[int]) -> str:
     """The factor of `block` for an Einsum whose executed iterations are given as parts."""
     name = view.einsum.name
     if view.access.guard:
@@ -418,7 +418,7 @@ def executed_text(view: View, block: Block, order: Sequence[int]) -> str:
     return needs.image(tuple(p.text for p in mine), relation)
 
 
-def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int, str]) -> list[str]:
+def _bodies(view: View, block: RankBlock, counters: dict[int, str], ranks: dict[int, str]) -> list[str]:
     """Disjuncts of the factor of `block` for one Einsum; `counters` by axis position of the view."""
     name = view.einsum.name
     mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
@@ -449,12 +449,12 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
     return [f"{head}{' and '.join(o) or 'true'}" for o in options]
 
 
-def _versions(view: View, block: Block) -> list[int]:
+def _versions(view: View, block: RankBlock) -> list[int]:
     return [i for i in view.versions if i in block.loops]
 
 
 @lru_cache(maxsize=8192)
-def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
+def touch(views: tuple[View, ...], blocks: tuple[RankBlock, ...]) -> Touch:
     """The union of the views' touches as one product; the caller makes sure that it is one.
 
     Views must stand below the same node: their loops agree in number, order and ids.
@@ -476,7 +476,7 @@ def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
     return Touch(axes, tuple(factors))
 
 
-def _text(views: tuple[View, ...], block: Block, order: list[int], ranks: int) -> str:
+def _text(views: tuple[View, ...], block: RankBlock, order: list[int], ranks: int) -> str:
     """The union of one block's factors over the views, as ISL text."""
     counters = {i: f"c{k}" for k, i in enumerate(order)}
     data = {k: f"x{k}" for k in range(ranks)}
@@ -492,17 +492,17 @@ def _text(views: tuple[View, ...], block: Block, order: list[int], ranks: int) -
     return texts[0] if len(texts) == 1 else needs.union(tuple(texts))
 
 
-def merge_blocks(blocks: tuple[Block, ...], which: Iterable[int]) -> tuple[Block, ...]:
+def merge_blocks(blocks: tuple[RankBlock, ...], which: Iterable[int]) -> tuple[RankBlock, ...]:
     """The partition with the blocks at positions `which` made one."""
     chosen = sorted(set(which))
     ranks = tuple(sorted(r for i in chosen for r in blocks[i].ranks))
     variables = frozenset(v for i in chosen for v in blocks[i].variables)
     loops = frozenset(v for i in chosen for v in blocks[i].loops)
     rest = [b for i, b in enumerate(blocks) if i not in chosen]
-    return _ordered([*rest, Block(ranks, variables, loops)])
+    return _ordered([*rest, RankBlock(ranks, variables, loops)])
 
 
-def joint_blocks(views: tuple[View, ...], blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def joint_blocks(views: tuple[View, ...], blocks: tuple[RankBlock, ...]) -> tuple[RankBlock, ...]:
     """Merge blocks until the union of the views' touches is a product over them.
 
     A union of products is a product if at most one factor differs, or one view holds all others.
@@ -521,7 +521,7 @@ def joint_blocks(views: tuple[View, ...], blocks: tuple[Block, ...]) -> tuple[Bl
     return blocks
 
 
-def _pair_difference(pair: tuple[View, View], blocks: tuple[Block, ...]) -> list[int]:
+def _pair_difference(pair: tuple[View, View], blocks: tuple[RankBlock, ...]) -> list[int]:
     """Positions of blocks in which two views' factors are different sets."""
     found = []
     for i, block in enumerate(blocks):

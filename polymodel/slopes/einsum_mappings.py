@@ -40,7 +40,7 @@ class OperationTensor:
 
 
 @dataclass(frozen=True)
-class Operation:
+class EinsumStructure:
     """One Einsum by shape alone: Einsums of equal shape have equal curves.
 
     `sizes`: per rank variable the tile sizes to try, ascending, the extent last; a tile divides what encloses
@@ -92,7 +92,7 @@ class OperationChoice:
 
 
 @lru_cache(maxsize=8192)
-def operation_curve(one: Operation, setting: GraphSetting) -> Curve:
+def operation_curve(one: EinsumStructure, setting: GraphSetting) -> Curve:
     """Footprint (without tensors held whole) against accesses of one Einsum."""
     table = _Table(one, setting)
     front = CurveOfBlocks()
@@ -144,7 +144,7 @@ class _Axis:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    one: Operation
+    one: EinsumStructure
     setting: GraphSetting
 
     @cached_property
@@ -193,7 +193,7 @@ class _Table:
 
 
 @lru_cache(maxsize=8192)
-def _axis(one: Operation, setting: GraphSetting, members: tuple[int, ...]) -> _Axis:
+def _axis(one: EinsumStructure, setting: GraphSetting, members: tuple[int, ...]) -> _Axis:
     loops = [v for v in setting.loops if v in members]
     freed = setting.loops[: setting.freed]
     rows_fused, rows_inner = [], []

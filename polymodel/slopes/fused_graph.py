@@ -10,7 +10,7 @@ from math import prod
 from typing import Literal
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.slopes.einsum_mappings import Operation, OperationTensor
+from polymodel.slopes.einsum_mappings import EinsumStructure, OperationTensor
 from polymodel.slopes.levels import BY_HAND, check_counts, check_einsum, weights_of
 from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
@@ -218,7 +218,7 @@ class Member:
 
     einsum: Einsum
     variables: tuple[str, ...]
-    operation: Operation
+    operation: EinsumStructure
     uneven: frozenset[frozenset[int]]
     outermost: tuple[str, ...]
 
@@ -305,7 +305,7 @@ def _member(one: Einsum, rules: FusionRules, weights: Mapping[str, int], tiles: 
         OperationTensor(index, a.output, weights[a.tensor])
         for index, a in zip(indices, one.accesses, strict=True)
     )
-    operation = Operation(sizes, operands, one.n_instances)
+    operation = EinsumStructure(sizes, operands, one.n_instances)
     return Member(one, variables, operation, rules.uneven_sets(one), rules.outermost(one))
 
 

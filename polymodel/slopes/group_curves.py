@@ -11,8 +11,8 @@ from polymodel.slopes.curves import NOTHING, Curve, CurveLeaf, at_once, in_turn,
 from polymodel.slopes.einsum_mappings import (
     BACKING,
     WHOLE,
+    EinsumStructure,
     GraphSetting,
-    Operation,
     OperationChoice,
     operation_curve,
 )
@@ -143,7 +143,7 @@ class GroupCurves:
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
     _loops: dict[tuple[int, str], list[tuple[TensorTiling, tuple[str, ...]]]] = field(default_factory=dict)
-    _made: set[tuple[Operation, GraphSetting]] = field(default_factory=set)
+    _made: set[tuple[EinsumStructure, GraphSetting]] = field(default_factory=set)
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
-from polymodel.sparse.density.slices import Slices, greedy
+from polymodel.sparse.density.slices import SliceCosts, greedy
 from polymodel.sparse.formats import Format, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import as_whole, listed, shown
@@ -70,7 +70,7 @@ def predictions(
         Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz),
         RankNnz.from_tensor(tensor),
     )
-    dealt: dict[int, Slices] = {}
+    dealt: dict[int, SliceCosts] = {}
     found = []
     for quantity, unit, answer in _questions(tensor, tuple(tiles), slices, dealt):
         actual, uniform, rows = (_answered(answer, m) for m in models)
@@ -91,7 +91,7 @@ def _answered(answer: Answer, model: DensityModel) -> float | None:
 
 
 def _questions(
-    tensor: SparseTensor, tiles: tuple[int, ...], slices: int, dealt: dict[int, Slices]
+    tensor: SparseTensor, tiles: tuple[int, ...], slices: int, dealt: dict[int, SliceCosts]
 ) -> Iterator[Question]:
     order = len(tensor.ranks)
     yield "nonempty rows", "rows", _fibers(1)
@@ -104,7 +104,7 @@ def _questions(
     for name in ("COO", "CSR", "DCSR") if order == 2 else ("COO", "CSF"):
         yield f"{name} footprint", "bit", _bits(parse_format(name, tensor.ranks))
 
-    def deal(model: DensityModel) -> Slices:
+    def deal(model: DensityModel) -> SliceCosts:
         if id(model) not in dealt:
             dealt[id(model)] = greedy(model, slices)
         return dealt[id(model)]

@@ -15,13 +15,13 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject, faults_of, keys_at
 from polymodel.spec.faults import (
-    Entry,
     Faults,
-    Node,
     NodeLocator,
     Source,
     TextFault,
     UnknownName,
+    YamlEntry,
+    YamlNode,
     as_number,
     by_name,
     close_to,
@@ -188,7 +188,7 @@ class Document:
     )
     symbols: dict[str, int | float | str | None] = field(default_factory=dict)
     extras: dict[str, object] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, YamlEntry] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     variables: set[str] = field(default_factory=set)
@@ -230,7 +230,7 @@ def root_of(
     shown: str = "",
     tags: tuple[str, ...] = TAGS,
     includes: Includes | None = None,
-) -> tuple[Node | None, bool]:
+) -> tuple[YamlNode | None, bool]:
     """The root node of one YAML file, template rendered, and whether parts of it are broken.
 
     Every fault is noted in the document; the node is None where there is nothing to go on with. Without
@@ -321,7 +321,7 @@ def add_object(value: SchemaObject, document: Document) -> None:
         document.folders[name] = ""
 
 
-def _free(name: str, document: Document, entry: Entry | None = None) -> bool:
+def _free(name: str, document: Document, entry: YamlEntry | None = None) -> bool:
     if name not in document.sections and name not in document.entries:
         return True
     place = entry.source.place(entry.line, entry.column) if entry else Place()
@@ -331,7 +331,7 @@ def _free(name: str, document: Document, entry: Entry | None = None) -> bool:
     return False
 
 
-def add_root(root: Node, document: Document, broken: bool = False) -> None:
+def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
     """Add the sections of one parsed document."""
     if root.entries is None:
         remedy = "start with `workload:`, `arch:` or `mapping:`"
@@ -361,7 +361,7 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
             _extra(entry, root, document)
 
 
-def _teaal(entries: dict[str, Entry], document: Document) -> None:
+def _teaal(entries: dict[str, YamlEntry], document: Document) -> None:
     """Read the sections of a TeAAL spec; its Einsums are the workload. Sizes without a value are symbols.
 
     Its `mapping` is no LoopTree: another source may bring one.
@@ -373,7 +373,7 @@ def _teaal(entries: dict[str, Entry], document: Document) -> None:
     if not _free("workload", document, first):
         return
     document.entries["workload"] = first
-    whole = Node(first.source, first.line, first.column, entries=tuple(entries.values()))
+    whole = YamlNode(first.source, first.line, first.column, entries=tuple(entries.values()))
     document.entries["teaal"] = replace(first, value=whole)
     before = len(document.faults)
     spec = read_sections(entries, document.faults)
@@ -392,13 +392,13 @@ def _title(file: str) -> str:
     return FilePath(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".teaal")
 
 
-def _version(entry: Entry, document: Document) -> None:
+def _version(entry: YamlEntry, document: Document) -> None:
     fault = version_fault(entry)
     if fault is not None:
         document.faults.note(fault)
 
 
-def _extra(entry: Entry, root: Node, document: Document) -> None:
+def _extra(entry: YamlEntry, root: YamlNode, document: Document) -> None:
     """A key that is no section: a fault, unless it is free for notes and anchors."""
     told = section_of_accelforge(entry, root) or unknown_section(entry, SECTIONS)
     if told is not None:
@@ -407,7 +407,7 @@ def _extra(entry: Entry, root: Node, document: Document) -> None:
     document.extras[entry.key] = entry.value.plain()
 
 
-def _symbols(entry: Entry, document: Document, binds: bool, problem: bool) -> None:
+def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -> None:
     """Note the symbols of one source. `binds`: they come with a mapping alone, as a sweep saves its winner,
     and replace what sources with workload or architecture (`problem`) declare, in either order."""
     if entry.value.entries is None and entry.value.scalar is None and entry.value.elements is None:
@@ -445,7 +445,7 @@ def _alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
     return not len(unknown) and found[" a"] is not None and found[" a"] == found[" b"]
 
 
-def _section(entry: Entry, document: Document) -> None:
+def _section(entry: YamlEntry, document: Document) -> None:
     model = SECTIONS[entry.key]
     data = entry.value.plain()
     try:
@@ -531,7 +531,7 @@ _ELSEWHERE = {
 }
 
 
-def unknown_section(entry: Entry, sections: Mapping[str, type[SchemaObject]]) -> Diagnostic | None:
+def unknown_section(entry: YamlEntry, sections: Mapping[str, type[SchemaObject]]) -> Diagnostic | None:
     """The fault of an unknown top-level key; None for keys that are free for the user."""
     key = entry.key
     if key in FREE or key.startswith(OWN):

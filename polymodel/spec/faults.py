@@ -253,18 +253,18 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Entry:
+class YamlEntry:
     """One key of a mapping with its value; where the key stands."""
 
     key: str
     line: int
     column: int
     source: Source
-    value: Node
+    value: YamlNode
 
 
 @dataclass(frozen=True)
-class Node:
+class YamlNode:
     """A located YAML value: a scalar, a list or a mapping, with its tag (without `!`)."""
 
     source: Source
@@ -274,8 +274,8 @@ class Node:
     scalar: object = None
     quoted: bool = False
     one_line: bool = True
-    entries: tuple[Entry, ...] | None = None
-    elements: tuple[Node, ...] | None = None
+    entries: tuple[YamlEntry, ...] | None = None
+    elements: tuple[YamlNode, ...] | None = None
 
     @property
     def kind(self) -> str:
@@ -283,7 +283,7 @@ class Node:
             return "mapping"
         return "list" if self.elements is not None else "scalar"
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> YamlEntry | None:
         for e in self.entries or ():
             if e.key == key:
                 return e
@@ -299,7 +299,7 @@ class Node:
             return [e.plain() for e in self.elements]
         return self.scalar
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[YamlNode]:
         yield self
         for e in self.entries or ():
             yield from e.value.walk()
@@ -314,29 +314,29 @@ class Node:
         return self.source.place(self.line, column)
 
 
-def node_of(value: object, source: Source, depth: int) -> Node:
+def node_of(value: object, source: Source, depth: int) -> YamlNode:
     """Plain Python data as a node that stands nowhere. Raises SpecError where it grows without end."""
     return _node_of(value, source, depth, count())
 
 
-def _node_of(value: object, source: Source, depth: int, made: Iterator[int]) -> Node:
+def _node_of(value: object, source: Source, depth: int, made: Iterator[int]) -> YamlNode:
     if next(made) > MAX_VALUES:
         message = f"the data has more than {MAX_VALUES} values"
         raise SpecError([Diagnostic(message, "look whether a table holds itself", "", Place(source.file))])
     if isinstance(value, Mapping) and depth < 60:
         entries = (
-            Entry(str(k), 0, 0, source, _node_of(v, source, depth + 1, made)) for k, v in value.items()
+            YamlEntry(str(k), 0, 0, source, _node_of(v, source, depth + 1, made)) for k, v in value.items()
         )
-        return Node(source, 0, 0, entries=tuple(entries))
+        return YamlNode(source, 0, 0, entries=tuple(entries))
     if isinstance(value, (list, tuple)) and depth < 60:
-        return Node(source, 0, 0, elements=tuple(_node_of(v, source, depth + 1, made) for v in value))
-    return Node(source, 0, 0, scalar=value)
+        return YamlNode(source, 0, 0, elements=tuple(_node_of(v, source, depth + 1, made) for v in value))
+    return YamlNode(source, 0, 0, scalar=value)
 
 
 class NodeLocator:
     """Locates paths in the sections of a spec; the nearest enclosing value where a part is missing."""
 
-    def __init__(self, sections: dict[str, Entry]) -> None:
+    def __init__(self, sections: dict[str, YamlEntry]) -> None:
         self.sections = sections
 
     def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
@@ -344,7 +344,7 @@ class NodeLocator:
             first = next(iter(self.sections.values()), None)
             return Place(first.source.file) if first else Place()
         section = self.sections[str(path[0])]
-        entry: Entry | None = section
+        entry: YamlEntry | None = section
         node = section.value
         for depth, part in enumerate(path[1:], 1):
             below = self._below(node, part)
@@ -356,7 +356,7 @@ class NodeLocator:
         return node.place(offset)
 
     @staticmethod
-    def _below(node: Node, part: str | int) -> tuple[Entry | None, Node] | None:
+    def _below(node: YamlNode, part: str | int) -> tuple[YamlEntry | None, YamlNode] | None:
         if isinstance(part, int):
             if node.elements is not None and part < len(node.elements):
                 return None, node.elements[part]
@@ -365,7 +365,7 @@ class NodeLocator:
         return (entry, entry.value) if entry else None
 
     @staticmethod
-    def _nearest(node: Node, entry: Entry | None, depth: int) -> Place:
+    def _nearest(node: YamlNode, entry: YamlEntry | None, depth: int) -> Place:
         if node.kind == "mapping" and entry is not None and not node.tag:
             return entry.source.place(entry.line, entry.column)
         return node.place()

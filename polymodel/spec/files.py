@@ -284,7 +284,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Found:
+class LibraryEntry:
     """A library entry: `kind` is arch or workload; `variant` names a mapping.
 
     `variables` are the values of template variables that the name stands for.
@@ -367,22 +367,22 @@ def variants(workload: str, arch: str | None) -> tuple[str, ...]:
     )
 
 
-def find(name: str) -> Found | None:
+def find(name: str) -> LibraryEntry | None:
     """The architecture, workload or TeAAL spec called `name`; of `NAME/VARIANT` the workload."""
     root = _root()
     if root is None or not is_name(name):
         return None
     head, _, variant = name.partition("/")
     if variant and name in specs():
-        return Found("workload", name, root / "workloads" / f"{name}.yaml")
+        return LibraryEntry("workload", name, root / "workloads" / f"{name}.yaml")
     if head in models():
         model = models()[head]
         path = root / "workloads" / f"{model.workload}.yaml"
-        return Found("workload", head, path, variant, model.variables)
+        return LibraryEntry("workload", head, path, variant, model.variables)
     if head in workloads():
-        return Found("workload", head, root / "workloads" / f"{head}.yaml", variant)
+        return LibraryEntry("workload", head, root / "workloads" / f"{head}.yaml", variant)
     if not variant and head in architectures():
-        return Found("arch", head, root / "arch" / f"{head}.yaml")
+        return LibraryEntry("arch", head, root / "arch" / f"{head}.yaml")
     return None
 
 

@@ -19,9 +19,9 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.faults import Faults, Node, Source
+from polymodel.spec.faults import Faults, Source, YamlNode
 from polymodel.spec.files import text_of
-from polymodel.spec.template import Budget, Functions, Part, Refused, render
+from polymodel.spec.template import Budget, FileValue, Functions, Refused, render
 from polymodel.spec.yaml_text import Parts, parse_yaml
 
 ENDINGS = (".yaml", ".yml", ".jinja", ".jinja2", ".j2")
@@ -120,21 +120,21 @@ class _Folder:
         return self._rendered(context, self._needed(str(path)))[0]
 
     @pass_context
-    def include(self, context: Context, path: object, key: object = "") -> Part:
+    def include(self, context: Context, path: object, key: object = "") -> FileValue:
         """A value of a file, by dotted key; all of it without one."""
-        return Part(self.includes.parts.add(self._value(context, self._needed(str(path)), str(key))))
+        return FileValue(self.includes.parts.add(self._value(context, self._needed(str(path)), str(key))))
 
     @pass_context
-    def include_all(self, context: Context, pattern: object, key: object = "") -> Part:
+    def include_all(self, context: Context, pattern: object, key: object = "") -> FileValue:
         """The lists that several files of one folder have under a key, as one."""
         where, _, name = str(pattern).rpartition("/")
         folder = self._inside(self.folder / where, str(pattern))
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
-        elements: list[Node] = []
+        elements: list[YamlNode] = []
         for file in (n for n in names if fnmatchcase(n, name) and n.endswith(ENDINGS)):
             value = self._value(context, self._inside(folder / file, file), str(key))
             elements += value.elements if value.elements is not None else (value,)
-        return Part(self.includes.parts.add(Node(Source("", ()), 0, 0, elements=tuple(elements))))
+        return FileValue(self.includes.parts.add(YamlNode(Source("", ()), 0, 0, elements=tuple(elements))))
 
     def _inside(self, path: Path, asked: str) -> Path:
         """The path, links followed. Refused if it leads out of the folder that holds all files."""
@@ -183,7 +183,7 @@ class _Folder:
         includes.variables |= rendered.variables
         return rendered.text, rendered.source
 
-    def _value(self, context: Context, path: Path, key: str) -> Node:
+    def _value(self, context: Context, path: Path, key: str) -> YamlNode:
         text, source = self._rendered(context, path)
         root, told = parse_yaml(text, source, self.includes.tags, self.includes.parts)
         if root is None or told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.faults import Entry, Node
+from polymodel.spec.faults import YamlEntry, YamlNode
 
 # How a TeAAL spec is told from others. Its reader is loaded only where there is one.
 
@@ -13,7 +13,7 @@ OLD = "expression"  # what older specs call `expressions`
 SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
 
 
-def is_teaal(root: Node) -> bool:
+def is_teaal(root: YamlNode) -> bool:
     """True if a document is a TeAAL spec: `einsum:` with a `declaration:` or `expressions:`."""
     entry = root.entry("einsum")
     return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions", OLD))
@@ -129,7 +129,7 @@ _BELOW: dict[str, dict[str, str]] = {
 }
 
 
-def foreign(root: Node) -> Diagnostic | None:
+def foreign(root: YamlNode) -> Diagnostic | None:
     """What a document of another tool is told by, with the way to read it; None for one of ours."""
     if of_zigzag(root):
         name = root.source.file or "FILE"
@@ -157,17 +157,17 @@ def foreign(root: Node) -> Diagnostic | None:
     return Diagnostic(what, remedy, first.key, first.source.place(first.line, first.column))
 
 
-def _listed(entries: Sequence[Entry]) -> str:
+def _listed(entries: Sequence[YamlEntry]) -> str:
     return ", ".join(f"`{e.key}`" for e in entries)
 
 
-def _ours(root: Node) -> list[Entry]:
+def _ours(root: YamlNode) -> list[YamlEntry]:
     """Sections that AccelForge has as we do, and Timeloop has not."""
     trees = [e for e in root.entries or () if e.key == "mapping" and e.value.entry("nodes")]
     return [e for e in root.entries or () if e.key in _OURS or (e in trees and not _of_timeloop(e, root))]
 
 
-def none_of_timeloops(root: Node) -> Diagnostic | None:
+def none_of_timeloops(root: YamlNode) -> Diagnostic | None:
     """What the importer of Timeloop's files tells of one that is ours, AccelForge's or ZigZag's."""
     if of_zigzag(root):
         return foreign(root)
@@ -180,11 +180,11 @@ def none_of_timeloops(root: Node) -> Diagnostic | None:
     return Diagnostic(what, remedy, "", first.source.place(first.line, first.column))
 
 
-def _marks(root: Node) -> tuple[list[Entry], list[Entry], list[Entry]]:
+def _marks(root: YamlNode) -> tuple[list[YamlEntry], list[YamlEntry], list[YamlEntry]]:
     """What only Timeloop's files have, only AccelForge's, and either's."""
-    timeloop: list[Entry] = []
-    accelforge: list[Entry] = []
-    either: list[Entry] = []
+    timeloop: list[YamlEntry] = []
+    accelforge: list[YamlEntry] = []
+    either: list[YamlEntry] = []
     for entry in root.entries or ():
         keys = {e.key.lower().replace("-", "_") for e in entry.value.entries or ()}
         theirs = entry.key == "mapper" and keys & _TIMELOOPS_MAPPER
@@ -197,7 +197,7 @@ def _marks(root: Node) -> tuple[list[Entry], list[Entry], list[Entry]]:
     return timeloop, accelforge, either
 
 
-def _of_accelforge(entry: Entry, root: Node) -> bool:
+def _of_accelforge(entry: YamlEntry, root: YamlNode) -> bool:
     keys = {e.key for e in entry.value.entries or ()}
     if keys & _ACCELFORGES.get(entry.key, set()):
         return True
@@ -207,7 +207,7 @@ def _of_accelforge(entry: Entry, root: Node) -> bool:
     return entry.key in _OURS and bool(inside & _PLAINLY)
 
 
-def section_of_accelforge(entry: Entry, root: Node) -> Diagnostic | None:
+def section_of_accelforge(entry: YamlEntry, root: YamlNode) -> Diagnostic | None:
     """What a section of AccelForge's beside sections of ours is told by; None for any other key."""
     if not _of_accelforge(entry, root) and not (entry.key in _SHARED and _ours(root)):
         return None
@@ -216,7 +216,7 @@ def section_of_accelforge(entry: Entry, root: Node) -> Diagnostic | None:
     return Diagnostic(message, f"{_SECTIONS[entry.key]} ({_MIGRATE})", entry.key, place)
 
 
-def of_zigzag(root: Node) -> bool:
+def of_zigzag(root: YamlNode) -> bool:
     """True for a workload, accelerator or mapping of ZigZag's, which no importer reads."""
     if {"memories", "operational_array"} <= {e.key for e in root.entries or ()}:
         return True
@@ -224,7 +224,7 @@ def of_zigzag(root: Node) -> bool:
     return any({"operator_type", "equation"} <= k or {"name", "spatial_mapping"} <= k for k in keys)
 
 
-def _of_timeloop(entry: Entry, root: Node) -> bool:
+def _of_timeloop(entry: YamlEntry, root: YamlNode) -> bool:
     value, keys = entry.value, {e.key for e in entry.value.entries or ()}
     if entry.key in _TIMELOOP:
         return True

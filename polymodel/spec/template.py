@@ -78,7 +78,7 @@ class Budget:
             raise _TooMuch("the template does too much work")
 
 
-class Part:
+class FileValue:
     """A value of another file; printed, it is a mark that the YAML reader knows (`yaml_text.Parts`)."""
 
     __slots__ = ("_mark",)
@@ -86,8 +86,8 @@ class Part:
     def __init__(self, mark: str) -> None:
         self._mark = mark
 
-    def __getitem__(self, key: object) -> Part:
-        return Part(f"{self._mark}.{key}")
+    def __getitem__(self, key: object) -> FileValue:
+        return FileValue(f"{self._mark}.{key}")
 
     def __str__(self) -> str:
         return self._mark

@@ -19,13 +19,13 @@ from polymodel.spec.base import SchemaObject
 from polymodel.spec.faults import (
     MAX_FAULTS,
     UNKNOWN_TAG,
-    Entry,
     Joined,
     Locator,
-    Node,
     NodeLocator,
     Source,
     Without,
+    YamlEntry,
+    YamlNode,
     suggestion,
     too_many,
 )
@@ -60,10 +60,10 @@ class _Abort(Exception):
 class Parts:
     """Values of other files, which a text names by mark, and the nodes that were made so far of all files."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[YamlNode] = field(default_factory=list)
     count: int = 0
 
-    def add(self, node: Node) -> str:
+    def add(self, node: YamlNode) -> str:
         """The mark that stands for a node; `.key` may follow it."""
         self.nodes.append(node)
         return f"\ue002{len(self.nodes) - 1}\ue003"
@@ -71,7 +71,7 @@ class Parts:
 
 def parse_yaml(
     text: str, source: Source, tags: tuple[str, ...] = TAGS, parts: Parts | None = None
-) -> tuple[Node | None, tuple[Diagnostic, ...]]:
+) -> tuple[YamlNode | None, tuple[Diagnostic, ...]]:
     """The root node (None if the syntax is broken) and every fault found. Never raises.
 
     `tags`: those that the dialect knows; all others are faults.
@@ -173,27 +173,27 @@ class _Reader:
         shown = path if len(path) <= 200 else path[:200] + "..."
         self.faults.append(Diagnostic(message, remedy, shown, place))
 
-    def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
+    def node(self, raw: yaml.Node, path: str, depth: int) -> YamlNode:
         self.grown(raw, path, 1, depth)
         tag = self.tag(raw, path)
         line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
         if isinstance(raw, yaml.MappingNode):
-            return Node(self.source, line, column, tag, entries=self.entries(raw, path, depth))
+            return YamlNode(self.source, line, column, tag, entries=self.entries(raw, path, depth))
         if isinstance(raw, yaml.SequenceNode):
             elements = tuple(self.node(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(raw.value))
-            return Node(self.source, line, column, tag, elements=elements)
+            return YamlNode(self.source, line, column, tag, elements=elements)
         assert isinstance(raw, yaml.ScalarNode)
         if "\ue002" in raw.value:
             return self.part(raw, path, depth)
         quoted = raw.style not in (None, "")
         if tag and raw.value in _NULLS:
-            return Node(self.source, line, column, tag, entries=())
+            return YamlNode(self.source, line, column, tag, entries=())
         value = raw.value if quoted else self.scalar(raw)
         if not quoted or raw.style in ("'", '"'):
             one_line = raw.start_mark.line == raw.end_mark.line
         else:
             one_line = False
-        return Node(self.source, line, column, tag, value, quoted, one_line)
+        return YamlNode(self.source, line, column, tag, value, quoted, one_line)
 
     def grown(self, raw: yaml.Node, path: str, nodes: int, depth: int) -> None:
         """Count nodes that are made; end where there are too many, or too deep ones."""
@@ -203,9 +203,9 @@ class _Reader:
             self.fault(raw.start_mark, path, f"the document {what}", "use fewer or shallower aliases (*name)")
             raise _Abort
 
-    def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> Node:
+    def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> YamlNode:
         """The value of another file that a mark stands for."""
-        found = Node(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
+        found = YamlNode(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
         match = _PART.match(raw.value)
         if match is None or int(match[1][:9]) >= len(self.parts.nodes):
             what = "an included file stands beside other text"
@@ -258,10 +258,10 @@ class _Reader:
             return value if value not in (float("inf"), float("-inf")) else text
         return {".inf": float("inf"), "-.inf": float("-inf")}.get(text.lower(), text)
 
-    def entries(self, raw: yaml.MappingNode, path: str, depth: int) -> tuple[Entry, ...]:
-        found: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
-        deep: dict[str, Entry] = {}
+    def entries(self, raw: yaml.MappingNode, path: str, depth: int) -> tuple[YamlEntry, ...]:
+        found: dict[str, YamlEntry] = {}
+        merged: dict[str, YamlEntry] = {}
+        deep: dict[str, YamlEntry] = {}
         for key_node, value_node in raw.value:
             key = self.key(key_node, path)
             if key is None:
@@ -278,7 +278,7 @@ class _Reader:
                     mark, below, f"duplicate key {key}", f"it stands in line {first.line} already; keep one"
                 )
                 continue
-            found[key] = Entry(key, mark.line + 1, mark.column + 1, self.source, value)
+            found[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
         for key, entry in merged.items():
             found.setdefault(key, entry)
         for entry in deep.values():
@@ -294,7 +294,7 @@ class _Reader:
         self.fault(raw.start_mark, path, "a key must be text", "quote it if it contains brackets or braces")
         return None
 
-    def merge(self, value: Node, into: dict[str, Entry], raw: yaml.Node, path: str, key: str) -> None:
+    def merge(self, value: YamlNode, into: dict[str, YamlEntry], raw: yaml.Node, path: str, key: str) -> None:
         for node in value.elements if value.elements is not None else (value,):
             if node.entries is None:
                 what = f"`{key}` merges mappings only"
@@ -306,7 +306,7 @@ class _Reader:
                 else:
                     into.setdefault(entry.key, entry)
 
-    def into(self, found: dict[str, Entry], entry: Entry) -> None:
+    def into(self, found: dict[str, YamlEntry], entry: YamlEntry) -> None:
         """Add an entry; where both are mappings, what they hold is joined, and what is there goes first."""
         here = found.get(entry.key)
         if here is None:
@@ -324,7 +324,7 @@ class _Reader:
 # Versions of the file format, and how older files become newer ones while they are read.
 #
 # A file says its version with `schema_version:`; one that does not is of version 1. Each later version has a
-# `Step` here: keys that have another name since then, and keys that are gone. Places stay those of the file.
+# `Migration` here: keys that have another name since then, and keys that are gone. Places stay the file's.
 
 CURRENT = 1
 FIRST = 1
@@ -332,7 +332,7 @@ Pattern = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class Migration:
     """What version `to` changed. Patterns are paths of keys; `*` stands for each item of a list or any key.
 
     `renamed`: path of a key -> its new name. `removed`: path of a key -> what to write instead.
@@ -344,10 +344,10 @@ class Step:
 
 
 # Version 1 is the first; a version 2 would add Step(2, ...) here.
-STEPS: tuple[Step, ...] = ()
+STEPS: tuple[Migration, ...] = ()
 
 
-def version_fault(entry: Entry, current: int = CURRENT) -> Diagnostic | None:
+def version_fault(entry: YamlEntry, current: int = CURRENT) -> Diagnostic | None:
     """What is wrong with the value of `schema_version:`, None if nothing is."""
     given, place = entry.value.scalar, entry.value.place()
     what = "schema_version"
@@ -369,7 +369,7 @@ def version_fault(entry: Entry, current: int = CURRENT) -> Diagnostic | None:
     return None
 
 
-def upgraded(root: Node, steps: Iterable[Step] = STEPS) -> tuple[Node, tuple[Diagnostic, ...]]:
+def upgraded(root: YamlNode, steps: Iterable[Migration] = STEPS) -> tuple[YamlNode, tuple[Diagnostic, ...]]:
     """The document with the keys of today, and a fault for each key that is gone.
 
     A file without `schema_version` is of version 1, one of an unknown version is left as it is.
@@ -385,7 +385,7 @@ def upgraded(root: Node, steps: Iterable[Step] = STEPS) -> tuple[Node, tuple[Dia
     return root, tuple(faults)
 
 
-def _step(node: Node, path: Pattern, step: Step, faults: list[Diagnostic]) -> Node:
+def _step(node: YamlNode, path: Pattern, step: Migration, faults: list[Diagnostic]) -> YamlNode:
     if node.entries is not None:
         entries = []
         for entry in node.entries:

@@ -18,7 +18,7 @@ from polymodel.sweeps.values import MAX_CHOICES
 
 
 @dataclass(frozen=True)
-class Axis:
+class SymbolAxis:
     """`names`: its independent symbols; `columns`: each symbol's value (independent or following from
     them) per choice; `ids`: share of the point number. `whole` choices came before any was left out,
     `legal` had legal tiles, `size` satisfy the constraints as well, but for `pruned` ones that no
@@ -44,7 +44,7 @@ def make_axes(
     fixed: Mapping[str, Any],
     where: Sequence[Constraint],
     factors: Iterable[frozenset[str]] = (),
-) -> tuple[Axis, ...]:
+) -> tuple[SymbolAxis, ...]:
     """One axis per group of tile symbols that meet in a chain, an expression or a factor.
 
     `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
@@ -74,7 +74,7 @@ def _axis(
     fixed: Mapping[str, Any],
     where: Sequence[Constraint],
     uses: Uses,
-) -> Axis:
+) -> SymbolAxis:
     lengths = [len(grid.of(n)) for n in names]
     total = math.prod(lengths)
     if total > MAX_CHOICES:
@@ -101,7 +101,7 @@ def axis_of(
     fixed: Mapping[str, Any],
     where: Sequence[Constraint],
     uses: Uses,
-) -> Axis:
+) -> SymbolAxis:
     """The axis of choices of some symbols, whose values stand in `given` (one array each, as long as `ids`):
     those with legal tiles that satisfy the constraints, and the symbols that follow from them alone."""
     mine, total = frozenset(given), len(ids)
@@ -120,7 +120,7 @@ def axis_of(
         if uses.of_all(c.names) and uses.of_all(c.names) <= mine:
             kept &= c.holds({**fixed, **columns})
     columns = {n: _whole(np.broadcast_to(c, (total,))[kept]) for n, c in columns.items()}
-    return Axis(tuple(given), columns, ids[kept], total, int(legal.sum()))
+    return SymbolAxis(tuple(given), columns, ids[kept], total, int(legal.sum()))
 
 
 def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.result_collector import Keeper
 from polymodel.sweeps.scenario import Scenario, Variant
-from polymodel.sweeps.scratch import Memory, Scratch
+from polymodel.sweeps.scratch import BlockMemory, Scratch
 from polymodel.sweeps.sparse.rows import is_sparse
 from polymodel.sweeps.work_units import Units
 
@@ -39,7 +39,7 @@ def run_block(
     kernel = block.kernel
     tall = max(1, units.sizes[1] // kernel.width)
     lines = max(units.sizes[0], tall)
-    memory = Memory()
+    memory = BlockMemory()
     for begin in range(0, kernel.height, lines):
         if not units.mine(state):
             continue

@@ -27,16 +27,16 @@ from polymodel.errors import TimeUp
 from polymodel.governor import tick
 from polymodel.integers import told_apart
 from polymodel.pareto import Archive
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.blocks import Masks, count_left_out, keep_best
 from polymodel.sweeps.grid import Grid
-from polymodel.sweeps.kernel import Kernel, Row
+from polymodel.sweeps.kernel import Kernel, KernelRow
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.prune import added_up, in_use
 from polymodel.sweeps.result_collector import Keeper, Outgrown
 from polymodel.sweeps.scenario import Scenario, Variant
-from polymodel.sweeps.scratch import Memory
+from polymodel.sweeps.scratch import BlockMemory
 from polymodel.sweeps.work_units import Units
 
 Array = Any
@@ -54,7 +54,7 @@ SHARE = 2**32  # points that one process looks at before it asks for the next un
 
 
 @dataclass(frozen=True)
-class Tree:
+class ChoiceTree:
     """The choices of one axis, halved again and again.
 
     `order`: the choices so that each node has a range of them, `begin` to `end`; `child`: its first half, and
@@ -72,7 +72,7 @@ class Tree:
     high: Mapping[Sum, Array]
 
 
-def tree_of(axis: Axis, sums: Mapping[Sum, Array]) -> Tree:
+def tree_of(axis: SymbolAxis, sums: Mapping[Sum, Array]) -> ChoiceTree:
     """Halve the choices of an axis, each time by the sum that differs most."""
     order, leaf = np.arange(axis.size), -(-axis.size // LEAVES)
     scaled = np.array([np.log2(np.abs(c.astype(float)) + 1) for c in sums.values()]).reshape(-1, axis.size)
@@ -97,18 +97,18 @@ def tree_of(axis: Axis, sums: Mapping[Sum, Array]) -> Tree:
         placed = values[order]
         return of.reduceat(np.append(placed, placed[-1:]), ranges)[::2]
 
-    return Tree(
+    return ChoiceTree(
         order, np.array(begin), np.array(end), np.array(child), over(axis.ids, np.minimum), np.array(spread),
         {s: over(v, np.minimum) for s, v in sums.items()}, {s: over(v, np.maximum) for s, v in sums.items()},
     )  # fmt: skip
 
 
-class Sums:
+class BoxSums:
     """The rows of a block that are looked at, as sums of products of one sum per axis; each axis halved."""
 
     def __init__(self, block: Scenario, used: Set[int]) -> None:
         kernel = block.kernel
-        self.rows: Sequence[Row] = kernel.rows
+        self.rows: Sequence[KernelRow] = kernel.rows
         self.axes = kernel.axes
         self.terms = {i: _terms(kernel, block.rows.forms[i]) for i in sorted(used)}
         parts = dict.fromkeys(part for terms in self.terms.values() for _, each in terms for part in each)
@@ -198,7 +198,7 @@ def _values(kernel: Kernel, part: Part) -> Array:
     return added_up([(c, kernel.factor(place, factors) if factors else 1) for factors, c in products])
 
 
-class Least(Block):
+class LeastCounts(Block):
     """The least values of counts [boxes, 1]: no point of a box has less. Of single points: their values.
 
     `low`, `high`: the least and the largest value of a part in each box.
@@ -206,9 +206,9 @@ class Least(Block):
 
     def __init__(
         self,
-        sums: Sums,
+        sums: BoxSums,
         count: int,
-        memory: Memory,
+        memory: BlockMemory,
         low: Callable[[Part], Array],
         high: Callable[[Part], Array],
     ) -> None:
@@ -268,7 +268,7 @@ class Search:
     def __init__(
         self,
         block: Scenario,
-        sums: Sums,
+        sums: BoxSums,
         variant: Variant,
         objectives: Sequence[str],
         masks: Masks,
@@ -276,7 +276,7 @@ class Search:
     ) -> None:
         self.block, self.sums, self.variant, self.masks = block, sums, variant, masks
         self.objectives, self.state = objectives, state
-        self.memory = Memory()
+        self.memory = BlockMemory()
         self.found = self.seeds = self._empty()
         if state.keep == "front":  # a point that is found twice stands in a front once
             self._seed()
@@ -357,7 +357,7 @@ class Search:
         def high(part: Part) -> Array:
             return trees[part[0]].high[part[1]][nodes[:, part[0]]]
 
-        block = Least(self.sums, len(nodes), self.memory, low, high)
+        block = LeastCounts(self.sums, len(nodes), self.memory, low, high)
         self.memory.variant(shape)
         found = self.variant.evaluator(block)
         values = [np.broadcast_to(objective(o, found, block, self.variant.costing), shape)[:, 0]
@@ -398,7 +398,7 @@ class Search:
         def value(part: Part) -> Array:
             return self.sums.values[part][digits[part[0]]]
 
-        rows = Least(self.sums, count, self.memory, value, value)
+        rows = LeastCounts(self.sums, count, self.memory, value, value)
         numbers = np.full(count, self.block.first, np.int64)
         for axis, d in zip(self.sums.axes, digits, strict=True):
             numbers += axis.ids[d]
@@ -440,7 +440,7 @@ def run_boxes(
     count_left_out(block, state, units)
     if not block.legal:
         return
-    sums, masks = Sums(block, used), Masks(block, grid)
+    sums, masks = BoxSums(block, used), Masks(block, grid)
     parts = sums.parts(-(-block.legal // SHARE))
     for variant in block.variants:
         search: Search | None = None

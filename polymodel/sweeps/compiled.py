@@ -19,8 +19,8 @@ from polymodel.integers import TOLD_APART, frame_column, largest
 from polymodel.loading import Spec
 from polymodel.objectives import unit_of, value
 from polymodel.spec.faults import Faults, as_number, not_a_spec, shown, suggestion
-from polymodel.sweeps.axes import Axis, axis_of
-from polymodel.sweeps.grid import Grid, Roles, roles
+from polymodel.sweeps.axes import SymbolAxis, axis_of
+from polymodel.sweeps.grid import Grid, SymbolRoles, roles
 from polymodel.sweeps.infeasibility import TILES
 from polymodel.sweeps.legal import Verdicts
 from polymodel.sweeps.metrics import Block, need
@@ -113,7 +113,7 @@ class Compiled:
 
     spec: Spec
     _plans: dict[object, _Plan | Refused | SpecError] = field(default_factory=dict, repr=False)
-    _roles: dict[tuple[str, ...], tuple[Grid, Roles]] = field(default_factory=dict, repr=False)
+    _roles: dict[tuple[str, ...], tuple[Grid, SymbolRoles]] = field(default_factory=dict, repr=False)
     _slopes_of: dict[object, Slopes] = field(default_factory=dict, repr=False)
     _notes: dict[str, None] = field(default_factory=dict, repr=False)
 
@@ -209,7 +209,7 @@ class Compiled:
         count = len(points) if table else next(iter(lengths), 1)
         return {n: np.broadcast_to(c, (count,)) for n, c in found.items()}, count
 
-    def _parts(self, names: tuple[str, ...]) -> tuple[Grid, Roles]:
+    def _parts(self, names: tuple[str, ...]) -> tuple[Grid, SymbolRoles]:
         """What each of these symbols changes; the grid has their names alone."""
         if names not in self._roles:
             grid = Grid(names, tuple((1,) for _ in names))
@@ -244,7 +244,7 @@ class Compiled:
         grid, parts = self._parts(tiles)
         try:
             bound = self.spec.bind(**held) if held else self.spec
-            base = template(bound, grid, Roles((), (), parts.tiles), {})
+            base = template(bound, grid, SymbolRoles((), (), parts.tiles), {})
             rows, variants = base.costed()
         except (Refused, SpecError) as fault:
             return fault
@@ -277,7 +277,7 @@ class Compiled:
         if not len(kept):
             return
         if len(kept) < axis.size:
-            axis = Axis(
+            axis = SymbolAxis(
                 axis.names, {n: c[kept] for n, c in axis.columns.items()}, axis.ids[kept], count, len(kept)
             )
         for begin in range(0, axis.size, PIECE):

@@ -74,7 +74,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Roles:
+class SymbolRoles:
     """What each independent symbol changes: `blocks` the workload, or mapping and architecture at
     once; `arch` costs alone; `tiles` the mapping alone."""
 
@@ -211,7 +211,7 @@ def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:
     return found
 
 
-def roles(spec: Spec, grid: Grid) -> Roles:
+def roles(spec: Spec, grid: Grid) -> SymbolRoles:
     """Which independent symbols change workload, architecture and mapping of this spec."""
     texts = {**{n: t for n, t in spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
     used = Uses(grid, texts)
@@ -220,7 +220,7 @@ def roles(spec: Spec, grid: Grid) -> Roles:
     mapping = used.of_all(unbound_symbols(spec.template) if spec.template else ())
     blocks = workload | (arch & mapping)
     costs = arch - blocks
-    return Roles(
+    return SymbolRoles(
         tuple(n for n in grid.names if n in blocks),
         tuple(n for n in grid.names if n in costs),
         tuple(n for n in grid.names if n not in blocks | costs),

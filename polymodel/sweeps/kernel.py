@@ -13,8 +13,8 @@ import numpy as np
 from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.integers import TOLD_APART, dtype_of
-from polymodel.sweeps.axes import Axis
-from polymodel.sweeps.plan import Rows
+from polymodel.sweeps.axes import SymbolAxis
+from polymodel.sweeps.plan import FormRows
 
 Array = Any
 Key = tuple[tuple[int, frozenset[Factor] | tuple[Factor, ...]], ...]
@@ -24,7 +24,7 @@ LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelRow:
     """One form's product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r].
 
     `flat`: it depends on the left half alone. `bound`: no value is above it, under any scale that it is taken
@@ -57,7 +57,7 @@ class OnDemand(Sequence[Any]):
 class Kernel:
     """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
 
-    def __init__(self, axes: Sequence[Axis], rows: Rows, fixed: Mapping[str, int]) -> None:
+    def __init__(self, axes: Sequence[SymbolAxis], rows: FormRows, fixed: Mapping[str, int]) -> None:
         # Long axes go left, where only a piece at a time is tabulated.
         self.axes = sorted(axes, key=lambda a: -a.size)
         self.fixed = fixed
@@ -71,7 +71,7 @@ class Kernel:
             width *= self.axes[split].size
         self.split, self.width = split, width
         self.height = math.prod(a.size for a in self.axes[:split])
-        self.rows: Sequence[Row] = OnDemand(
+        self.rows: Sequence[KernelRow] = OnDemand(
             len(rows.forms), lambda i: self._row(rows.forms[i], rows.scales[i])
         )
 
@@ -143,7 +143,7 @@ class Kernel:
             self.factors[axis, atoms] = found
         return self.factors[axis, atoms]
 
-    def _row(self, form: Form, scale: int) -> Row:
+    def _row(self, form: Form, scale: int) -> KernelRow:
         terms: dict[tuple[Key, Key], int] = {}
         bound = 0
         for product, coefficient in form.terms:
@@ -171,7 +171,7 @@ class Kernel:
                 right.setdefault(key, []).append((c, left))
         flat = set(right) <= {()}
         stacked = np.stack([self._right(k, dtype) for k in right]) if right else np.zeros((1, 1), dtype)
-        return Row(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat, bound)
+        return KernelRow(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat, bound)
 
     def _right(self, key: Key, dtype: Any) -> Array:
         found = np.ones(self.width, dtype)

@@ -27,7 +27,7 @@ from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.infeasibility import shared
 from polymodel.workload.einsum import boxed
 
@@ -74,7 +74,7 @@ class Illegal:
 
 def illegal(
     problem: Problem,
-    axes: Sequence[Axis],
+    axes: Sequence[SymbolAxis],
     varying: Set[str],
     forms: SymbolicAnalysis,
     fixed: Mapping[str, Any],
@@ -133,12 +133,12 @@ class _Kinds:
         return np.flatnonzero(self.within.sum(axis=0) == 1).tolist()
 
 
-def _kinds(axis: Axis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> _Kinds:
+def _kinds(axis: SymbolAxis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> _Kinds:
     once, choice, of = np.unique(_once(axis, forms, fixed), axis=0, return_index=True, return_inverse=True)
     return _Kinds(once, choice, of.reshape(axis.size))
 
 
-def _once(axis: Axis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> Array:
+def _once(axis: SymbolAxis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> Array:
     """[choice, loop]: whether the loop runs only once."""
     values = {**fixed, **axis.columns}
     links = [np.zeros(axis.size, bool)]
@@ -167,7 +167,7 @@ class _Judge:
     """What is broken at one point of a combination of classes, each looked at once."""
 
     problem: Problem
-    axes: Sequence[Axis]
+    axes: Sequence[SymbolAxis]
     varying: Set[str]
     kinds: Sequence[_Kinds]
     known: dict[Classes, tuple[Diagnostic, ...]] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class _Judge:
         return shared(broken[0].message) if broken else ""
 
 
-def _choice(axis: Axis, at: int, varying: Set[str]) -> dict[str, int]:
+def _choice(axis: SymbolAxis, at: int, varying: Set[str]) -> dict[str, int]:
     """The symbols of the tree at one choice of an axis."""
     return {n: int(c[at]) for n, c in axis.columns.items() if n in varying}
 
@@ -207,7 +207,7 @@ class Verdicts:
     fixed: Mapping[str, Any]
     known: dict[bytes, str] = field(default_factory=dict)
 
-    def reasons(self, axis: Axis) -> tuple[Array, tuple[str, ...]]:
+    def reasons(self, axis: SymbolAxis) -> tuple[Array, tuple[str, ...]]:
         """For each choice 0 if it breaks no dependence, else k for `reasons[k - 1]`."""
         once = _once(axis, self.forms, self.fixed)
         first, of = _first_of_each(once)

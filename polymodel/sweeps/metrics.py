@@ -13,9 +13,9 @@ import numpy as np
 from polymodel.errors import InternalError
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.objectives import Figures
-from polymodel.sweeps.kernel import Row
-from polymodel.sweeps.plan import Costing, Limit, Line, Linear, Node, Phase, Present, Total
-from polymodel.sweeps.scratch import Memory, Scratch
+from polymodel.sweeps.kernel import KernelRow
+from polymodel.sweeps.plan import Costing, Limit, Linear, LinearForm, Node, Phase, Present, Total
+from polymodel.sweeps.scratch import BlockMemory, Scratch
 
 Array = Any
 MOST = 2**18  # multiplications in one matrix product
@@ -57,17 +57,17 @@ class Block:
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[KernelRow],
         lefts: Sequence[Array],
         cut: slice,
         columns: slice,
-        memory: Memory | None = None,
+        memory: BlockMemory | None = None,
         digits: Mapping[tuple[str, ...], Array] | None = None,
     ) -> None:
         self.rows, self.lefts, self.cut, self.columns = rows, lefts, cut, columns
         self.digits = digits or {}
         self.found: dict[int, Array] = {}
-        self.memory = memory or Memory()
+        self.memory = memory or BlockMemory()
         self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
 
     @property
@@ -166,7 +166,7 @@ class Evaluator:
 def worked_out(node: Node, block: Block) -> Array:
     """The values of a cost, in an array that nobody else has, or one number."""
     values = block.memory.values
-    if isinstance(node, Line):
+    if isinstance(node, LinearForm):
         return _line(node, block)
     if isinstance(node, Present):
         return values.where(_present(node, block), worked_out(node.part, block))
@@ -191,7 +191,7 @@ def _larger(a: Array, b: Array, values: Scratch) -> Array:
     return values.into(np.maximum, a, b)
 
 
-def _line(line: Line, block: Block) -> Array:
+def _line(line: LinearForm, block: Block) -> Array:
     total: Array = None
     values = block.memory.values
     for index, weight in line.weights:

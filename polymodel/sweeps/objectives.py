@@ -53,7 +53,7 @@ def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
     sparse = vocabulary.on_sparse_data(name)
     figures = found.sparse if sparse else BlockFigures(found, block, costing)
     value = vocabulary.value(name, figures)
-    return vocabulary.score(name, value.array if isinstance(value, Pooled | Counted) else value)
+    return vocabulary.score(name, value.array if isinstance(value, Pooled | BlockCount) else value)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Pooled:
 
 
 @dataclass(frozen=True)
-class Counted:
+class BlockCount:
     """Exact counts of a block, whose sums are made in the block's memory."""
 
     count: Count
@@ -84,8 +84,8 @@ class Counted:
     def array(self) -> Array:
         return self.count.array
 
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(self.count.plus(other.count, self.memory), self.memory)
+    def __add__(self, other: BlockCount) -> BlockCount:
+        return BlockCount(self.count.plus(other.count, self.memory), self.memory)
 
     def __rmul__(self, weight: float) -> Pooled:
         """Of a weighted sum, whose terms have different units: no longer exact."""
@@ -119,17 +119,17 @@ class BlockFigures:
         with np.errstate(invalid="ignore"):
             return self._pooled(np.where(places > 0, np.divide(executed, places), 0.0))
 
-    def moved(self, component: str, way: Literal["reads", "writes"]) -> Counted:
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> BlockCount:
         values, total = self.block.memory.values, Count(0, 0)
         for c, kind, linear in self.costing.accesses:
             if (c, kind) == (component, way):
                 total = total.plus(self.block.count(linear), values)
-        return Counted(total, values)
+        return BlockCount(total, values)
 
-    def working_set(self, component: str) -> Counted:
+    def working_set(self, component: str) -> BlockCount:
         phases = [limit.phases for limit in self.costing.limits if limit.name == component]
         count = largest_phase(phases[0], self.block) if phases else Count(0, 0)
-        return Counted(count, self.block.memory.values)
+        return BlockCount(count, self.block.memory.values)
 
 
 def _float(value: Array) -> Array:

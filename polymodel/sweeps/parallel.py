@@ -25,7 +25,7 @@ PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost le
 
 
 @dataclass(frozen=True)
-class Asked:
+class SweepRequest:
     """What is swept and what is kept, after the spec's `sweep:` section has filled the gaps."""
 
     symbols: Mapping[str, Choice]
@@ -52,7 +52,7 @@ def asked_for(
     top: int | None,
     prune: bool | None,
     faults: Faults,
-) -> Asked:
+) -> SweepRequest:
     """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
     plan = spec.raw_sweep or SweepSection()
     (chosen, broken), limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
@@ -62,7 +62,7 @@ def asked_for(
         most = _most(plan.top if top is None else top)
     with faults.noting():
         wanted = known_objectives(plan.objectives if objectives is None else objectives, spec)
-    return Asked(
+    return SweepRequest(
         chosen,
         limits,
         wanted,
@@ -117,7 +117,7 @@ def _most(top: int | None) -> int | None:
 def options(
     eps: float,
     workers: int,
-    asked: Asked,
+    asked: SweepRequest,
     resume: object,
     memory: object,
     time_limit: object,
@@ -174,7 +174,7 @@ class Order:
     and its part of the memory."""
 
     specs: tuple[Spec, ...]
-    asked: Asked
+    asked: SweepRequest
     names: tuple[str, ...]
     memory: str
     share: int
@@ -223,7 +223,7 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
 def orders_of(
     specs: tuple[Spec, ...],
     grid: Grid,
-    asked: Asked,
+    asked: SweepRequest,
     names: tuple[str, ...],
     memory: str,
     workers: int,

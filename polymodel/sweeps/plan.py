@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.forms import Factor, Form, Held, SymbolicAnalysis
-from polymodel.cost.algebra import FORMULAS, Exact, Largest, Over, Part, Sum, Times, Where
+from polymodel.analysis.symbolic.forms import Factor, Form, HeldBuffet, SymbolicAnalysis
+from polymodel.cost.algebra import FORMULAS, ExactCount, Largest, Over, Part, Sum, Times, Where
 from polymodel.cost.costs import area_items, in_formulas, memory_bits, needs, slots, toll_bits
 from polymodel.cost.energy import action_energies, leak_power
 from polymodel.cost.latency import component_times, einsum_times
@@ -19,7 +19,7 @@ from polymodel.errors import InternalError
 Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1
 
 
-class Rows:
+class FormRows:
     """Forms that have to be evaluated, each once up to a factor."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearForm:
     """`constant + sum of weight * row`, in floats."""
 
     weights: tuple[tuple[int, float], ...]
@@ -74,10 +74,10 @@ class Total:
     parts: tuple[Node, ...]
 
 
-Node = Line | Most | Present | Total
+Node = LinearForm | Most | Present | Total
 
 
-def compiled(formula: Part, rows: Rows, factor: float = 1.0) -> Node:
+def compiled(formula: Part, rows: FormRows, factor: float = 1.0) -> Node:
     """A cost as operations on rows; factors go into the weights, and counts of equal weight into one row."""
     terms = _Terms({}, 0.0, [])
     terms.add(formula, factor)
@@ -89,7 +89,7 @@ def compiled(formula: Part, rows: Rows, factor: float = 1.0) -> Node:
             constant += weight * scale
         else:
             found[index] = found.get(index, 0.0) + weight * scale
-    line = Line(tuple(found.items()), constant)
+    line = LinearForm(tuple(found.items()), constant)
     parts = [_part(part, rows, f) for f, part in terms.others]
     if not parts:
         return line
@@ -98,7 +98,7 @@ def compiled(formula: Part, rows: Rows, factor: float = 1.0) -> Node:
     return parts[0] if len(parts) == 1 else Total(tuple(parts))
 
 
-def _part(formula: Largest | Where, rows: Rows, factor: float) -> Node:
+def _part(formula: Largest | Where, rows: FormRows, factor: float) -> Node:
     if isinstance(formula, Where):
         return Present(rows.add(formula.count.form), compiled(formula.part, rows, factor))
     parts: list[Node] = []
@@ -118,7 +118,7 @@ class _Terms:
 
     def add(self, formula: Part, factor: float) -> None:
         """Add a formula times a factor, which is above 0."""
-        if isinstance(formula, Exact):
+        if isinstance(formula, ExactCount):
             self.sums[factor] = self.sums.get(factor, Form()) + formula.form
         elif isinstance(formula, Times):
             self.add(formula.part, factor * formula.factor)
@@ -164,7 +164,7 @@ class Costing:
     `cost.figures.slots`; `area`: square metres."""
 
     accesses: tuple[tuple[str, str, Linear], ...]
-    energy: Line
+    energy: LinearForm
     leak: float
     latency: tuple[Node, ...]
     limits: tuple[Limit, ...]
@@ -172,13 +172,13 @@ class Costing:
     area: float
 
 
-def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
+def costing(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Costing:
     """The costs of every point of `forms` on `problem.hierarchy`, by the rules of an evaluation; new forms go
     into `rows`.
     """
     counts = Counts(problem, in_formulas(forms))
     energy = compiled(FORMULAS.total(i.energy for i in action_energies(counts)), rows)
-    assert isinstance(energy, Line), "joules of actions are sums of counts"
+    assert isinstance(energy, LinearForm), "joules of actions are sums of counts"
     times = einsum_times(counts, component_times(counts, FORMULAS), (), FORMULAS)
     hierarchy = problem.hierarchy
     return Costing(
@@ -192,11 +192,11 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
     )
 
 
-def _linear(count: Part, rows: Rows) -> Linear:
-    return rows.add(count.form) if isinstance(count, Exact) else (-1, count)
+def _linear(count: Part, rows: FormRows) -> Linear:
+    return rows.add(count.form) if isinstance(count, ExactCount) else (-1, count)
 
 
-def _accesses(counts: Counts, rows: Rows) -> Iterator[tuple[str, str, Linear]]:
+def _accesses(counts: Counts, rows: FormRows) -> Iterator[tuple[str, str, Linear]]:
     bits = memory_bits(counts) | toll_bits(counts)
     order = counts.problem.hierarchy.index
     for component, way in sorted(bits, key=lambda key: (order(key[0]), key[1])):
@@ -204,7 +204,7 @@ def _accesses(counts: Counts, rows: Rows) -> Iterator[tuple[str, str, Linear]]:
             yield component, way, _linear(bits[component, way], rows)
 
 
-def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[Limit]:
+def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Iterator[Limit]:
     """Spatial loops over one dimension: the product of their trips must fit its fanout."""
     needs: dict[tuple[str, str], dict[Linear, None]] = {}
     for _, component, dim, form in forms.fanouts:
@@ -220,7 +220,7 @@ def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[
         )
 
 
-def _capacities(counts: Counts, rows: Rows) -> Iterator[Limit]:
+def _capacities(counts: Counts, rows: FormRows) -> Iterator[Limit]:
     """The working set of each memory under its allocation, outermost memory first."""
     needed = [n for n in needs(counts) if n.counts]
     for c in counts.problem.hierarchy.components:
@@ -233,9 +233,9 @@ def _capacities(counts: Counts, rows: Rows) -> Iterator[Limit]:
             yield Limit(c.name, reason, tuple(phases), c.size_bits)
 
 
-def _largest(phases: list[tuple[Held, ...]]) -> list[tuple[Held, ...]]:
+def _largest(phases: list[tuple[HeldBuffet, ...]]) -> list[tuple[HeldBuffet, ...]]:
     """Phases that no other phase contains."""
-    kinds: dict[frozenset[tuple[object, int]], tuple[Held, ...]] = {}
+    kinds: dict[frozenset[tuple[object, int]], tuple[HeldBuffet, ...]] = {}
     for phase in phases:
         counted: dict[tuple[object, ...], int] = {}
         for h in phase:
@@ -245,7 +245,7 @@ def _largest(phases: list[tuple[Held, ...]]) -> list[tuple[Held, ...]]:
     return [p for k, p in kinds.items() if not any(k < other for other in kinds)]
 
 
-def _phase(phase: tuple[Held, ...], rows: Rows) -> Phase:
+def _phase(phase: tuple[HeldBuffet, ...], rows: FormRows) -> Phase:
     whole, rounded = Form(), []
     for h in phase:
         bits = h.elements * (h.bits * h.numerator)

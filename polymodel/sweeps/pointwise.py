@@ -8,7 +8,7 @@ from math import prod
 from polymodel.api.evaluation import evaluate
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
-from polymodel.sweeps.grid import Grid, Roles
+from polymodel.sweeps.grid import Grid, SymbolRoles
 from polymodel.sweeps.infeasibility import WHERE
 from polymodel.sweeps.rows import Cells, cells
 from polymodel.sweeps.sparse.rows import is_sparse, sparse_cells
@@ -22,7 +22,7 @@ def evaluate_points(
     grid: Grid,
     mapping: int,
     share: int,
-    parts: Roles,
+    parts: SymbolRoles,
     objectives: Sequence[str],
     reason: Refused,
     notes: list[str],

@@ -25,10 +25,10 @@ import numpy as np
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.objectives import objective_of, uses
 from polymodel.pareto import undominated
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.kernel import Kernel, Key
-from polymodel.sweeps.plan import Costing, Line, Linear, Node, Present, Rows
+from polymodel.sweeps.plan import Costing, FormRows, Linear, LinearForm, Node, Present
 from polymodel.sweeps.scenario import Scenario
 
 Array = Any
@@ -46,10 +46,10 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     used = in_use([v.costing for v in block.variants], objectives)
     if used is None or not block.legal:
         return block
-    kernel = Kernel(block.axes, Rows(), block.fixed)
+    kernel = Kernel(block.axes, FormRows(), block.fixed)
     forms = {i: block.rows.forms[i] for i in sorted(used)}
     sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
-    kept: dict[tuple[str, ...], Axis] = {}
+    kept: dict[tuple[str, ...], SymbolAxis] = {}
     illegal = block.illegal
     for place, axis in enumerate(kernel.axes):
         if axis.size > 1 and not held & set(axis.names):
@@ -75,7 +75,7 @@ def before(worse: Sequence[Array], ids: Array) -> Array:
     return number
 
 
-def _without(axis: Axis, chosen: Array) -> Axis:
+def _without(axis: SymbolAxis, chosen: Array) -> SymbolAxis:
     values = {n: c[chosen] for n, c in axis.columns.items()}
     left_out = axis.pruned + axis.size - len(chosen)
     return replace(axis, columns=values, ids=axis.ids[chosen], pruned=left_out)
@@ -129,7 +129,7 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
 
 def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
     """The rows that a cost is made of, with their weights."""
-    if isinstance(node, Line):
+    if isinstance(node, LinearForm):
         yield node.constant, (-1, 1)
         yield from ((weight, (index, 1)) for index, weight in node.weights)
     elif isinstance(node, Present):

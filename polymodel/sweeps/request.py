@@ -11,14 +11,14 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.spec.faults import Faults, each, listed
 from polymodel.spec.section_schemas import MappingSpec
 from polymodel.sweeps.grid import Grid, make_grid
-from polymodel.sweeps.parallel import Asked
+from polymodel.sweeps.parallel import SweepRequest
 from polymodel.sweeps.values import wrong
 
 MappingLike = LoopTree | MappingSpec | str | Path
 
 
 def swept(
-    spec: Spec, mappings: Sequence[MappingLike] | None, asked: Asked, faults: Faults
+    spec: Spec, mappings: Sequence[MappingLike] | None, asked: SweepRequest, faults: Faults
 ) -> tuple[tuple[Spec, ...], list[Grid]]:
     """The spec under each mapping, and its grid, as far as they are right; the faults are noted."""
     specs: tuple[Spec, ...] = ()

@@ -19,12 +19,12 @@ from polymodel.spec.files import clear_unfinished
 from polymodel.stores.store import locked, spare_others
 from polymodel.sweeps.blocks import prepare, run_block
 from polymodel.sweeps.boxes import bounded, run_boxes
-from polymodel.sweeps.grid import Grid, Roles, make_grid, roles
+from polymodel.sweeps.grid import Grid, SymbolRoles, make_grid, roles
 from polymodel.sweeps.kernel import BLOCK
 from polymodel.sweeps.objectives import check_objectives
 from polymodel.sweeps.parallel import (
-    Asked,
     Order,
+    SweepRequest,
     asked_for,
     in_section,
     options,
@@ -122,7 +122,7 @@ def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
     return [f"{own} was not swept: the mappings given take its place"]
 
 
-def _dense(specs: Sequence[Spec], asked: Asked) -> list[str]:
+def _dense(specs: Sequence[Spec], asked: SweepRequest) -> list[str]:
     """A note if sparse figures were asked for, and no spec says anything of zeros."""
     if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
         return []
@@ -180,7 +180,7 @@ class _Search:
     specs: tuple[Spec, ...]
     grid: Grid
     names: list[str]
-    asked: Asked
+    asked: SweepRequest
     state: Keeper
     progress: Progress | None
     units: Units
@@ -205,7 +205,7 @@ class _Search:
         return self.grid.size * len(self.specs)
 
     @cached_property
-    def parts(self) -> list[Roles]:
+    def parts(self) -> list[SymbolRoles]:
         return [roles(s, self.grid) for s in self.specs]
 
     def all_units(self) -> None:
@@ -322,7 +322,7 @@ class _Search:
         return found
 
     def _open(
-        self, i: int, part: Roles, share: int, given: Mapping[str, Number], key: tuple[object, ...]
+        self, i: int, part: SymbolRoles, share: int, given: Mapping[str, Number], key: tuple[object, ...]
     ) -> None:
         self.places[key] = None
         try:
@@ -343,7 +343,7 @@ class _Search:
             done = self.state.done - self.skipped if of == 1 else self.state.evaluated * of
             self.progress(max(0, min(total, done)), total, perf_counter() - self.start)
 
-    def block(self, i: int, part: Roles, share: int, given: Mapping[str, Any]) -> None:
+    def block(self, i: int, part: SymbolRoles, share: int, given: Mapping[str, Any]) -> None:
         """One mapping under one choice of what changes its counts."""
         one, grid = self.specs[i], self.grid
         try:
@@ -379,7 +379,7 @@ class _Search:
         if found.legal:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
 
-    def _one_by_one(self, i: int, part: Roles, share: int, reason: Refused) -> None:
+    def _one_by_one(self, i: int, part: SymbolRoles, share: int, reason: Refused) -> None:
         """The points of a block without closed forms, by `evaluate`."""
         rows = evaluate_points(
             self.specs[i], self.grid, i, share, part, self.objectives, reason, self.notes, self._mine
@@ -399,11 +399,11 @@ def _names(specs: Sequence[Spec], given: Sequence[MappingLike] | None) -> list[s
     return found
 
 
-def _place(mapping: int, parts: Roles, point: Mapping[str, object]) -> tuple[object, ...]:
+def _place(mapping: int, parts: SymbolRoles, point: Mapping[str, object]) -> tuple[object, ...]:
     return (mapping, *(point[n] for n in (*parts.blocks, *parts.arch)))
 
 
-def _misfit(fault: SpecError, grid: Grid, parts: Roles, state: Keeper) -> None:
+def _misfit(fault: SpecError, grid: Grid, parts: SymbolRoles, state: Keeper) -> None:
     """A block that is no legal spec: an error of the caller if it is all there is, else infeasible."""
     size = 1
     for n in (*parts.arch, *parts.tiles):

@@ -18,13 +18,13 @@ from polymodel.errors import NotSeparable, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.spec.faults import Faults
-from polymodel.sweeps.axes import Axis, make_axes
+from polymodel.sweeps.axes import SymbolAxis, make_axes
 from polymodel.sweeps.expressions import Constraint
-from polymodel.sweeps.grid import Grid, Roles, Uses
+from polymodel.sweeps.grid import Grid, SymbolRoles, Uses
 from polymodel.sweeps.kernel import Kernel
 from polymodel.sweeps.legal import Illegal, illegal
 from polymodel.sweeps.metrics import Block, Evaluator
-from polymodel.sweeps.plan import Costing, Rows, costing, values_of
+from polymodel.sweeps.plan import Costing, FormRows, costing, values_of
 from polymodel.sweeps.values import Number, wrong
 
 
@@ -51,8 +51,8 @@ class Scenario:
     given: Mapping[str, Number]
     spec: Spec
     forms: SymbolicAnalysis
-    axes: tuple[Axis, ...]
-    rows: Rows
+    axes: tuple[SymbolAxis, ...]
+    rows: FormRows
     variants: tuple[Variant, ...]
     fixed: Mapping[str, int]
     unfit: tuple[str, ...] = ()
@@ -136,9 +136,9 @@ class Template:
     texts: Mapping[str, str]
     uses: Uses
 
-    def costed(self) -> tuple[Rows, tuple[Variant, ...]]:
+    def costed(self) -> tuple[FormRows, tuple[Variant, ...]]:
         """The costs on each architecture, over shared rows. Raises NotSeparable."""
-        rows, made = Rows(), []
+        rows, made = FormRows(), []
         for part, arch, bound in self.architectures:
             own = Problem(bound.workload, bound.arch, self.problem.tree)
             _refuse_what_is_not_swept(own)
@@ -151,7 +151,7 @@ class Template:
         return rows, tuple(made)
 
 
-def template(spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]) -> Template:
+def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]) -> Template:
     """Derive the closed forms of one block. Raises NotSeparable or Refused where points have to be evaluated
     one by one, SpecError if no architecture fits."""
     linked = dict(grid.linked)
@@ -184,7 +184,7 @@ def template(spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]) 
 def scenario(
     spec: Spec,
     grid: Grid,
-    roles: Roles,
+    roles: SymbolRoles,
     mapping: int,
     name: str,
     share: int,
@@ -237,7 +237,7 @@ def _on_sparse_data(block: Scenario) -> Scenario:
 
 
 def _bound(
-    spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]
+    spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]
 ) -> tuple[list[tuple[int, dict[str, Number], Spec]], tuple[str, ...]]:
     """The architectures of a block (share of the point number, values, spec), and why others are none.
 

@@ -83,7 +83,7 @@ class Scratch:
         return not isinstance(value, np.ndarray) or value.dtype == self.dtype
 
 
-class Memory:
+class BlockMemory:
     """What a block needs: `rows` throughout, `values` made of them and `masks` for a variant at a time."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import plainly
 from polymodel.spec.files import spare, write_text
-from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
 from polymodel.tiling.plane.pattern import Flags, Ints
 
@@ -30,7 +30,9 @@ INDEX = "index.json"
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
-def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike[str], *, most: int) -> Path:
+def export(
+    a: SparseTensor, second: Second, costs: CutCosts, folder: str | PathLike[str], *, most: int
+) -> Path:
     """Write every launched tile of both operands, and return the path of the index.
 
     A file holds an operand's entries in one tile, also if there are none. The index has the tiling's figures
@@ -88,7 +90,7 @@ def _put_away(index: Path) -> None:
         index.unlink()
 
 
-def made(a: SparseTensor, second: Second, costs: Costs) -> SparseTensor:
+def made(a: SparseTensor, second: Second, costs: CutCosts) -> SparseTensor:
     """B with its values, which are those of A where it is made of A."""
     if isinstance(second, SparseTensor):
         return second
@@ -114,7 +116,7 @@ class _Parts:
     coords: Ints
     values: np.typing.NDArray[np.generic]
     first: Ints
-    costs: Costs
+    costs: CutCosts
 
     @cached_property
     def corners(self) -> Ints:
@@ -141,7 +143,7 @@ class _Parts:
         write_tensor(part, path, comment=said, durable=False)  # thousands of them
 
 
-def _parts(tensor: SparseTensor, costs: Costs, held: Flags) -> _Parts:
+def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _Parts:
     """The operand's entries sorted by tile, once; within a tile they keep their order."""
     pattern, cut = costs.pattern, costs.cut
     own = pattern.own
@@ -157,7 +159,7 @@ def _parts(tensor: SparseTensor, costs: Costs, held: Flags) -> _Parts:
     )
 
 
-def _figures(costs: Costs) -> Callable[[int], dict[str, Json]]:
+def _figures(costs: CutCosts) -> Callable[[int], dict[str, Json]]:
     """What the index says of a tile."""
     counts = costs.counts
     rects = costs.cut.rects.table().tolist()
@@ -177,7 +179,7 @@ def _figures(costs: Costs) -> Callable[[int], dict[str, Json]]:
     return figures
 
 
-def _head(a: SparseTensor, costs: Costs) -> dict[str, Json]:
+def _head(a: SparseTensor, costs: CutCosts) -> dict[str, Json]:
     p = costs.pattern
     return {
         "format": FORMAT,

@@ -66,7 +66,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Grid:
+class HtmlTable:
     """A table as the template writes it; exact values are in the titles of cells, and pages sort by them."""
 
     heads: tuple[Head, ...]
@@ -171,14 +171,14 @@ def _anchored(parts: Sequence[Part]) -> dict[str, Part]:
     return places
 
 
-def grid(section: Section | Alone) -> Grid:
+def grid(section: Section | Alone) -> HtmlTable:
     """The cells of a section's table, with what a reader sees and what hovering tells."""
     table, exact = section.table, section.exact
     many = range(len(table.columns))
     titled = [exact is not None and any(exact(r, i) for r in range(len(table.rows))) for i in many]
     right = [table.numeric(i) or titled[i] for i in many]
     heads = zip(table.columns, right, strict=True)
-    return Grid(
+    return HtmlTable(
         tuple(Head(c.heading, c.meaning, r) for c, r in heads),
         tuple(
             tuple(_cell(section, at, i, row[i], table.columns[i], right[i]) for i in many)

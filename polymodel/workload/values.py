@@ -31,14 +31,14 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
-class Group:
+class EinsumGroup:
     """Einsums that run together, and the rank variables that are walked value by value, outermost first."""
 
     einsums: tuple[Einsum, ...]
     walked: tuple[str, ...] = ()
 
 
-def groups_of(cascade: Cascade) -> Iterator[Group]:
+def groups_of(cascade: Cascade) -> Iterator[EinsumGroup]:
     """The cascade in order; Einsums from a reader of earlier generations to their writer are one group."""
     place = {e.name: i for i, e in enumerate(cascade.einsums)}
     spans = []
@@ -55,11 +55,11 @@ def groups_of(cascade: Cascade) -> Iterator[Group]:
             end = max([end, *inside])
         recurs = any(at <= first <= end for first, _ in spans)
         members = cascade.einsums[at : end + 1]
-        yield from _parted(cascade, members) if recurs else (Group((e,)) for e in members)
+        yield from _parted(cascade, members) if recurs else (EinsumGroup((e,)) for e in members)
         at = end + 1
 
 
-def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[Group]:
+def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[EinsumGroup]:
     """A group with the Einsums that no walked variable binds before or behind it."""
     walked = tuple(dict.fromkeys(v for e in members for v in _carrying(cascade, e)))
     inside = [e for e in members if set(walked) & set(e.rank_variables)]
@@ -76,9 +76,9 @@ def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[Group]:
                 f"{e.name} stands in a cycle along {', '.join(walked)} and has no such rank variable",
                 "index what it makes by the generation",
             )
-    yield from (Group((e,)) for e in rest if e not in after)
-    yield Group(tuple(inside), walked)
-    yield from (Group((e,)) for e in after)
+    yield from (EinsumGroup((e,)) for e in rest if e not in after)
+    yield EinsumGroup(tuple(inside), walked)
+    yield from (EinsumGroup((e,)) for e in after)
 
 
 def _carrying(cascade: Cascade, e: Einsum) -> Iterator[str]:
@@ -147,7 +147,7 @@ def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | No
     return Values(store.arrays, store.origins, ran)
 
 
-def _walk(cascade: Cascade, store: Store, group: Group, until: str | Until | None) -> int:
+def _walk(cascade: Cascade, store: Store, group: EinsumGroup, until: str | Until | None) -> int:
     """One group, generation by generation; how many of the outermost walked variable there were."""
     bounds = {v: [e.bound(v) for e in group.einsums if v in e.rank_variables] for v in group.walked}
     spans = [range(min(b[0] for b in bounds[v]), max(b[1] for b in bounds[v]) + 1) for v in group.walked]
@@ -166,7 +166,7 @@ def _walk(cascade: Cascade, store: Store, group: Group, until: str | Until | Non
     return len(spans[0])
 
 
-def _newest(store: Store, group: Group, outer: str, p: int) -> Iterator[tuple[str, int, int]]:
+def _newest(store: Store, group: EinsumGroup, outer: str, p: int) -> Iterator[tuple[str, int, int]]:
     """(tensor, axis, position) of what the group made of each tensor at value `p` of a walked variable."""
     for e in group.einsums:
         for access in e.outputs:
@@ -177,7 +177,9 @@ def _newest(store: Store, group: Group, outer: str, p: int) -> Iterator[tuple[st
                     yield access.tensor, axis, expr.coefficient(outer) * p + expr.constant + origin
 
 
-def _ended(cascade: Cascade, store: Store, group: Group, outer: str, p: int, until: str | Until) -> bool:
+def _ended(
+    cascade: Cascade, store: Store, group: EinsumGroup, outer: str, p: int, until: str | Until
+) -> bool:
     newest = {
         tensor: (np.take(store.arrays[tensor], at, axis), np.take(store.arrays[tensor], at - 1, axis))
         for tensor, axis, at in _newest(store, group, outer, p)
@@ -188,7 +190,7 @@ def _ended(cascade: Cascade, store: Store, group: Group, outer: str, p: int, unt
     return all(np.array_equal(now, before, equal_nan=True) for now, before in newest.values())
 
 
-def _repeat(store: Store, group: Group, outer: str, p: int, left: int) -> None:
+def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> None:
     """Generation `left` holds what generation `p` does."""
     pairs = zip(_newest(store, group, outer, p), _newest(store, group, outer, left), strict=True)
     for (tensor, axis, at), (_, _, to) in pairs:

@@ -12,7 +12,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.exact import factor_tables, inter_branch_peaks, occupancy, sweep
 from polymodel.analysis.exact.buffets import lay_out
-from polymodel.analysis.exact.inter_branch_peaks import Gaps, Memory
+from polymodel.analysis.exact.inter_branch_peaks import ComponentSites, Gaps
 from polymodel.analysis.result import Engine, Problem
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
@@ -140,11 +140,11 @@ def test_steps_left_out_are_like_others(
 ) -> None:
     """The same peaks as over all steps, from far fewer cells."""
     layout = lay_out(_rows_fused(tile, first, stride, reuse))
-    few = {c: Memory(layout, c) for c in ("DRAM", "GLB", "RF")}
+    few = {c: ComponentSites(layout, c) for c in ("DRAM", "GLB", "RF")}
     peaks = {c: m.peaks() for c, m in few.items()}
     monkeypatch.setattr(inter_branch_peaks, "_kept", lambda flags: flags | True)
     for component, mine in peaks.items():
-        every = Memory(layout, component)
+        every = ComponentSites(layout, component)
         assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}
         assert len(few[component].courses["E0"].cells) < len(every.courses["E0"].cells) / 2
 

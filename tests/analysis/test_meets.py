@@ -12,7 +12,7 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays, Level, Role
+from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays, ChainLevel, Role
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.render import Renderer
 from tests.analysis.test_agreement import SETTINGS
@@ -48,7 +48,7 @@ def _trips(span: Span, tile: int) -> int:
     return -(-(span[1] - span[0]) // tile)
 
 
-def _stamps(levels: tuple[Level, ...], s: Stamp) -> Iterator[tuple[Span, Span]]:
+def _stamps(levels: tuple[ChainLevel, ...], s: Stamp) -> Iterator[tuple[Span, Span]]:
     """All pairs of tiles, counter by counter: visits are those of the first instance."""
     if not levels:
         yield s.mine
@@ -110,15 +110,15 @@ def sides(draw: st.DrawFn, long: bool = True) -> Side:
     for place, role in enumerate(roles):
         if spread == place and role != "pair":
             size = draw(st.integers(1, size))
-            levels.append(Level(size, draw(st.sampled_from(["each", "first"])), True))
+            levels.append(ChainLevel(size, draw(st.sampled_from(["each", "first"])), True))
         enclosing, size = size, draw(st.integers(1, size))
         if role in ONTO:
             most = (enclosing - 1) // ONTO[role]
             assume(most)
             size = min(size, most)
-        levels.append(Level(size, role))
+        levels.append(ChainLevel(size, role))
     if spread == len(roles):
-        levels.append(Level(draw(st.integers(1, size)), "each", True))
+        levels.append(ChainLevel(draw(st.integers(1, size)), "each", True))
     return Side(extent, tuple(levels))
 
 
@@ -142,7 +142,7 @@ def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
         values.update(zip(names, side.sizes, strict=True))  # type: ignore[arg-type]  # numbers in these examples
         chains.append(tuple(names))
         loops = zip(names[1:], side.levels, strict=True)
-        return Side(names[0], tuple(Level(n, lv.role, lv.spatial) for n, lv in loops))
+        return Side(names[0], tuple(ChainLevel(n, lv.role, lv.spatial) for n, lv in loops))
 
     return Meet(of(meet.p, "p"), of(meet.r, "r"), meet.a, meet.b), values, chains
 

@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic.pair_atoms import Asked, front
+from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, asked_of_loop, total
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
@@ -283,11 +283,11 @@ def _compare(random: Random, region: Region, rank: tuple[int, int], inside: list
         }
         assert total(region, u, v, what, rank) == len(seen)
     asked = tuple(
-        Asked(random.randint(0, len(u)), random.randint(0, len(v)), what, rank)
+        TileQuery(random.randint(0, len(u)), random.randint(0, len(v)), what, rank)
         for what in random.sample(["u", "v", "both", "rank"], 2)
     )
 
-    def size(a: Asked, p: tuple[int, int]) -> int:
+    def size(a: TileQuery, p: tuple[int, int]) -> int:
         return len(
             {
                 elements[a.what](q)

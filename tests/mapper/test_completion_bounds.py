@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.mapper import completion_bounds, iterative_deepening
 from polymodel.mapper.aims import Bound, KnownMappings
-from polymodel.mapper.budget import Tally, Watch
+from polymodel.mapper.budget import SearchTally, Watch
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
@@ -112,7 +112,7 @@ def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
     work = Deepening(spaces, request, Watch(request, time.perf_counter(), 1), rules_of(spaces, request))
     work.floor(1)
     paths = CompletionBounds(
-        spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, Tally()
+        spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, SearchTally()
     )
     paths.work_out(None)
     least = paths.behind[0][:, :, 0]

@@ -12,7 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import first_mappings
-from polymodel.mapper.budget import Tally
+from polymodel.mapper.budget import SearchTally
 from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.join import JoinRules
@@ -75,9 +75,9 @@ def test_origins_searched_at_once_are_those_searched_one_by_one(seed: int) -> No
         for cut in (1, 2):
             several = origins(spaces[0], cut)
             assert len(several) > 1
-            joint = inner_regions(spaces[0], limits, interest, several, cut, Tally())
+            joint = inner_regions(spaces[0], limits, interest, several, cut, SearchTally())
             for parents, mine in zip(several, joint, strict=True):
-                (alone,) = inner_regions(spaces[0], limits, interest, [parents], cut, Tally())
+                (alone,) = inner_regions(spaces[0], limits, interest, [parents], cut, SearchTally())
                 tables = [
                     np.unique(np.vstack([x.energy, x.rest, x.ports, x.local, x.needs]).round(9), axis=1)
                     for x in (mine, alone)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polymodel.polyhedra import nests
-from polymodel.polyhedra.nests import Bound, Cut, Nest
+from polymodel.polyhedra.nests import Bound, LoopCut, Nest
 from polymodel.polyhedra.sets import count_of
 
 SETTINGS: dict[str, Any] = {
@@ -31,7 +31,7 @@ def drawn(draw: st.DrawFn) -> Nest:
         v = draw(st.integers(0, width - 1))
         tile = draw(st.integers(1, room[v]))
         first = draw(st.one_of(st.just(tile), st.integers(1, room[v])))
-        loops.append(Cut(v, tile, first))
+        loops.append(LoopCut(v, tile, first))
         room[v] = max(tile, first)
     small = st.sampled_from([-1, 0, 1, 1] if width == 3 else [-2, -1, 0, 1, 1, 2])
     rows = st.tuples(*[small] * width)

@@ -16,7 +16,7 @@ from typing import Any
 import islpy as isl
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, lay_out
+from polymodel.analysis.exact.buffets import ExactLayout, lay_out
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
 from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.fused import level
@@ -110,7 +110,7 @@ class Place:
         return Function(tuple(loops), values)
 
 
-def place(layout: Layout, einsum: str, tensor: str | None, node: int) -> Place:
+def place(layout: ExactLayout, einsum: str, tensor: str | None, node: int) -> Place:
     """Where an Einsum touches a tensor (None: any) from node id `node` on."""
     tree = layout.problem.tree
     loops = sum(1 for i, _ in tree.loops(einsum) if i < node)
@@ -123,7 +123,7 @@ def place(layout: Layout, einsum: str, tensor: str | None, node: int) -> Place:
     return Place(view.above(loops), branches)
 
 
-def operations(layout: Layout, einsum: str) -> tuple[Place, Function]:
+def operations(layout: ExactLayout, einsum: str) -> tuple[Place, Function]:
     """How many iterations of an Einsum execute at every stamp of its whole path."""
     at = place(layout, einsum, None, layout.problem.tree.path(einsum)[-1].id)
     e = layout.problem.cascade[einsum]
@@ -153,7 +153,9 @@ def read(text: str) -> tuple[int, Values]:
     return dims, found
 
 
-def compare(outcome: Outcome, layout: Layout, einsum: str, what: str, mine: Function, theirs: Values) -> None:
+def compare(
+    outcome: Outcome, layout: ExactLayout, einsum: str, what: str, mine: Function, theirs: Values
+) -> None:
     """Count and compare every stamp at which either has a value."""
     tied = ties(layout.problem.cascade, layout.problem.tree, einsum)
     if "inferred" in tied.values():
@@ -194,7 +196,7 @@ def check(spec: Numbers, folder: Path) -> Outcome:
 
 
 def _in_time(
-    outcome: Outcome, layout: Layout, einsum: str, what: str, at: Place, mine: Function, text: str
+    outcome: Outcome, layout: ExactLayout, einsum: str, what: str, at: Place, mine: Function, text: str
 ) -> None:
     """Steps: 1 wherever an Einsum executes, in whatever instances."""
     dims, theirs = read(text)
@@ -206,7 +208,7 @@ def _in_time(
     compare(outcome, layout, einsum, what, Function(mine.loops, dict.fromkeys(mine.values, 1)), theirs)
 
 
-def _check_level(outcome: Outcome, layout: Layout, row: Numbers) -> None:
+def _check_level(outcome: Outcome, layout: ExactLayout, row: Numbers) -> None:
     quantity, buffer, tensor, einsum = (row[k] for k in ("quantity", "buffer", "tensor", "einsum"))
     what = f"{quantity} {buffer}.{tensor} {einsum}"
     tree = layout.problem.tree

@@ -16,7 +16,7 @@ from typing import Any
 
 from polymodel.sparse.density import Uniform
 from polymodel.sparse.density.model import edge_classes
-from polymodel.sparse.density.slices import Slices, greedy, nway, shape_tiles
+from polymodel.sparse.density.slices import SliceCosts, greedy, nway, shape_tiles
 from tests.reference.common import Outcome, comparing, sections
 
 RANKS = "ABCDEFGH"
@@ -135,7 +135,7 @@ def _expectations(case: Case, outcome: Outcome) -> None:
     fibers = {"nonempty_rows": model.expected_fibers(1), "nonempty_ij_fibers": model.expected_fibers(2)}
     for what, value in exact.items():
         _near(outcome, f"{what}, exact", float(fibers[what]), value, 1e-9)
-    cut: dict[str, Slices] = {"slice": greedy(model, case["P"]), "shape": shape_tiles(model, case["P"])}
+    cut: dict[str, SliceCosts] = {"slice": greedy(model, case["P"]), "shape": shape_tiles(model, case["P"])}
     for what, found in drawn.items():
         pair = found["mean"], found["se"]
         if what in fibers:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.cost.model import ESTIMATED_RAMP, Costs, costs, lower_bound
+from polymodel.tiling.cost.model import ESTIMATED_RAMP, CutCosts, costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
@@ -95,7 +95,7 @@ class Compared:
     op: Op
     fit: Fit
 
-    def costs(self, cut: Cut) -> Costs:
+    def costs(self, cut: Cut) -> CutCosts:
         return costs(self.pattern, cut, self.op, self.fit)
 
     def equal(self, what: str, ours: int, theirs: int) -> None:
@@ -159,7 +159,7 @@ def occupied(pattern: Pattern, height: int, width: int) -> Cut:
     return Cut(Rects(row, col, np.minimum(height, rows - row), np.minimum(width, cols - col)), ids, "simple")
 
 
-def _numbers(compared: Compared, name: str, found: Costs, tiles: int, theirs: Mapping[str, Any]) -> None:
+def _numbers(compared: Compared, name: str, found: CutCosts, tiles: int, theirs: Mapping[str, Any]) -> None:
     """`tiles`: all of them; `found` may leave out empty ones."""
     ours = figures(found, tiles)
     compared.outcome.unknown(
@@ -170,7 +170,7 @@ def _numbers(compared: Compared, name: str, found: Costs, tiles: int, theirs: Ma
             compared.equal(f"{name} {key}", value, theirs[key])
 
 
-def figures(found: Costs, tiles: int) -> dict[str, int]:
+def figures(found: CutCosts, tiles: int) -> dict[str, int]:
     """What a record says of so many tiles; `found`: the costs of all of them, or of all but empty ones."""
     config = found.launch.config(found.op)
     return {

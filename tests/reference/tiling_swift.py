@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polymodel.tiling.cost.model import Costs, costs, lower_bound
+from polymodel.tiling.cost.model import CutCosts, costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.plane.pattern import Pattern
@@ -109,7 +109,7 @@ def _tiling(compared: Compared, name: str, theirs: Any) -> None:
                 compared.equal(f"{name} {what}", number, theirs[what])
 
 
-def _costs(compared: Compared, name: str) -> Costs | AsBuilt | None:
+def _costs(compared: Compared, name: str) -> CutCosts | AsBuilt | None:
     """The tiling that the file calls so: as built, or corrected."""
     two, op, fit = compared.pattern, compared.op, compared.fit
     built = {"simple_asbuilt(add check)": "simple", "qtree+merge_asbuilt(bug)": "qtree+merge"}

@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.report.svg import architecture_svg, looptree_svg
-from polymodel.report.svg_cascade import KINDS, Item, cascade_svg, layered
+from polymodel.report.svg_cascade import KINDS, PlacedBox, cascade_svg, layered
 from polymodel.view.drawing import NAME, PALETTE, short, width_of
 from tests.report.pictures import SVG, faults, taken_apart
 
@@ -164,7 +164,7 @@ def test_the_checks_find_what_is_wrong() -> None:
 
 
 def test_layers_keep_order_and_room() -> None:
-    items = [Item(60, 20)] * 6
+    items = [PlacedBox(60, 20)] * 6
     edges = [(0, 1), (1, 2), (2, 3), (0, 3), (4, 3), (0, 5)]
     plan = layered(items, edges)
     tops = [y for _, y in plan.places]

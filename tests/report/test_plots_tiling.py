@@ -11,8 +11,8 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 from polymodel.errors import SpecError
 from polymodel.report.tiling.plots import (
-    Bar,
     Tiled,
+    TilerBar,
     cells,
     joined,
     plot_bars,
@@ -192,7 +192,7 @@ def test_one_row_of_pictures_keeps_titles_and_labels() -> None:
 
 @pytest.mark.parametrize(("speedup", "told"), [(1.5, "1.50 x faster"), (0.5, "2.00 x slower")])
 def test_bars_say_slower_where_it_is(speedup: float, told: str) -> None:
-    bars = [Bar("simple", 4, 4, 4, None, None), Bar("other", 4, 4, 8, 0.0, speedup)]
+    bars = [TilerBar("simple", 4, 4, 4, None, None), TilerBar("other", 4, 4, 8, 0.0, speedup)]
     figure = plot_bars(bars, bound=2, against="simple", title="M")
     assert told in [text.get_text() for text in figure.axes[2].texts]
 
@@ -202,8 +202,8 @@ def test_small_multiples_and_bars() -> None:
     found = [tiled(p, c) for c in (2, 3, 4, 5, 6)]
     assert len([a for a in plot_tilers(found).axes if a.axison]) == 5
     bars = [
-        Bar("simple", 9, 90, 50, None, None),
-        Bar("best", 4, 40, 20, 1 - 40 / 90, 2.5, chosen=True),
+        TilerBar("simple", 9, 90, 50, None, None),
+        TilerBar("best", 4, 40, 20, 1 - 40 / 90, 2.5, chosen=True),
     ]
     kernels, config, run = plot_bars(bars, bound=3, against="simple", title="t").axes
     assert [patch.get_width() for patch in kernels.patches] == [9, 4]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.sparse.files import read_file, read_tensor, write_tensor
-from polymodel.sparse.files.text import Block, Faults, Rule, bulk, one_by_one
+from polymodel.sparse.files.text import Faults, LineBlock, Rule, bulk, one_by_one
 from polymodel.sparse.tensor import SparseTensor
 from tests.data import make
 from tests.sparse import data
@@ -255,7 +255,7 @@ RULES = [
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(LINES, CLEAN, CLEAN, CLEAN), max_size=6), st.sampled_from(RULES), st.booleans())
 def test_the_fast_reader_takes_what_the_slow_one_takes(lines: list[bytes], rule: Rule, end: bool) -> None:
-    block = Block(5, b"\n".join(lines) + b"\n" * end)
+    block = LineBlock(5, b"\n".join(lines) + b"\n" * end)
     faults = Faults("f")
     slow, fast = one_by_one(block, rule, faults), bulk(block, rule, small=0)
     if fast is not None:
@@ -265,7 +265,7 @@ def test_the_fast_reader_takes_what_the_slow_one_takes(lines: list[bytes], rule:
 
 
 def test_clean_blocks_go_the_fast_way() -> None:
-    clean = Block(1, b"% note\n1 2 2.5\n\n3  1\t1e3 \r\n 2 2 1d-3\n")
+    clean = LineBlock(1, b"% note\n1 2 2.5\n\n3  1\t1e3 \r\n 2 2 1d-3\n")
     fast = bulk(clean, Rule(2, "real", (3, 3)), small=0)
     assert fast is not None
     assert fast.coords.tolist() == [[0, 2, 1], [1, 0, 1]]

@@ -9,12 +9,12 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.loading import load
 from polymodel.report.starter import PARTS, STARTER, STARTERS, write_starter
-from polymodel.spec.faults import Node, Source
-from polymodel.spec.yaml_text import Step, parse_yaml, upgraded
+from polymodel.spec.faults import Source, YamlNode
+from polymodel.spec.yaml_text import Migration, parse_yaml, upgraded
 
 STEPS = (
-    Step(2, renamed={("arch", "nodes", "*", "size"): "capacity", ("workload", "einsums"): "cascade"}),
-    Step(
+    Migration(2, renamed={("arch", "nodes", "*", "size"): "capacity", ("workload", "einsums"): "cascade"}),
+    Migration(
         3,
         renamed={("arch", "nodes", "*", "capacity"): "bits"},
         removed={("sweep", "top"): "write keep: {top: 3}"},
@@ -29,7 +29,7 @@ sweep: {top: 3}
 """
 
 
-def tree(text: str) -> Node:
+def tree(text: str) -> YamlNode:
     root, faults = parse_yaml(text, Source("old.yaml", tuple(text.split("\n"))))
     assert root is not None
     assert not faults

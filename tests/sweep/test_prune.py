@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import polymodel as pm
 from benchmarks.pruning import matmul as large_matmul
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, ChainLevel, Leaf
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweeps import boxes
 from polymodel.sweeps import kernel as kernels
 from polymodel.sweeps import run as sweeping
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.grid import make_grid, roles
 from polymodel.sweeps.kernel import Kernel
-from polymodel.sweeps.plan import Rows
+from polymodel.sweeps.plan import FormRows
 from polymodel.sweeps.prune import columns, pruned
 from polymodel.sweeps.scenario import scenario
 from polymodel.sweeps.work_units import Units
@@ -373,13 +373,15 @@ def test_columns_tell_all_that_holds_whatever_the_other_axis(
     coefficients: list[int], extent: int, shift: int
 ) -> None:
     """Of sums of two products nothing is missed; of longer ones nothing wrong is said."""
-    mine = [Atom(12, (Level("T", "each"),), leaf) for leaf in (ONE, Leaf("over", shift), SIZE, ONE)]
-    other = [Atom(extent, (Level("S", "each"),), leaf) for leaf in (ONE, Leaf("over", 1))]
+    mine = [Atom(12, (ChainLevel("T", "each"),), leaf) for leaf in (ONE, Leaf("over", shift), SIZE, ONE)]
+    other = [Atom(extent, (ChainLevel("S", "each"),), leaf) for leaf in (ONE, Leaf("over", 1))]
     products = [(mine[0], other[0]), (mine[1],), (mine[0], other[1]), (mine[1], other[1], other[0])]
     form = Form(tuple((p, c) for p, c in zip(products, coefficients, strict=False) if c))
     sizes = [np.arange(1, n + 1) for n in (12, extent)]
-    axes = [Axis((n,), {n: t}, np.arange(len(t)), len(t), len(t)) for n, t in zip("TS", sizes, strict=True)]
-    kernel = Kernel(axes, Rows(), {})
+    axes = [
+        SymbolAxis((n,), {n: t}, np.arange(len(t)), len(t), len(t)) for n, t in zip("TS", sizes, strict=True)
+    ]
+    kernel = Kernel(axes, FormRows(), {})
     place = [a.names for a in kernel.axes].index(("T",))
     values = np.array([[form.at({"T": t, "S": s}) for s in sizes[1].tolist()] for t in sizes[0].tolist()])
     found = [c for c, _ in columns(kernel, [form], place)]

@@ -20,7 +20,7 @@ from polymodel.sweeps.grid import make_grid, roles
 from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.scenario import Scenario, scenario
-from polymodel.sweeps.scratch import Memory, Scratch
+from polymodel.sweeps.scratch import BlockMemory, Scratch
 from tests.sweep.test_sweep import opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def compiled(arch: str, workload: str) -> Scenario:
     return scenario(spec, grid, roles(spec, grid), 0, "", 0, {})
 
 
-def figures(block: Scenario, kernel: kernels.Kernel, cut: slice, memory: Memory | None) -> list[bytes]:
+def figures(block: Scenario, kernel: kernels.Kernel, cut: slice, memory: BlockMemory | None) -> list[bytes]:
     """Everything that is found of a few left combinations, to the last bit."""
     lefts = kernel.left(kernel.left_digits(0, kernel.height), kernel.height)
     rows = Block(kernel.rows, lefts, cut, slice(0, kernel.width), memory)
@@ -79,7 +79,7 @@ def test_blocks_that_share_memory_find_the_same(
 ) -> None:
     monkeypatch.setattr(kernels, "RIGHT", 8)
     monkeypatch.setattr(metrics, "MOST", 20)
-    block, memory = compiled(arch, workload), Memory()
+    block, memory = compiled(arch, workload), BlockMemory()
     kernel = block.kernel
     assert kernel.height > 9
     for cut in (slice(0, 4), slice(4, 8), slice(8, 9), slice(0, 4), slice(0, 9)):

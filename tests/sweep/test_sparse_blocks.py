@@ -21,10 +21,10 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Storag
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.kernel import Kernel
 from polymodel.sweeps.metrics import Block
-from polymodel.sweeps.plan import Rows, costing
+from polymodel.sweeps.plan import FormRows, costing
 from polymodel.sweeps.sparse.columns import bound_problem
 from polymodel.sweeps.sparse.figures import SparseEvaluator, SparseFound
 from polymodel.sweeps.sparse.plan import SparsePlan, sparse_plan
@@ -60,7 +60,7 @@ def symbolic(problem: Problem) -> tuple[Problem, dict[str, list[str]]]:
     return replace(problem, tree=LoopTree(tuple(nodes))), symbols
 
 
-def axes_of(problem: Problem, symbols: dict[str, list[str]], together: bool) -> tuple[Axis, ...]:
+def axes_of(problem: Problem, symbols: dict[str, list[str]], together: bool) -> tuple[SymbolAxis, ...]:
     """Every legal chain of tiles along each variable; along all of them together, if asked."""
     (einsum,) = problem.cascade.einsums
     chains = []
@@ -74,10 +74,15 @@ def axes_of(problem: Problem, symbols: dict[str, list[str]], together: bool) -> 
         every = [tuple(x for c in some for x in c) for some in product(*(picks for _, picks in chains))]
         chains = [([n for names, _ in chains for n in names], every[:: max(1, len(every) // 60)])]
     return tuple(
-        Axis(tuple(names), {n: np.array(c) for n, c in zip(names, zip(*picks, strict=True), strict=True)},
-             np.arange(len(picks)), len(picks), len(picks))
+        SymbolAxis(
+            tuple(names),
+            {n: np.array(c) for n, c in zip(names, zip(*picks, strict=True), strict=True)},
+            np.arange(len(picks)),
+            len(picks),
+            len(picks),
+        )
         for names, picks in chains
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -126,8 +131,10 @@ def actions(kind: str, i: int, named: bool) -> Iterator[Action]:
         yield Action("metadata_write", 0.7)
 
 
-def whole_block(problem: Problem, axes: tuple[Axis, ...]) -> tuple[SparseFound, Kernel, SparsePlan, Any]:
-    forms, rows = closed(problem), Rows()
+def whole_block(
+    problem: Problem, axes: tuple[SymbolAxis, ...]
+) -> tuple[SparseFound, Kernel, SparsePlan, Any]:
+    forms, rows = closed(problem), FormRows()
     cost = costing(problem, forms, rows)
     plan = sparse_plan(problem, forms, cost, rows, axes, {}, "")
     kernel = Kernel(axes, rows, {})

@@ -20,7 +20,7 @@ from polymodel.mapping.looptree import Loop, Node, Split
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sweeps.axes import Axis, _fits
+from polymodel.sweeps.axes import SymbolAxis, _fits
 from polymodel.sweeps.sparse.columns import bound_problem
 from tests.fused import fused_problems
 from tests.separable import separable_problems
@@ -100,7 +100,7 @@ def compare(problem: Problem, seed: int) -> None:
         tiles = legal_tiles(opened, closed(opened).chains, symbols, seed)
         assume(tiles)
         columns = {s: np.array([t[s] for t in tiles]) for s in symbols}
-        axes = (Axis(tuple(symbols), columns, np.arange(len(tiles)), len(tiles), len(tiles)),)
+        axes = (SymbolAxis(tuple(symbols), columns, np.arange(len(tiles)), len(tiles), len(tiles)),)
         found, kernel, plan, forms = whole_block(opened, axes if symbols else ())
         energy, latency = found.sparse_energy, found.sparse_latency
     except (NotSeparable, Refused):

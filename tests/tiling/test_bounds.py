@@ -8,7 +8,7 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.tiling.cost.model import costs, kernel_bound, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, stored
-from polymodel.tiling.plane.pattern import Counts, Ints, Rects
+from polymodel.tiling.plane.pattern import Ints, Rects, TileCounts
 from tests.tiling import slow
 from tests.tiling.test_model import cut_of, joined, random
 
@@ -68,7 +68,7 @@ class Rows(Fit):
     def unit(self) -> str:
         return "rows"
 
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         return counts.rows_union
 
 
@@ -90,7 +90,7 @@ def test_bits_of_entries_alone_bound_tiles_of_a_format(form: str | list[str], op
     for height, width in ((1, 1), (2, 3), (6, 7)):
         corners = [(r, c) for r in range(0, 6, height) for c in range(0, 7, width)]
         cut = cut_of(pattern, [(r, c, min(height, 6 - r), min(width, 7 - c)) for r, c in corners])
-        most = int(stored(form, 1).loads(Counts(pattern, cut.ids, cut.tiles), cut.rects, op).max())
+        most = int(stored(form, 1).loads(TileCounts(pattern, cut.ids, cut.tiles), cut.rects, op).max())
         found = costs(pattern, cut, op, stored(form, most))
         assert found.overflowing == 0
         assert 1 <= lower_bound(pattern, op, found.fit) <= found.nonempty
@@ -113,7 +113,9 @@ def test_what_is_empty_is_no_reason_for_a_second_tile() -> None:
     one = np.zeros((34, 1), dtype=np.bool_)
     one[31, 0] = True
     pattern, fit = joined(one, one), stored("CSR", 1000)
-    assert fit.loads(Counts(pattern, np.zeros(1, dtype=np.int32), 1), Rects.whole((34, 1)), "add")[0] > 1000
+    assert (
+        fit.loads(TileCounts(pattern, np.zeros(1, dtype=np.int32), 1), Rects.whole((34, 1)), "add")[0] > 1000
+    )
     assert lower_bound(pattern, "add", fit) == 1
     cut = cut_of(pattern, [(0, 0, 17, 1), (17, 0, 17, 1)])
     assert costs(pattern, cut, "add", fit).overflowing == 0

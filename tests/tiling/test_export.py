@@ -12,7 +12,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.model import Costs, Launch, costs
+from polymodel.tiling.cost.model import CutCosts, Launch, costs
 from polymodel.tiling.export import export
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
@@ -27,7 +27,9 @@ def tensor(shape: tuple[int, ...], density: float, seed: int) -> SparseTensor:
     return SparseTensor.from_coo("M", made.ranks, made.shape, made.coords, values)
 
 
-def cut(a: SparseTensor, second: Second, op: Op = "add", capacity: int = 9, run: str = "nonempty") -> Costs:
+def cut(
+    a: SparseTensor, second: Second, op: Op = "add", capacity: int = 9, run: str = "nonempty"
+) -> CutCosts:
     pattern = pattern_of(a, second)
     launch = Launch(run="all" if run == "all" else "nonempty")
     return costs(pattern, btree(pattern, op, Elements(capacity)), op, Elements(capacity), launch)

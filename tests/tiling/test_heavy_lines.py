@@ -11,7 +11,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import costs
 from polymodel.tiling.fits.fit import Elements, Fit, Stored, Words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.tilers.strips import Panels, in_panels
+from polymodel.tiling.tilers.strips import StripPanels, in_panels
 
 
 @pytest.mark.parametrize("by_columns", [False, True])
@@ -28,7 +28,7 @@ def test_panels_of_any_edges_are_partitions_that_fit(by_columns: bool, data: st.
     )
     size = height if by_columns else width
     edges = np.unique([0, size, *data.draw(st.lists(st.integers(0, size), max_size=3))])
-    cut = in_panels(Panels.of(pattern, edges, by_columns, fit), op, fit, "panels")
+    cut = in_panels(StripPanels.of(pattern, edges, by_columns, fit), op, fit, "panels")
     times = np.zeros(pattern.shape, dtype=int)
     for number, (row, col, tall, wide) in enumerate(cut.rects.table()):
         times[row : row + tall, col : col + wide] += 1

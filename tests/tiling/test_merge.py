@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import Alone, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Cut, Pattern, Rects
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects, TileCounts
 from polymodel.tiling.tilers import trees
 from polymodel.tiling.tilers.merge import merged
 from tests.tiling import recursive
@@ -105,7 +105,7 @@ def test_merging_takes_less_time_than_a_loop_over_tiles_would() -> None:
     start = time.process_time()
     found = merged(pattern, "add", Elements(8), cut)
     seconds = time.process_time() - start
-    counts = Counts(pattern, found.ids, found.tiles)
+    counts = TileCounts(pattern, found.ids, found.tiles)
     assert cut.tiles > 100_000
     assert found.tiles < cut.tiles / 4
     assert int((counts.nnz_a + counts.nnz_b).max()) <= 8

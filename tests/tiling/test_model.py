@@ -15,7 +15,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Counts, Cut, Pattern, Rects, ordered
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects, TileCounts, ordered
 from polymodel.tiling.tilers.named import NAMES, cut
 from tests.tiling import slow
 
@@ -105,7 +105,7 @@ def test_counts_are_shared_and_lazy() -> None:
     found = costs(
         pattern, Cut(Rects.whole((4, 4)), np.zeros(pattern.points, np.int32), "w"), "add", Elements(99)
     )
-    assert isinstance(found.counts, Counts)
+    assert isinstance(found.counts, TileCounts)
     assert "cycles" not in vars(found)
     assert found.launch == Launch()
 

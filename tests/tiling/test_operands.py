@@ -18,7 +18,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Words
 from polymodel.tiling.plane import operands as union_module
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Pattern, Rects
+from polymodel.tiling.plane.pattern import Pattern, Rects, TileCounts
 
 Points = set[tuple[int, ...]]
 
@@ -111,7 +111,7 @@ def test_words_are_those_of_fibertrees_built_tile_by_tile(
         [(0, 0, r, c), (0, c, r, width - c), (r, 0, height - r, c), (r, c, height - r, width - c)]
     )
     counts, single = (
-        Counts(p, (2 * (p.rows >= r) + (p.cols >= c)).astype(np.int32), 4) for p in (found, alone)
+        TileCounts(p, (2 * (p.rows >= r) + (p.cols >= c)).astype(np.int32), 4) for p in (found, alone)
     )
     words = Words(1).loads(single, rects, "multiply")
     for t, (top, left, h, w) in enumerate(rects.table().tolist()):

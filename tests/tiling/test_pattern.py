@@ -7,7 +7,7 @@ import pytest
 
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Rects, ordered
+from polymodel.tiling.plane.pattern import Rects, TileCounts, ordered
 
 
 def dense(shape: tuple[int, int], share: float, seed: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def test_counts_of_tiles_are_those_of_slices() -> None:
     found = pattern_of(SparseTensor.from_dense("A", ("I", "J"), a))
     rects = Rects.of([(0, 0, 3, 10), (3, 0, 4, 6), (3, 6, 4, 4)])
     ids = np.where(found.rows < 3, 0, np.where(found.cols < 6, 1, 2)).astype(np.int32)
-    counts = Counts(found, ids, 3)
+    counts = TileCounts(found, ids, 3)
     for t, (r, c, h, w) in enumerate(rects.table()):
         one, two = a[r : r + h, c : c + w], b[r : r + h, c : c + w]
         either = one | two

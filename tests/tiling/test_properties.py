@@ -16,7 +16,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, Words
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Cut, Pattern
+from polymodel.tiling.plane.pattern import Cut, Pattern, TileCounts
 from polymodel.tiling.tilers import named as tilers
 from tests.seeds import seeds
 from tests.tiling import slow
@@ -73,7 +73,7 @@ def check(pattern: Pattern, op: Op, fit: Fit, name: str, each: bool = True) -> C
     """All that a tiler owes. `each`: count every tile the slow way too."""
     found = TILERS[name](pattern, op, fit)
     check_partition(pattern, found)
-    counts = Counts(pattern, found.ids, found.tiles)
+    counts = TileCounts(pattern, found.ids, found.tiles)
     assert int(counts.nnz_a.sum()) == pattern.nnz_a
     assert int(counts.nnz_b.sum()) == pattern.nnz_b
     assert int(counts.union.sum()) == pattern.points
@@ -244,4 +244,6 @@ def test_a_vast_plane_takes_no_time(name: str) -> None:
                 continue
             assert time.process_time() - start < (5 if name in SLOW else 1)
             check_partition(pattern, found)
-            assert (fit.loads(Counts(pattern, found.ids, found.tiles), found.rects, op) <= fit.capacity).all()
+            assert (
+                fit.loads(TileCounts(pattern, found.ids, found.tiles), found.rects, op) <= fit.capacity
+            ).all()

@@ -14,8 +14,8 @@ from polymodel.sparse.formats import CISS, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Op, Stored, Words, elements, stored, words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Counts, Pattern, Rects
-from polymodel.tiling.tilers.strips import Panels, line_sums
+from polymodel.tiling.plane.pattern import Pattern, Rects, TileCounts
+from polymodel.tiling.tilers.strips import StripPanels, line_sums
 from tests.tiling.test_operands import Points, held, tensor
 
 ESCAPE = {"format": "RLE", "rbits": 1, "overlong": "escape"}
@@ -91,7 +91,7 @@ def test_bits_are_those_of_tiles_cut_out(drawn: tuple[Pattern, Any], data: st.Da
     number = np.array([kept.index(k) if k in kept else -1 for k in range(4)], dtype=np.int32)
     ids = number[2 * (pattern.rows >= r) + (pattern.cols >= c)]
     rects = Rects.of([all_rects[k] for k in kept])
-    found = stored(format, 100).loads(Counts(pattern, ids, len(kept)), rects, op)
+    found = stored(format, 100).loads(TileCounts(pattern, ids, len(kept)), rects, op)
     assert found.dtype == np.int64
     assert found.tolist() == [bits(format, pattern, all_rects[k], op) for k in kept]
 
@@ -114,7 +114,7 @@ def test_loads_never_fall_when_a_rectangle_grows(
     for r0, r1, c0, c1 in ((up, down, west, east), (top, bottom, left, right)):
         rows, cols = pattern.rows, pattern.cols
         some = pattern.taken((rows >= r0) & (rows < r1) & (cols >= c0) & (cols < c1))
-        counts = Counts(some, np.zeros(some.points, np.int32), 1)
+        counts = TileCounts(some, np.zeros(some.points, np.int32), 1)
         loads.append(int(stored(format, 1).loads(counts, Rects.of([(r0, c0, r1 - r0, c1 - c0)]), op)[0]))
     assert loads[0] <= loads[1]
 
@@ -137,14 +137,14 @@ def test_slices_dealt_by_nonzeros_may_take_less_when_there_are_more() -> None:
 def test_numbers_beyond_64_bits_are_more_than_any_memory() -> None:
     side = 10**12
     pattern = pattern_of(tensor({(0, 0), (side - 1, side - 1)}, (side, side)))
-    counts = Counts(pattern, np.zeros(pattern.points, np.int32), 1)
+    counts = TileCounts(pattern, np.zeros(pattern.points, np.int32), 1)
     whole = Rects.whole(pattern.shape)
     assert stored("dense", 64).loads(counts, whole, "add").tolist() == [2**62]
     assert stored("CSR", 64).loads(counts, whole, "add").tolist() == [32 * (side + 1) + 64 * 4]
     assert stored("COO(index=40)", 64).loads(counts, whole, "add").tolist() == [4 * 112]
     full = tensor({(0, 0, 0)}, (2**21, 2**21, 2**21))
     cube = pattern_of(full)
-    one = Counts(cube, np.zeros(cube.points, np.int32), 1)
+    one = TileCounts(cube, np.zeros(cube.points, np.int32), 1)
     assert stored("dense", 64).loads(one, Rects.whole(cube.shape), "add").tolist() == [2**62]
     assert Words(9).loads(one, Rects.whole(cube.shape), "add").tolist() == [16]
 
@@ -176,7 +176,7 @@ def test_strips_take_what_sums_over_lines_tell(given: tuple[Pattern, Any], data:
     by_columns = data.draw(st.booleans())
     over = pattern.shape[0 if by_columns else 1]
     edges = np.array([0, *sorted(data.draw(st.sets(st.integers(1, over - 1))) if over > 1 else ()), over])
-    panels = Panels.of(pattern, edges, by_columns, fit)
+    panels = StripPanels.of(pattern, edges, by_columns, fit)
     heavy = np.flatnonzero(np.diff(panels.lines.at))
     for some in (panels, *((panels.crossed(heavy, fit),) if heavy.size else ())):
         if not some.additive(fit):
@@ -216,7 +216,7 @@ def test_every_entry_takes_its_bits(given: tuple[Pattern, Any], op: Op) -> None:
         tiles, ids = np.unique(number, return_inverse=True)
         row, col = tiles // pattern.shape[1] * height, tiles % pattern.shape[1] * width
         sides = np.minimum(height, pattern.shape[0] - row), np.minimum(width, pattern.shape[1] - col)
-        counts = Counts(pattern, ids, tiles.size)
+        counts = TileCounts(pattern, ids, tiles.size)
         held = counts.union if op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
         rects = Rects(row.astype(np.int64), col.astype(np.int64), *(s.astype(np.int64) for s in sides))
         assert (fit.loads(counts, rects, op) >= held * fit.entry_bits(pattern)).all()

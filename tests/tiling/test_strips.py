@@ -15,7 +15,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
-from polymodel.tiling.plane.pattern import Counts, Cut, Ints, Pattern, Rects
+from polymodel.tiling.plane.pattern import Cut, Ints, Pattern, Rects, TileCounts
 from polymodel.tiling.tilers.named import cut
 from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow
@@ -30,12 +30,12 @@ class Asked(Fit):
     def unit(self) -> str:
         return "elements"
 
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         return Elements(self.capacity).loads(counts, rects, op)
 
 
 class AskedWords(Asked):
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         return Words(self.capacity).loads(counts, rects, op)
 
 

@@ -10,7 +10,7 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.tiling.fits.fit import Elements, Words
 from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.plane.pattern import Counts
+from polymodel.tiling.plane.pattern import TileCounts
 from polymodel.tiling.tilers.strips import strips
 from polymodel.tiling.tilers.trees import btree
 from tests.sparse import data
@@ -54,7 +54,7 @@ def test_words_of_tiles_of_a_whole_tensor() -> None:
     tiles: dict[int, Points] = {}
     for tile, point in zip(found.ids.tolist(), held(pattern, pattern.in_a), strict=True):
         tiles.setdefault(tile, set()).add(point)
-    counts = Counts(pattern, found.ids, found.tiles)
+    counts = TileCounts(pattern, found.ids, found.tiles)
     loads = Words(2048).loads(counts, found.rects, "multiply")
     assert loads.tolist() == [csf_words(tiles.get(tile, set()), 4) for tile in range(found.tiles)]
     assert loads.max() <= 2048

@@ -13,7 +13,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import Alone, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Pattern
+from polymodel.tiling.plane.pattern import Pattern, TileCounts
 from polymodel.tiling.tilers import trees, uniform
 from tests.tiling import recursive
 
@@ -172,7 +172,7 @@ def test_a_dense_block_in_a_large_plane_is_found_by_the_grid() -> None:
     grid = uniform.Grid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
     cut = trees.qtree(pattern, "add", Elements(100))
     assert grid.aligned(cut.rects).all()
-    counts = Counts(pattern, cut.ids, cut.tiles)
+    counts = TileCounts(pattern, cut.ids, cut.tiles)
     assert int(counts.nnz_a.max()) <= 100
     assert (grid.held(cut.rects)[0] == counts.nnz_a).all()
 
@@ -189,7 +189,7 @@ def test_time_grows_about_as_the_entries(tiler: str) -> None:
             cut = getattr(trees, tiler)(pattern, "add", Elements(1024))
             taken.append(time.process_time() - start)
         seconds.append(min(taken))
-        counts = Counts(pattern, cut.ids, cut.tiles)
+        counts = TileCounts(pattern, cut.ids, cut.tiles)
         assert int((counts.nnz_a + counts.nnz_b).max()) <= 1024
     slope = np.log(seconds[1] / seconds[0]) / np.log(16)
     assert slope < 1.3, seconds

@@ -11,7 +11,7 @@ from polymodel.reuse import Reuse
 
 
 @dataclass
-class Use:
+class ElementUse:
     """How one element is used in one visit of one instance: by whom (`readers`: who reads it), and in which
     phases."""
 
@@ -22,7 +22,7 @@ class Use:
     readers: set[str] = field(default_factory=set)
 
 
-Tile = dict[Element, Use]
+Tile = dict[Element, ElementUse]
 
 
 @dataclass
@@ -70,7 +70,7 @@ class BuffetWalk:
         self, time: Time, place: Place, element: Element, phase: int, einsum: str, writes: bool
     ) -> None:
         tile = self.tiles.setdefault(time[: self.n_time], {}).setdefault(place[: self.n_place], {})
-        use = tile.setdefault(element, Use(phase, phase, [einsum], writes))
+        use = tile.setdefault(element, ElementUse(phase, phase, [einsum], writes))
         if not writes:
             use.readers.add(einsum)
         use.first, use.last = min(use.first, phase), max(use.last, phase)

@@ -8,7 +8,7 @@ from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
 from polymodel.analysis.enumerate.pipeline import Slots
-from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation
+from polymodel.analysis.enumerate.traffic import ElementLedger, Row, Simulation
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
 from polymodel.analysis.result import (
     Analysis,
@@ -63,7 +63,7 @@ class Enumerate:
         firsts = first_accesses(problem.cascade)
         bits = {t: a.bits_per_value for t, a in firsts.items()}
         inside = frozenset(e for p in overlapped for e in p.einsums)
-        ledger = Ledger(bits, Wires(problem, bits), problem.hierarchy, inside)
+        ledger = ElementLedger(bits, Wires(problem, bits), problem.hierarchy, inside)
         for tensor in problem.cascade.tensors:
             Simulation(problem, walks, chains, tensor, ledger).play()
         play_copies(walks, chains, ledger)
@@ -126,7 +126,7 @@ def _buffet_record(b: BuffetWalk, timeline: Timeline | None) -> Buffet:
     )
 
 
-def _traffic_rows(problem: Problem, buffets: list[BuffetWalk], ledger: Ledger) -> tuple[Traffic, ...]:
+def _traffic_rows(problem: Problem, buffets: list[BuffetWalk], ledger: ElementLedger) -> tuple[Traffic, ...]:
     """One row per Einsum and buffet that it touches, also when nothing was booked."""
     rows = []
     for einsum in problem.tree.einsums:
@@ -147,7 +147,7 @@ def _compute_row(walk: EinsumWalk) -> Compute:
     return Compute(walk.einsum.name, walk.compute.component, total, busiest, len(done))
 
 
-def _load_rows(problem: Problem, ledger: Ledger) -> tuple[InstanceLoad, ...]:
+def _load_rows(problem: Problem, ledger: ElementLedger) -> tuple[InstanceLoad, ...]:
     """Per Einsum and component, the loads that no other instance's load exceeds in both directions."""
     rows = []
     for einsum in problem.tree.einsums:
@@ -159,7 +159,7 @@ def _load_rows(problem: Problem, ledger: Ledger) -> tuple[InstanceLoad, ...]:
     return tuple(rows)
 
 
-def _refill_rows(problem: Problem, ledger: Ledger) -> tuple[RefillLoad, ...]:
+def _refill_rows(problem: Problem, ledger: ElementLedger) -> tuple[RefillLoad, ...]:
     """Each end of the refills of single-buffered storages, then what is left at those components."""
     names = [c.name for c in problem.hierarchy.components]
     waiting = [name for name in names if problem.hierarchy.waits(name)]
@@ -179,7 +179,7 @@ def _refill_rows(problem: Problem, ledger: Ledger) -> tuple[RefillLoad, ...]:
     return tuple(rows)
 
 
-def _toll_rows(problem: Problem, ledger: Ledger) -> tuple[TollTraffic, ...]:
+def _toll_rows(problem: Problem, ledger: ElementLedger) -> tuple[TollTraffic, ...]:
     rows = []
     for einsum in problem.tree.einsums:
         for component in problem.hierarchy.components:
@@ -190,7 +190,9 @@ def _toll_rows(problem: Problem, ledger: Ledger) -> tuple[TollTraffic, ...]:
     return tuple(rows)
 
 
-def _transfer_rows(problem: Problem, buffets: list[BuffetWalk], ledger: Ledger) -> tuple[TransferSizes, ...]:
+def _transfer_rows(
+    problem: Problem, buffets: list[BuffetWalk], ledger: ElementLedger
+) -> tuple[TransferSizes, ...]:
     """By Einsum, first at memories in tree order, then at tolls."""
     kinds = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
     rows: list[Row] = []
@@ -205,7 +207,7 @@ def _transfer_rows(problem: Problem, buffets: list[BuffetWalk], ledger: Ledger) 
     return tuple(TransferSizes(*row, ledger.sizes(row)) for row in rows if row in ledger.gathered)
 
 
-def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: Ledger) -> None:
+def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: ElementLedger) -> None:
     """Copies: one read at the source's backing node and one write at the destination's per element."""
     for name, walk in walks.items():
         if not walk.einsum.is_copy:

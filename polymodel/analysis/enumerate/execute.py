@@ -14,8 +14,8 @@ from polymodel.analysis.enumerate.walk import (
     POINT_LIMIT,
     EinsumWalk,
     Element,
+    ExecutedOperation,
     Locator,
-    Operation,
     Place,
     SpatialLoop,
     Time,
@@ -24,7 +24,16 @@ from polymodel.analysis.enumerate.walk import (
 )
 from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, Split, Step, StorageNode, storage_chain, ties, users
+from polymodel.mapping.looptree import (
+    ComputeNode,
+    Loop,
+    PathStep,
+    Split,
+    StorageNode,
+    storage_chain,
+    ties,
+    users,
+)
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
@@ -109,7 +118,7 @@ class _Execution:
             stamps = self.inferred(locator)
         else:
             stamps = self.repeated(locator)
-        operations: list[Operation] = []
+        operations: list[ExecutedOperation] = []
         widest: dict[str, int] = {}
         done: set[Point] = set()
         for stamp, mine in stamps:
@@ -265,7 +274,7 @@ def _depth(locator: Locator) -> tuple[int, int]:
     return stamped - spatial, spatial
 
 
-def _afresh(locator: Locator, operations: list[Operation]) -> int:
+def _afresh(locator: Locator, operations: list[ExecutedOperation]) -> int:
     """How many time coordinates there are down to the innermost loop that repeats, in several iterations."""
     found = position = 0
     for step in locator.path:
@@ -297,7 +306,7 @@ def _starts(einsum: Einsum, mine: list[Point]) -> dict[str, tuple[int, int]]:
 
 def _located(
     locator: Locator, stamp: Stamp, mine: list[Point], starts: dict[str, int]
-) -> Iterable[Operation]:
+) -> Iterable[ExecutedOperation]:
     einsum = locator.einsum
     for values in mine:
         point = dict(zip(einsum.rank_variables, values, strict=True))
@@ -307,10 +316,10 @@ def _located(
             tuple(e.value(point) for e in a.projection) if all(c.holds(point) for c in a.guard) else None
             for a in einsum.accesses
         )
-        yield Operation((*stamp[0], *time, *offsets), (*stamp[1], *place), elements)
+        yield ExecutedOperation((*stamp[0], *time, *offsets), (*stamp[1], *place), elements)
 
 
-def _separate(path: Iterable[Step], stamp: tuple[C, ...]) -> tuple[tuple[C, ...], tuple[C, ...]]:
+def _separate(path: Iterable[PathStep], stamp: tuple[C, ...]) -> tuple[tuple[C, ...], tuple[C, ...]]:
     """Coordinates in path order as (time, place)."""
     time: list[C] = []
     place: list[C] = []

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 
 from polymodel.analysis.enumerate.links import largest
-from polymodel.analysis.enumerate.traffic import Instance, Ledger
+from polymodel.analysis.enumerate.traffic import ElementLedger, Instance
 from polymodel.analysis.enumerate.walk import EinsumWalk, Time, physical
 from polymodel.analysis.result import PipelineRun, Problem, Slot, StageWork, ordered_slots, phase_of
 from polymodel.mapping.looptree import Pipeline
@@ -22,7 +22,7 @@ class Slots:
         problem: Problem,
         found: tuple[Pipeline, ...],
         walks: dict[str, EinsumWalk],
-        ledger: Ledger,
+        ledger: ElementLedger,
     ) -> None:
         self.problem, self.found = problem, found
         self.names = [c.name for c in problem.hierarchy.components]

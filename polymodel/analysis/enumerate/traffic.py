@@ -13,7 +13,7 @@ from polymodel.analysis.enumerate.links import Wires
 from polymodel.analysis.enumerate.walk import (
     EinsumWalk,
     Element,
-    Operation,
+    ExecutedOperation,
     Place,
     SpatialLoop,
     Time,
@@ -30,7 +30,7 @@ Event = tuple[str, str, Time, bool]  # Einsum, component, the child's stamp, as 
 Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's instance, the element
 
 
-class Ledger:
+class ElementLedger:
     """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance.
 
     Where an action rounds transfers up, their elements are gathered first: `settle` ends it.
@@ -124,7 +124,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Link:
+class BuffetPath:
     """The way of one tensor from a parent buffet to its child, for one Einsum.
 
     The child is a deeper buffet or the operations themselves, below `n_place` spatial loops, in the
@@ -150,7 +150,9 @@ class Link:
         return physical(kept, tuple(place[i] for i in passage.own))
 
 
-def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child: str, n_place: int) -> Link:
+def find_link(
+    hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child: str, n_place: int
+) -> BuffetPath:
     """The link below `parent` for the Einsum of `walk`; `child` is the component at its lower end."""
     einsum, tensor, loops = walk.einsum.name, parent.tensor, walk.spatial[:n_place]
     between = range(parent.n_place, n_place)
@@ -169,21 +171,26 @@ def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child:
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)
         passages.append(Passage(toll.name, own, apart))
-    return Link(parent, child, loops, unshared, silent, tuple(passages))
+    return BuffetPath(parent, child, loops, unshared, silent, tuple(passages))
 
 
 class Simulation:
     """The life of one tensor: which instance holds a value of which element, event by event."""
 
     def __init__(
-        self, problem: Problem, walks: dict[str, EinsumWalk], chains: Chains, tensor: str, ledger: Ledger
+        self,
+        problem: Problem,
+        walks: dict[str, EinsumWalk],
+        chains: Chains,
+        tensor: str,
+        ledger: ElementLedger,
     ) -> None:
         self.problem, self.walks, self.tensor, self.ledger = problem, walks, tensor, ledger
         self.order = {name: i for i, name in enumerate(walks)}
         self.chains = {e: chain for (e, t), chain in chains.items() if t == tensor}
         found = {b.key: b for chain in self.chains.values() for b in chain}
         self.buffets = list(found.values())
-        self.links: dict[tuple[str, int], Link] = {}
+        self.links: dict[tuple[str, int], BuffetPath] = {}
         self.valued: dict[int, dict[Place, set[Element]]] = {b.node: defaultdict(set) for b in self.buffets}
         self.dirty: dict[int, dict[Place, set[Element]]] = {b.node: defaultdict(set) for b in self.buffets}
 
@@ -225,7 +232,7 @@ class Simulation:
             for stamp, group in groupby(walk.operations, key=lambda o: o.time[:depth]):
                 yield (*stamp, -inf, -1), "restart", walk.einsum.name, list(group)
 
-    def restart(self, einsum: str, operations: list[Operation]) -> None:
+    def restart(self, einsum: str, operations: list[ExecutedOperation]) -> None:
         access = self.walks[einsum].einsum.access_of(self.tensor)
         position = self.walks[einsum].einsum.accesses.index(access)
         for buffet in self.chains[einsum]:
@@ -234,7 +241,7 @@ class Simulation:
                 assert x is not None
                 self.valued[buffet.node][o.place[: buffet.n_place]].discard(x)
 
-    def link(self, einsum: str, child: BuffetWalk | None) -> Link:
+    def link(self, einsum: str, child: BuffetWalk | None) -> BuffetPath:
         """The link into `child`, or into the operations of `einsum` if there is no child."""
         key = (einsum, child.node if child else -1)
         if key not in self.links:
@@ -297,7 +304,7 @@ class Simulation:
                 self.ledger.access(buffet.writer, buffet, p, "reads_drain", t, buffet)
         self.drain(buffet, buffet.parent, leaving, t)
 
-    def run(self, einsum: str, operations: list[Operation]) -> None:
+    def run(self, einsum: str, operations: list[ExecutedOperation]) -> None:
         """The operations of one phase: operands are read, each access by itself, and outputs updated."""
         parent = self.chains[einsum][-1]
         self.ledger.moment = operations[0].time, False

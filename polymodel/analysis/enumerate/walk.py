@@ -12,8 +12,8 @@ from polymodel.mapping.looptree import (
     ComputeNode,
     Loop,
     LoopTree,
+    PathStep,
     Split,
-    Step,
     decided_above,
     tie,
     ties,
@@ -29,7 +29,7 @@ POINT_LIMIT = 300_000
 
 
 @dataclass(frozen=True)
-class Operation:
+class ExecutedOperation:
     """One iteration: its operation time, its spatial counters, one element per access of the Einsum (None
     where an access touches none)."""
 
@@ -66,7 +66,7 @@ class EinsumWalk:
     compute: ComputeNode
     spatial: tuple[SpatialLoop, ...]
     above: dict[int, tuple[int, int]]
-    operations: tuple[Operation, ...]
+    operations: tuple[ExecutedOperation, ...]
     decided: tuple[int, int] = (0, 0)
     inferred: bool = False
     lacking: tuple[int, ...] | None = None
@@ -76,7 +76,7 @@ class EinsumWalk:
         """Which of an operation's elements belong to a tensor, and whether the operation writes them."""
         return tuple((i, a.output) for i, a in enumerate(self.einsum.accesses) if a.tensor == tensor)
 
-    def touches(self, tensor: str, writes: bool) -> Iterator[tuple[Operation, Element]]:
+    def touches(self, tensor: str, writes: bool) -> Iterator[tuple[ExecutedOperation, Element]]:
         """Every operation with each element of a tensor that it writes (else reads)."""
         for position, output in self.positions(tensor):
             if output is writes:
@@ -162,7 +162,7 @@ class Locator:
         return stamp, tuple(point[v] - base.get(v, 0) for v in self.einsum.rank_variables)
 
     def _descend(
-        self, path: tuple[Step, ...], point: dict[str, int], base: dict[str, int]
+        self, path: tuple[PathStep, ...], point: dict[str, int], base: dict[str, int]
     ) -> tuple[int | None, ...]:
         stamp: list[int | None] = []
         for step in path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from polymodel.analysis.exact.cached_counts import Shape
+from polymodel.analysis.exact.cached_counts import FactorShape
 from polymodel.analysis.result import Problem
 from polymodel.mapping.looptree import StorageNode, storage_chain, ties
 from polymodel.polyhedra import needs, steps
@@ -13,9 +13,9 @@ from polymodel.polyhedra.steps import Mode
 from polymodel.reuse import Reuse, override
 from polymodel.schedule.executed import executed
 from polymodel.schedule.touch import (
-    Block,
+    ExecutedPart,
     Factor,
-    Part,
+    RankBlock,
     Touch,
     View,
     every_access,
@@ -29,7 +29,7 @@ from polymodel.workload.einsum import Einsum
 
 
 @dataclass(frozen=True)
-class Node:
+class ExactBuffet:
     """One tensor in one storage node. `all_touch` is the union over its users (execution order)."""
 
     id: int
@@ -39,7 +39,7 @@ class Node:
     parent: int | None
     users: tuple[str, ...]
     views: tuple[View, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[RankBlock, ...]
     loops: int
     producer: str | None
     inferred: bool = False
@@ -83,8 +83,8 @@ class Node:
         return frozenset(a for a in temporal if self.reuse.stays(a, innermost))
 
 
-def shape_of(factor: Factor) -> Shape:
-    return Shape(factor.text, len(factor.spatial), len(factor.temporal), factor.nest)
+def shape_of(factor: Factor) -> FactorShape:
+    return FactorShape(factor.text, len(factor.spatial), len(factor.temporal), factor.nest)
 
 
 def transition_mode(factor: Factor, axis: int) -> Mode | None:
@@ -98,23 +98,23 @@ def transition_mode(factor: Factor, axis: int) -> Mode | None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ExactLayout:
     """All buffets of a problem, with the views that belong to each Einsum's whole path.
 
     `full`: of each tensor of an Einsum the access that writes it, else the first that reads it.
     """
 
     problem: Problem
-    nodes: dict[tuple[int, str], Node]
+    nodes: dict[tuple[int, str], ExactBuffet]
     full: dict[tuple[str, str], View]
-    blocks: dict[str, tuple[Block, ...]]
+    blocks: dict[str, tuple[RankBlock, ...]]
 
     def reads(self, einsum: str, tensor: str) -> tuple[View, ...]:
         """The Einsum's accesses that read a tensor, each by itself."""
         view, accesses = self.full[einsum, tensor], self.problem.cascade[einsum].accesses_of(tensor)
         return tuple(replace(view, access=a) for a in accesses if not a.output)
 
-    def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
+    def chain(self, einsum: str, tensor: str) -> tuple[ExactBuffet, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (a copy has only the backing one)."""
         steps_ = storage_chain(self.problem.tree, einsum, tensor)
         if self.problem.cascade[einsum].is_copy:
@@ -122,7 +122,7 @@ class Layout:
         return tuple(self.nodes[s.id, tensor] for s in steps_)
 
 
-def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
+def _part_offsets(einsum: Einsum, parts: tuple[ExecutedPart, ...]) -> tuple[str, ...]:
     """The same for an Einsum whose executed iterations are given as parts."""
     found = set()
     for part in parts:
@@ -131,7 +131,7 @@ def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
     return tuple(v for v in einsum.rank_variables if v in found)
 
 
-def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
+def lay_out(problem: Problem, reuse: str | None = None) -> ExactLayout:
     """Find every buffet; `reuse` overrides all policies."""
     cascade, tree = problem.cascade, problem.tree
     full: dict[tuple[str, str], View] = {}
@@ -143,8 +143,8 @@ def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
         offsets = _part_offsets(einsum, parts[name]) if parts[name] else inner_offsets(einsum, loops)
         for tensor in einsum.tensors:
             full[name, tensor] = View(einsum, einsum.access_of(tensor), loops, offsets, parts[name])
-    blocks: dict[str, tuple[Block, ...]] = {}
-    nodes: dict[tuple[int, str], Node] = {}
+    blocks: dict[str, tuple[RankBlock, ...]] = {}
+    nodes: dict[tuple[int, str], ExactBuffet] = {}
     for tensor in cascade.tensors:
         order = [e for e in tree.einsums if tensor in cascade[e].tensors]
         blocks[tensor] = partition(tuple(v for e in order for v in every_access(full[e, tensor])))
@@ -159,7 +159,7 @@ def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
         producer = cascade.producer(tensor)
         for node_id, (users, loops_above, parent) in places.items():
             node = tree_node(problem, users[0], node_id)
-            nodes[node_id, tensor] = Node(
+            nodes[node_id, tensor] = ExactBuffet(
                 node_id,
                 node.component,
                 tensor,
@@ -172,7 +172,7 @@ def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
                 producer.name if producer and producer.name in users else None,
                 producer is not None and "inferred" in ties(cascade, tree, producer.name).values(),
             )
-    return Layout(problem, nodes, full, blocks)
+    return ExactLayout(problem, nodes, full, blocks)
 
 
 def tree_node(problem: Problem, einsum: str, node_id: int) -> StorageNode:

@@ -22,7 +22,7 @@ MANY_LOOPS, SEVERAL_LOOPS = 4, 2
 
 
 @dataclass(frozen=True)
-class Shape:
+class FactorShape:
     """A factor's ISL text, how many spatial and temporal dimensions lead it, and the nest if it is one."""
 
     text: str
@@ -31,14 +31,14 @@ class Shape:
     nest: Nest | None = None
 
 
-def leading(shape: Shape, keep: int, stamps: int, drop: tuple[int, ...] = ()) -> tuple[int, ...]:
+def leading(shape: FactorShape, keep: int, stamps: int, drop: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Positions of the first `keep` spatial and `stamps` temporal counters, without dimensions `drop`."""
     first = shape.np - sum(1 for d in drop if d < shape.np)
     return (*range(keep), *range(first, first + stamps))
 
 
 @lru_cache(maxsize=32768)
-def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) -> Array:
+def tally(shape: FactorShape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) -> Array:
     """Touches per value of the first `keep` spatial counters; dimensions `drop` are united over.
 
     Also per value of the first `stamps` temporal counters, on the axes that follow.
@@ -49,7 +49,7 @@ def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) 
     return count_at(sets.without(sets.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
 
 
-def _by_classes(shape: Shape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
+def _by_classes(shape: FactorShape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
     """The same by classes of tiles; None where loops are few or are no plain nest."""
     if shape.nest is None or len(shape.nest.loops) < MANY_LOOPS:
         return None
@@ -64,7 +64,7 @@ def _by_classes(shape: Shape, keep: int, drop: tuple[int, ...], stamps: int) -> 
 
 @lru_cache(maxsize=32768)
 def kept_tally(
-    shape: Shape,
+    shape: FactorShape,
     held: str,
     mode: Mode,
     forward: bool,
@@ -79,7 +79,7 @@ def kept_tally(
 
 
 @lru_cache(maxsize=32768)
-def located_tally(shape: Shape, held: str, mode: Mode | None, where: Shape) -> Array:
+def located_tally(shape: FactorShape, held: str, mode: Mode | None, where: FactorShape) -> Array:
     """Touches of `shape` (with `mode`: only those kept) per instance of `where` that touches the element."""
     if mode is None:
         if not shape.np and not where.np and _same_elements(shape.nest, where.nest):
@@ -99,13 +99,13 @@ def _same_elements(one: Nest | None, other: Nest | None) -> bool:
 
 
 @lru_cache(maxsize=32768)
-def first_tally(shape: Shape) -> Array:
+def first_tally(shape: FactorShape) -> Array:
     """Elements per instance that is active at the element's very first stamp."""
     return count_by(steps.at_first(shape.text, shape.np, shape.nt), shape.np)
 
 
 @dataclass(frozen=True)
-class Product:
+class CountProduct:
     """`sign` (1, -1, or a weight) times the outer product of per-factor arrays; axes are stamp positions.
 
     Spatial ones, and where counts are per iteration of the outer loops (`per`) also temporal ones.
@@ -119,12 +119,12 @@ class Product:
         return self.sign * prod(int(a.sum()) for _, a in self.parts)
 
 
-def total(products: Sequence[Product]) -> int:
+def total(products: Sequence[CountProduct]) -> int:
     """The sum over all instances."""
     return sum(p.total for p in products)
 
 
-def dense(products: Sequence[Product], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def dense(products: Sequence[CountProduct], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Counts per instance: one axis per stamp position in `order`, padded to `shape`."""
     bound = sum(abs(p.sign) * prod(largest(a) for _, a in p.parts) for p in products)
     held = dtype_of(bound)

@@ -12,12 +12,20 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.factor_tables import Flags, Masks, Table, bounded, crossed, fine_blocks, listed
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
+from polymodel.analysis.exact.factor_tables import (
+    Flags,
+    Masks,
+    StampTable,
+    bounded,
+    crossed,
+    fine_blocks,
+    listed,
+)
 from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.sweep import Ints, distinct, rank, stacked
 from polymodel.mapping.looptree import Loop, Split
-from polymodel.schedule.touch import Block, View, axes_of
+from polymodel.schedule.touch import RankBlock, View, axes_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class Course:
     """One Einsum's loops; its cells as rows of temporal counters, and the global number of each cell."""
 
     view: View
-    blocks: tuple[Block, ...]
+    blocks: tuple[RankBlock, ...]
     depth: int
     masks: Masks
     cells: Ints
@@ -45,7 +53,7 @@ class Course:
         table = self.cells if rows is None else rows
         return dict(zip(self.temporal, table.T, strict=True))
 
-    def stamps(self, spatial: tuple[int, ...], depth: int) -> tuple[Table, ...]:
+    def stamps(self, spatial: tuple[int, ...], depth: int) -> tuple[StampTable, ...]:
         """One table per independent set of loops: `spatial` ones, and temporal ones above `depth`."""
         found = []
         for block in self.blocks:
@@ -57,19 +65,19 @@ class Course:
         return tuple(found)
 
 
-def loops_to_last_split(layout: Layout, einsum: str) -> int:
+def loops_to_last_split(layout: ExactLayout, einsum: str) -> int:
     """How many loops stand above the innermost split on an Einsum's path."""
     splits = [s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, Split)]
     return sum(1 for i, _ in layout.problem.tree.loops(einsum) if splits and i < splits[-1])
 
 
-def bare(layout: Layout, einsum: str) -> View:
+def bare(layout: ExactLayout, einsum: str) -> View:
     """An Einsum's loops, without data."""
     full = next(v for (e, _), v in layout.full.items() if e == einsum)
     return full.bare(len(full.loops))
 
 
-def courses(layout: Layout, masks: Masks, depths: dict[str, int] | None = None) -> dict[str, Course]:
+def courses(layout: ExactLayout, masks: Masks, depths: dict[str, int] | None = None) -> dict[str, Course]:
     """The cells of every Einsum, numbered together; of each loop only the steps in `masks`.
 
     `depths`: how many of each Einsum's loops make a cell, at least those above its last split.
@@ -99,7 +107,7 @@ def courses(layout: Layout, masks: Masks, depths: dict[str, int] | None = None) 
     return found
 
 
-def _key(layout: Layout, einsum: str, course: Course) -> list[Ints]:
+def _key(layout: ExactLayout, einsum: str, course: Course) -> list[Ints]:
     """Columns that order cells in time: counters and branch numbers in path order."""
     time, columns, position = course.time(), [], 0
     for step in layout.problem.tree.path(einsum):
@@ -112,7 +120,7 @@ def _key(layout: Layout, einsum: str, course: Course) -> list[Ints]:
     return columns
 
 
-def combined(tables: tuple[Table, ...], masks: Masks) -> Ints:
+def combined(tables: tuple[StampTable, ...], masks: Masks) -> Ints:
     """All combinations of the tables' temporal stamps, in order; columns and `masks` by stamp position."""
     parts = []
     for t in tables:
@@ -132,7 +140,7 @@ class Sites:
     dims: tuple[tuple[str, str], ...]
     rows: Ints
 
-    def place(self, layout: Layout, einsum: str, axes: tuple[int, ...]) -> tuple[dict[int, Ints], Flags]:
+    def place(self, layout: ExactLayout, einsum: str, axes: tuple[int, ...]) -> tuple[dict[int, Ints], Flags]:
         """Spatial counters of each site by stamp position, and whether the Einsum's loops reach it."""
         loops, trips = layout.problem.tree.loops(einsum), nominal_trips(layout, einsum)
         exist = np.ones(len(self.rows), dtype=bool)
@@ -147,12 +155,12 @@ class Sites:
         return found, exist
 
 
-def spatial_axes(node: Node) -> tuple[int, ...]:
+def spatial_axes(node: ExactBuffet) -> tuple[int, ...]:
     """Stamp positions of the loops that replicate the node's component."""
     return node.all_touch.spatial
 
 
-def all_sites(layout: Layout, nodes: list[Node]) -> Sites:
+def all_sites(layout: ExactLayout, nodes: list[ExactBuffet]) -> Sites:
     """Every coordinate that some node's loops may reach."""
     extents: dict[tuple[str, str], int] = {}
     for node in nodes:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node, lay_out, shape_of
-from polymodel.analysis.exact.cached_counts import Product, dense, tally, total
-from polymodel.analysis.exact.flows import KINDS, Ledger, flows
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, lay_out, shape_of
+from polymodel.analysis.exact.cached_counts import CountProduct, dense, tally, total
+from polymodel.analysis.exact.flows import KINDS, ProductLedger, flows
 from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
@@ -34,7 +34,7 @@ from polymodel.integers import dtype_of
 from polymodel.mapping.looptree import ComputeNode, StorageNode, around
 from polymodel.schedule.touch import partition, touch
 
-Groups = list[tuple[int, list[Product]]]
+Groups = list[tuple[int, list[CountProduct]]]
 
 
 class Exact:
@@ -88,7 +88,7 @@ def _tensor_order(problem: Problem) -> dict[int, tuple[str, ...]]:
     return {i: n.tensors for i, n, _ in problem.tree.walk() if isinstance(n, StorageNode)}
 
 
-def _buffets(layout: Layout) -> tuple[Buffet, ...]:
+def _buffets(layout: ExactLayout) -> tuple[Buffet, ...]:
     rows = []
     for node_id, tensors in _tensor_order(layout.problem).items():
         for tensor in tensors:
@@ -108,7 +108,7 @@ def _buffets(layout: Layout) -> tuple[Buffet, ...]:
     return tuple(rows)
 
 
-def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic, ...]:
+def _traffic(layout: ExactLayout, ledger: ProductLedger) -> tuple[Traffic, ...]:
     order = _tensor_order(layout.problem)
     rows = []
     for einsum in layout.problem.tree.einsums:
@@ -122,7 +122,7 @@ def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic, ...]:
     return tuple(rows)
 
 
-def _compute(layout: Layout) -> tuple[Compute, ...]:
+def _compute(layout: ExactLayout) -> tuple[Compute, ...]:
     rows = []
     for name in layout.problem.tree.einsums:
         leaf = layout.problem.tree.path(name)[-1].node
@@ -143,7 +143,7 @@ def _compute(layout: Layout) -> tuple[Compute, ...]:
     return tuple(rows)
 
 
-def _extents(groups: list[tuple[int, list[Product]]]) -> dict[int, int]:
+def _extents(groups: list[tuple[int, list[CountProduct]]]) -> dict[int, int]:
     found: dict[int, int] = {}
     for _, products in groups:
         for product in products:
@@ -156,8 +156,8 @@ def _extents(groups: list[tuple[int, list[Product]]]) -> dict[int, int]:
 def _load(
     einsum: str,
     component: str,
-    reads: list[tuple[int, list[Product]]],
-    writes: list[tuple[int, list[Product]]],
+    reads: list[tuple[int, list[CountProduct]]],
+    writes: list[tuple[int, list[CountProduct]]],
 ) -> InstanceLoad | None:
     """Per-instance sums; each group is (bits per element, products)."""
     extents = _extents(reads + writes)
@@ -183,7 +183,7 @@ def _load(
     return InstanceLoad(einsum, component, largest(pairs), busy)
 
 
-def _loads(layout: Layout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, ...]:
+def _loads(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, ...]:
     groups: dict[tuple[str, str], list[Booking]] = defaultdict(list)
     for b in booked:
         groups[b.einsum, b.component].append(b)
@@ -198,7 +198,7 @@ def _loads(layout: Layout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, .
     return tuple(rows)
 
 
-def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
+def _tolls(layout: ExactLayout, ledger: ProductLedger) -> tuple[TollTraffic, ...]:
     rows = []
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
@@ -215,7 +215,7 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
     return tuple(rows)
 
 
-def _links(layout: Layout) -> tuple[LinkTraffic, ...]:
+def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
     """What crosses the dimensions whose link costs; nothing is counted where none does."""
     hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
     if not hierarchy.costly_links:
@@ -231,7 +231,7 @@ def _links(layout: Layout) -> tuple[LinkTraffic, ...]:
     return tuple(found[key] for key in keys if key in found)
 
 
-def _refills(layout: Layout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, ...]:
+def _refills(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, ...]:
     """The ends of single-buffered storages' refills, and what is left there."""
     hierarchy = layout.problem.hierarchy
     names = [c.name for c in hierarchy.components]
@@ -253,7 +253,7 @@ def _refills(layout: Layout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, .
     return tuple(rows)
 
 
-def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
+def _working_sets(layout: ExactLayout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
     """All peaks. A comparison of policies (`notes` given) goes on without those that are refused."""
     rows: list[WorkingSet | None] = []
     gaps = Gaps(layout)
@@ -273,7 +273,7 @@ def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, 
     return tuple(row for row in rows if row is not None and row.bits)
 
 
-def _tile_peak(layout: Layout, einsum: str, component: str, gaps: Gaps) -> WorkingSet | None:
+def _tile_peak(layout: ExactLayout, einsum: str, component: str, gaps: Gaps) -> WorkingSet | None:
     """The tile peak by classes of stamps, or cell by cell where tiles outlive their branch."""
     if around(layout.problem.tree, einsum):
         return overlapped_peak(layout, einsum, component, "tile")
@@ -282,14 +282,14 @@ def _tile_peak(layout: Layout, einsum: str, component: str, gaps: Gaps) -> Worki
     return peak(layout, einsum, component, "tile", items_of(layout, einsum, component, False))
 
 
-def _reserved_peak(layout: Layout, einsum: str, component: str) -> WorkingSet | None:
+def _reserved_peak(layout: ExactLayout, einsum: str, component: str) -> WorkingSet | None:
     if around(layout.problem.tree, einsum):
         return overlapped_peak(layout, einsum, component, "reserved")
     return peak(layout, einsum, component, "reserved", items_of(layout, einsum, component, True))
 
 
 def _interleave(
-    layout: Layout, tiles: tuple[WorkingSet, ...], live: tuple[WorkingSet, ...]
+    layout: ExactLayout, tiles: tuple[WorkingSet, ...], live: tuple[WorkingSet, ...]
 ) -> tuple[WorkingSet, ...]:
     order = {c.name: i for i, c in enumerate(layout.problem.hierarchy.components)}
     einsums = {e: i for i, e in enumerate(layout.problem.tree.einsums)}
@@ -300,7 +300,7 @@ def _interleave(
 
 
 def refill_groups(
-    layout: Layout, booked: tuple[Booking, ...]
+    layout: ExactLayout, booked: tuple[Booking, ...]
 ) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
     """(Einsum, component, storage) -> (reads, writes) that refills of `storage` make at `component`.
 
@@ -315,7 +315,7 @@ def refill_groups(
     return dict(found)
 
 
-def _refilled(layout: Layout, einsum: str, node: Node, kind: str) -> str:
+def _refilled(layout: ExactLayout, einsum: str, node: ExactBuffet, kind: str) -> str:
     """The single-buffered storage whose refill an access is part of, or ""."""
     if kind in ("writes_fill", "reads_drain"):
         storage = node.component if node.parent is not None else ""

@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.cached_counts import Product
-from polymodel.analysis.exact.partials import Level
+from polymodel.analysis.exact.cached_counts import CountProduct
+from polymodel.analysis.exact.partials import OutputLevel
 from polymodel.analysis.exact.sweep import Ints, Operations, distinct, operations, rank
 from polymodel.schedule.touch import View
 from polymodel.workload.einsum import TensorAccess
@@ -43,13 +43,13 @@ class Runs:
     read: Bools
 
 
-def listable(levels: tuple[Level, ...], view: View) -> bool:
+def listable(levels: tuple[OutputLevel, ...], view: View) -> bool:
     """Whether the producer, and who keeps alive what it wrote, are small enough."""
     views = (view, *_keepers(levels, view))
     return sum(prod(high - low + 1 for low, high in v.einsum.bounds) for v in views) <= LIMIT
 
 
-def _keepers(levels: tuple[Level, ...], view: View) -> tuple[View, ...]:
+def _keepers(levels: tuple[OutputLevel, ...], view: View) -> tuple[View, ...]:
     """What readers access below a node that carries, where the producer makes other things."""
     found: dict[tuple[str, TensorAccess], View] = {}
     for level in levels:
@@ -62,28 +62,28 @@ def _keepers(levels: tuple[Level, ...], view: View) -> tuple[View, ...]:
 class ListedChain:
     """Same questions as `partials.Chain`, answered from the list of runs of every level."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[OutputLevel, ...]
     shared: frozenset[int]
     broadcast: frozenset[int]
     view: View
 
-    def runs(self, level: int) -> tuple[Product, ...]:
+    def runs(self, level: int) -> tuple[CountProduct, ...]:
         """Runs per instance of the level itself (each drains once)."""
         found = self._all[level]
         return (self._counted(level, found.places[found.written], len(self._spatial(level))),)
 
-    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
+    def events(self, level: int, *, forward: bool = False) -> tuple[CountProduct, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
         found = self._all[level]
         time, charge = found.end if forward else found.start, self.levels[level].charge
         return (self._united(level, found.written, time, charge),)
 
-    def reads(self, level: int) -> tuple[Product, ...]:
+    def reads(self, level: int) -> tuple[CountProduct, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
         found = self._all[level]
         return (self._united(level, found.read, found.start, self.levels[level].charge),)
 
-    def filled(self, level: int) -> tuple[Product, ...]:
+    def filled(self, level: int) -> tuple[CountProduct, ...]:
         """Writes that fills make at the level, per instance."""
         if not level:
             return ()
@@ -101,7 +101,7 @@ class ListedChain:
         found = self._all[level]
         return found.end[found.written], found.element[found.written], found.places[found.written]
 
-    def passed(self, level: int, charge: int, *, up: bool = False) -> tuple[Product, ...]:
+    def passed(self, level: int, charge: int, *, up: bool = False) -> tuple[CountProduct, ...]:
         """Refilled partial sums (`up`: drains) per instance of the first `charge` axes, at a toll."""
         found = self._all[level]
         chosen, time = (found.written, found.end) if up else (found.filled, found.start)
@@ -220,7 +220,7 @@ class ListedChain:
         return np.where(begun == never, -1, begun), np.maximum.reduceat(executions, starts)
 
     @staticmethod
-    def _carried(here: Level, stamp: Ints) -> Bools:
+    def _carried(here: OutputLevel, stamp: Ints) -> Bools:
         """Whether the level's policy carries over the transition between neighbouring rows."""
         if not here.now.temporal or here.node is None:
             return np.zeros(max(len(stamp) - 1, 0), dtype=bool)
@@ -248,7 +248,7 @@ class ListedChain:
         np.minimum.at(lowest, groups, position)
         return np.asarray(position == lowest[groups], dtype=bool)
 
-    def _united(self, level: int, chosen: Bools, time: Ints, charge: int) -> Product:
+    def _united(self, level: int, chosen: Bools, time: Ints, charge: int) -> CountProduct:
         found = self._all[level]
         own = [a for a in self._spatial(level) if a < charge or a not in self.shared]
         rows = self._group(level, found.places[chosen], found.element[chosen], time[chosen], charge)
@@ -257,14 +257,14 @@ class ListedChain:
         keep = sum(1 for a in own if a < charge)
         return self._counted(level, rows[:, 2 : 2 + keep], keep)
 
-    def _counted(self, level: int, places: Ints, keep: int) -> Product:
+    def _counted(self, level: int, places: Ints, keep: int) -> CountProduct:
         """Rows per instance: one axis per leading spatial position."""
         shape = tuple(int(n) + 1 for n in self._all[level].places[:, :keep].max(axis=0, initial=0))
         counts = np.full(shape, len(places), dtype=np.int64)
         if keep:
             flat = np.ravel_multi_index(tuple(places[:, k] for k in range(keep)), shape)
             counts = np.bincount(flat, minlength=prod(shape)).reshape(shape)
-        return Product(1, ((self._spatial(level)[:keep], counts.astype(object)),))
+        return CountProduct(1, ((self._spatial(level)[:keep], counts.astype(object)),))
 
 
 def _columns(columns: list[Ints], rows: int) -> Ints:

@@ -11,12 +11,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.cached_counts import Shape, tally
+from polymodel.analysis.exact.cached_counts import FactorShape, tally
 from polymodel.analysis.exact.sweep import Ints, coordinates, counter_of, distinct, rank, satisfied, stacked
 from polymodel.errors import Refused
 from polymodel.polyhedra import needs
 from polymodel.polyhedra.sets import listed_points
-from polymodel.schedule.touch import Block, View, essential_constraints, executed_text, partition, touch
+from polymodel.schedule.touch import RankBlock, View, essential_constraints, executed_text, partition, touch
 
 # Factors of touches as arrays: which stamps a factor has, how much each holds, which of them meet.
 #
@@ -90,7 +90,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Table(ABC):
+class StampTable(ABC):
     """One factor: its stamps [spatial..., temporal...] and what each holds.
 
     `spatial` and `temporal` are the stamp positions of the columns of `stamps`, which are distinct, in order.
@@ -161,7 +161,7 @@ class Table(ABC):
 
 
 @dataclass(frozen=True)
-class Listed(Table):
+class ListedFactor(StampTable):
     """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order."""
 
     rows: Ints
@@ -235,29 +235,29 @@ Masks = Mapping[int, Flags]  # by loop (node id): which of its steps are listed
 
 
 @lru_cache(maxsize=4096)
-def fine_blocks(view: View) -> tuple[Block, ...]:
+def fine_blocks(view: View) -> tuple[RankBlock, ...]:
     """Independent classes of one view's variables and ranks."""
     return partition((view,))
 
 
 def listed(
     views: Iterable[View],
-    block: Block,
+    block: RankBlock,
     spatial: tuple[int, ...],
     temporal: tuple[int, ...],
     ranks: tuple[int, ...],
     masks: Masks | None = None,
-) -> Table:
+) -> StampTable:
     """The union of what the views touch in one block, over the loops at the given positions."""
     views = tuple(views)
     if any(is_large(v, fine) for v in views for fine in fine_blocks(v) if fine.variables & block.variables):
         return _counted(views, block, spatial, temporal, ranks)
     parts = [_rows(v, block, (*spatial, *temporal), ranks, masks or {}) for v in views]
     rows = parts[0] if len(parts) == 1 else distinct(np.concatenate([p.T for p in parts], axis=1).T)
-    return Listed(spatial, temporal, rows)
+    return ListedFactor(spatial, temporal, rows)
 
 
-def is_large(view: View, fine: Block) -> bool:
+def is_large(view: View, fine: RankBlock) -> bool:
     """True if the class couples variables and has far more points than stamps, or too many to list."""
     if view.parts:
         return False
@@ -274,13 +274,13 @@ def is_large(view: View, fine: Block) -> bool:
     return points > _AT_MOST or stamps * _FAR_MORE < points
 
 
-def _extents(view: View, fine: Block) -> dict[str, tuple[int, int]]:
+def _extents(view: View, fine: RankBlock) -> dict[str, tuple[int, int]]:
     einsum = view.einsum
     return {v: einsum.bound(v) for v in einsum.rank_variables if (einsum.name, v) in fine.variables}
 
 
 @dataclass(frozen=True)
-class Counted(Table):
+class TouchText(StampTable):
     """One factor as the ISL text of its touches [spatial..., temporal..., ranks...].
 
     `drop`: dimensions that are no part of the stamp. Unless `whole`, only stamps are known.
@@ -316,7 +316,7 @@ class Counted(Table):
         where = distinct(self.stamps[:, : len(self.spatial)])
         if not self.whole:
             return Index.of(where), np.arange(len(where)), np.ones(len(where), dtype=np.int64)
-        shape = Shape(self.text, len(self.spatial), len(self.temporal))
+        shape = FactorShape(self.text, len(self.spatial), len(self.temporal))
         held = tally(shape, shape.np, tuple(range(shape.np, self.width)))
         amounts = np.asarray(held[tuple(where.T)], dtype=np.int64).reshape(-1)
         return Index.of(where), np.arange(len(where)), amounts
@@ -324,20 +324,20 @@ class Counted(Table):
 
 def _counted(
     views: tuple[View, ...],
-    block: Block,
+    block: RankBlock,
     spatial: tuple[int, ...],
     temporal: tuple[int, ...],
     ranks: tuple[int, ...],
-) -> Counted:
+) -> TouchText:
     (factor,) = touch(views, (block,)).factors
     have = (*factor.spatial, *factor.temporal)
     wanted = (*spatial, *temporal)
     drop = tuple(i for i, a in enumerate(have) if a not in wanted)
     data = tuple(range(len(have), len(have) + len(factor.ranks)))
-    return Counted(spatial, temporal, factor.text, (*drop, *data), not drop and ranks == factor.ranks)
+    return TouchText(spatial, temporal, factor.text, (*drop, *data), not drop and ranks == factor.ranks)
 
 
-def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
+def _rows(view: View, block: RankBlock, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
     """Distinct rows, the product over the view's own classes in the block."""
     parts = []
     for fine in fine_blocks(view):
@@ -351,7 +351,9 @@ def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...
     return distinct(rows)
 
 
-def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
+def factor_rows(
+    view: View, fine: RankBlock, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks
+) -> Ints:
     """Distinct rows [axes..., ranks...] of one of `fine_blocks`."""
     if view.parts:
         return _executed_rows(view, fine, axes, ranks, masks)
@@ -381,7 +383,7 @@ def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int
 
 
 def _executed_rows(
-    view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks
+    view: View, fine: RankBlock, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks
 ) -> Ints:
     """The same where what executes is given as parts."""
     rows = listed_points(executed_text(view, replace(fine, ranks=ranks), axes))

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.cached_counts import Product
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
+from polymodel.analysis.exact.cached_counts import CountProduct
 from polymodel.analysis.exact.enumerated_partials import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, examine, stays
+from polymodel.analysis.exact.partials import OutputChain, OutputLevel, examine, stays
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, ties
 from polymodel.polyhedra import needs, sets
-from polymodel.schedule.touch import Part, Touch, View, touch
+from polymodel.schedule.touch import ExecutedPart, Touch, View, touch
 
 if TYPE_CHECKING:
     import islpy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Which stamp coordinates may share, broadcast or carry a tensor.
 
 
-def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
+def shared_axes(layout: ExactLayout, einsum: str, tensor: str) -> frozenset[int]:
     """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
     found = set()
     variables = layout.problem.cascade[einsum].indexing(tensor)
@@ -38,7 +38,7 @@ def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def broadcast_axes(layout: Layout, einsum: str) -> frozenset[int]:
+def broadcast_axes(layout: ExactLayout, einsum: str) -> frozenset[int]:
     """Loop positions whose dimension broadcasts refilled partial sums."""
     found = set()
     for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
@@ -47,7 +47,7 @@ def broadcast_axes(layout: Layout, einsum: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
+def output_carries(layout: ExactLayout, chain: tuple[ExactBuffet, ...]) -> tuple[frozenset[int], ...]:
     """Per level of an output's chain, where it may stay: its parent must keep it too."""
     found = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
     for parent, node in pairwise(chain):
@@ -56,13 +56,13 @@ def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[i
     return tuple(found)
 
 
-def result_view(layout: Layout, einsum: str, tensor: str) -> View:
+def result_view(layout: ExactLayout, einsum: str, tensor: str) -> View:
     """How compute touches an output, with the loops in whose iterations its elements are made afresh."""
     home = layout.chain(einsum, tensor)[0]
     return replace(layout.full[einsum, tensor], versions=_versions(layout, einsum, home))
 
 
-def _versions(layout: Layout, einsum: str, home: Node) -> tuple[int, ...]:
+def _versions(layout: ExactLayout, einsum: str, home: ExactBuffet) -> tuple[int, ...]:
     """Temporal loops (node ids) in each iteration of which inferred results are made afresh, all of them.
 
     Counting an element of each iteration as an element of its own, nothing is carried or read between them.
@@ -77,7 +77,7 @@ def _versions(layout: Layout, einsum: str, home: Node) -> tuple[int, ...]:
     )
 
 
-def repeating_loops(layout: Layout, einsum: str) -> tuple[int, ...]:
+def repeating_loops(layout: ExactLayout, einsum: str) -> tuple[int, ...]:
     """Temporal loops (node ids) of several iterations, each of which executes the Einsum again.
 
     Storage may keep results from one iteration to the next. Partial sums are never read between them.
@@ -94,7 +94,7 @@ def repeating_loops(layout: Layout, einsum: str) -> tuple[int, ...]:
     )
 
 
-def _iterates(parts: tuple[Part, ...], node: int) -> bool:
+def _iterates(parts: tuple[ExecutedPart, ...], node: int) -> bool:
     """True if the counter of a loop takes several values."""
     part = next(p for p in parts if node in p.loops)
     low, high = needs.extent(part.text, part.loops.index(node))
@@ -118,7 +118,7 @@ class Fill:
     before: Touch | None
 
 
-def fill_carries(layout: Layout, node: Node) -> frozenset[int]:
+def fill_carries(layout: ExactLayout, node: ExactBuffet) -> frozenset[int]:
     """Axis positions over whose steps the node's elements stay."""
     if node.producer is None:
         return node.policy_carries
@@ -126,7 +126,7 @@ def fill_carries(layout: Layout, node: Node) -> frozenset[int]:
     return output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
 
 
-def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
+def fills_of(layout: ExactLayout, node: ExactBuffet) -> Iterator[Fill]:
     """The fills of a node that has a parent, by Einsum in order of execution."""
     assert node.parent is not None
     above = layout.nodes[node.parent, node.tensor].loops
@@ -165,7 +165,7 @@ def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
         )
 
 
-def copy_of(layout: Layout, einsum: str, tensor: str) -> tuple[Node, Node, Touch] | None:
+def copy_of(layout: ExactLayout, einsum: str, tensor: str) -> tuple[ExactBuffet, ExactBuffet, Touch] | None:
     """From where to where a copy Einsum moves, and what arrives; None within one component."""
     source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
     target = layout.chain(einsum, tensor)[0]
@@ -175,7 +175,7 @@ def copy_of(layout: Layout, einsum: str, tensor: str) -> tuple[Node, Node, Touch
     return source, target, touch((view.above(target.loops),), layout.blocks[tensor])
 
 
-def _differing(node: Node) -> int:
+def _differing(node: ExactBuffet) -> int:
     """The one factor in which users touch different things (`joint_blocks`), any if they all agree."""
     touches = [touch((v,), node.blocks).factors for v in node.views]
     for place, factors in enumerate(zip(*touches, strict=True)):
@@ -188,7 +188,7 @@ def _points(touched: Touch, place: int) -> islpy.Set:
     return sets.parse_set(touched.factors[place].text)
 
 
-def _with(node: Node, place: int, points: islpy.Set) -> Touch:
+def _with(node: ExactBuffet, place: int, points: islpy.Set) -> Touch:
     """The node's touch with another set in one factor."""
     factors = node.all_touch.factors
     changed = factors[place].of_text(str(points))
@@ -206,7 +206,7 @@ class Passage:
     component: str
     tensor: str
     up: bool
-    products: tuple[Product, ...]
+    products: tuple[CountProduct, ...]
     single: bool
 
     @property
@@ -216,7 +216,7 @@ class Passage:
 
 
 def tolls_between(
-    layout: Layout, einsum: str, parent: Node, child: str, now: Touch
+    layout: ExactLayout, einsum: str, parent: ExactBuffet, child: str, now: Touch
 ) -> Iterator[tuple[str, int]]:
     """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
     hierarchy = layout.problem.hierarchy
@@ -244,9 +244,9 @@ def tolls_between(
 
 
 def pass_tolls(
-    layout: Layout,
+    layout: ExactLayout,
     einsum: str,
-    parent: Node,
+    parent: ExactBuffet,
     child: str,
     moving: tuple[Touch, Touch, frozenset[int]],
     shared: frozenset[int],
@@ -254,7 +254,7 @@ def pass_tolls(
     *,
     forward: bool = False,
     before: Touch | None = None,
-    chain: tuple[Chain | RefilledChain | ListedChain, int] | None = None,
+    chain: tuple[OutputChain | RefilledChain | ListedChain, int] | None = None,
     per: int = 0,
 ) -> list[Passage]:
     """Passages of one link through every toll between the parent's and the child's component.
@@ -275,19 +275,19 @@ def pass_tolls(
             products = moved(now, held, carries, charge, shared, forward=forward, per=per)
             if before is not None:
                 less = moved(before, held, carries, charge, shared, per=per)
-                products += tuple(Product(-p.sign, p.parts) for p in less)
+                products += tuple(CountProduct(-p.sign, p.parts) for p in less)
         found.append(Passage(einsum, toll, parent.tensor, direction == "up", products, single))
     return found
 
 
 def _partial(
-    chain: Chain | RefilledChain | ListedChain, child: int, charge: int, view: View
-) -> tuple[Product, ...]:
+    chain: OutputChain | RefilledChain | ListedChain, child: int, charge: int, view: View
+) -> tuple[CountProduct, ...]:
     """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
     level = chain.levels[child]
     if not [a for a in level.now.spatial if level.charge <= a < charge]:
         return chain.reads(child)
-    if not isinstance(chain, Chain):
+    if not isinstance(chain, OutputChain):
         return chain.passed(child, charge)
     shared, broadcast = chain.reduction.shared, chain.reduction.broadcast
     if not chain.reduction.first_touch_formula or not any(x.carries for x in chain.levels):
@@ -306,24 +306,24 @@ KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
 
 @dataclass
-class Ledger:
+class ProductLedger:
     """Products by (Einsum, node, tensor) and kind of access; toll passages beside them."""
 
-    accesses: dict[Key, dict[str, list[Product]]] = field(default_factory=dict)
+    accesses: dict[Key, dict[str, list[CountProduct]]] = field(default_factory=dict)
     tolls: list[Passage] = field(default_factory=list)
 
-    def book(self, einsum: str, node: Node, kind: str, products: tuple[Product, ...]) -> None:
+    def book(self, einsum: str, node: ExactBuffet, kind: str, products: tuple[CountProduct, ...]) -> None:
         row = self.accesses.setdefault((einsum, node.id, node.tensor), defaultdict(list))
         row[kind] += products
 
 
-def flows(layout: Layout, per: int = 0, only: Collection[str] = ()) -> Ledger:
+def flows(layout: ExactLayout, per: int = 0, only: Collection[str] = ()) -> ProductLedger:
     """Book all accesses of the problem, or at least those of the Einsums `only`.
 
     `per`: for each iteration of so many outer loops; then products have axes of their temporal counters, as
     far in as the link's child has them.
     """
-    ledger = Ledger()
+    ledger = ProductLedger()
     cascade = layout.problem.cascade
     for name in only or layout.problem.tree.einsums:
         einsum = cascade[name]
@@ -344,13 +344,13 @@ def flows(layout: Layout, per: int = 0, only: Collection[str] = ()) -> Ledger:
     return ledger
 
 
-def _component_of(layout: Layout, einsum: str) -> str:
+def _component_of(layout: ExactLayout, einsum: str) -> str:
     last = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(last, ComputeNode)
     return last.component
 
 
-def _operand(layout: Layout, ledger: Ledger, view: View, per: int) -> None:
+def _operand(layout: ExactLayout, ledger: ProductLedger, view: View, per: int) -> None:
     """Compute reads once per operation and access, shared by instances where that is allowed."""
     einsum, tensor = view.einsum.name, view.access.tensor
     innermost = layout.chain(einsum, tensor)[-1]
@@ -363,7 +363,7 @@ def _operand(layout: Layout, ledger: Ledger, view: View, per: int) -> None:
     ledger.tolls += pass_tolls(layout, einsum, innermost, child, (now, now, still), shared, "down", per=per)
 
 
-def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
+def output_chain(layout: ExactLayout, einsum: str, tensor: str) -> OutputChain | RefilledChain | ListedChain:
     """The levels of an output from its backing node to compute."""
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
@@ -374,7 +374,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     for position, node in enumerate(nodes):
         now = node.written(versions)
         levels.append(
-            Level(
+            OutputLevel(
                 now,
                 node.touch_of(node.users, versions) if position else now,
                 carries[position] if position else frozenset(),
@@ -389,10 +389,10 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     full = touch((view,), layout.blocks[tensor])
     each = touch((replace(view, versions=again),), layout.blocks[tensor]) if again else None
     indexing = frozenset(layout.full[einsum, tensor].access.variables)
-    levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=indexing, executions=each))
+    levels.append(OutputLevel(full, full, frozenset(), nodes[-1].loops, indexing=indexing, executions=each))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     try:
-        return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
+        return OutputChain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
         if not any(stays(level.apart) for level in levels if not level.spans):
             return RefilledChain(tuple(levels), shared, broadcast)
@@ -401,7 +401,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     return ListedChain(tuple(levels), shared, broadcast, view)
 
 
-def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) -> bool:
+def ends_are_writes(chain: OutputChain | RefilledChain | ListedChain, level: OutputLevel) -> bool:
     """False where consumers keep a run alive after its last write, so that its start is counted instead.
 
     In a legal mapping no other instance holds a part of the element in such a run: it is drained alone.
@@ -409,7 +409,7 @@ def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) ->
     return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
 
 
-def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str, per: int) -> None:
+def _output(layout: ExactLayout, ledger: ProductLedger, einsum: str, tensor: str, per: int) -> None:
     chain = output_chain(layout, einsum, tensor)
     if per:
         chain = timed(chain, per, tensor)
@@ -432,7 +432,7 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str, per: int) 
             ledger.book(einsum, node, "reads_drain", chain.runs(position))
 
 
-def _fills(layout: Layout, ledger: Ledger, node: Node, per: int) -> None:
+def _fills(layout: ExactLayout, ledger: ProductLedger, node: ExactBuffet, per: int) -> None:
     """Fills of elements that are only read: each booked to the first Einsum that touches it."""
     assert node.parent is not None
     parent = layout.nodes[node.parent, node.tensor]
@@ -459,11 +459,11 @@ def _fills(layout: Layout, ledger: Ledger, node: Node, per: int) -> None:
         )
 
 
-def _minus(products: tuple[Product, ...]) -> tuple[Product, ...]:
-    return tuple(Product(-p.sign, p.parts) for p in products)
+def _minus(products: tuple[CountProduct, ...]) -> tuple[CountProduct, ...]:
+    return tuple(CountProduct(-p.sign, p.parts) for p in products)
 
 
-def _copy(layout: Layout, ledger: Ledger, einsum: str, per: int) -> None:
+def _copy(layout: ExactLayout, ledger: ProductLedger, einsum: str, per: int) -> None:
     """Move from the source's backing node to the destination's; nothing if they are one component."""
     access = layout.problem.cascade[einsum]
     source = layout.chain(einsum, access.inputs[0].tensor)[0]
@@ -484,7 +484,7 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str, per: int) -> None:
             ledger.book(einsum, node, kind, moved(now, now, (), node.loops, frozenset(), per=per))
 
 
-def timed(chain: Chain | RefilledChain | ListedChain, per: int, tensor: str) -> RefilledChain:
+def timed(chain: OutputChain | RefilledChain | ListedChain, per: int, tensor: str) -> RefilledChain:
     """The chain with its counts by iteration; Refused where only totals are known."""
     remedy = f"use reuse: refill for {tensor}, or write Sequential"
     if isinstance(chain, ListedChain):

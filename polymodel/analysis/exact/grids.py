@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.buffets import ExactLayout
 from polymodel.analysis.exact.sweep import Ints, counter_of, satisfied
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from polymodel.polyhedra.sets import listed_points
-from polymodel.schedule.touch import Block, View, essential_constraints
+from polymodel.schedule.touch import RankBlock, View, essential_constraints
 
 _POINTS = 5_000_000
 
@@ -28,7 +28,7 @@ def unfollowed(reason: str) -> Refused:
 
 
 @dataclass(frozen=True)
-class Grid:
+class PointGrid:
     """The points of one Einsum over some of its rank variables: values, and counters by axis position."""
 
     values: dict[str, Ints]
@@ -98,15 +98,15 @@ def one_of_each(numbers: Ints, count: int) -> Ints:
 class Grids:
     """Grids by Einsum and variables, made once. Axis positions: loops in path order, then offsets."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ExactLayout) -> None:
         self.layout = layout
         self.views: dict[str, View] = {}
         for (einsum, _), view in layout.full.items():
             self.views.setdefault(einsum, view)
-        self._made: dict[tuple[str, frozenset[str], frozenset[int]], Grid] = {}
+        self._made: dict[tuple[str, frozenset[str], frozenset[int]], PointGrid] = {}
         self._stamps: dict[tuple[str, tuple[int, ...]], list[Ints]] = {}
 
-    def of(self, einsum: str, blocks: Sequence[Block]) -> Grid:
+    def of(self, einsum: str, blocks: Sequence[RankBlock]) -> PointGrid:
         """The Einsum's points over its variables and loops in these blocks."""
         view = self.views[einsum]
         variables = frozenset(v for b in blocks for e, v in b.variables if e == einsum)
@@ -119,7 +119,7 @@ class Grids:
                 self._made[key] = _grid(view, variables)
         return self._made[key]
 
-    def stamps(self, einsum: str, blocks: Sequence[Block], axes: tuple[int, ...]) -> list[Ints]:
+    def stamps(self, einsum: str, blocks: Sequence[RankBlock], axes: tuple[int, ...]) -> list[Ints]:
         """The different values of these axes in order, one column each."""
         key = (einsum, axes)
         if key not in self._stamps:
@@ -143,7 +143,7 @@ class Grids:
         raise KeyError((one, other))
 
 
-def _grid(view: View, variables: frozenset[str]) -> Grid:
+def _grid(view: View, variables: frozenset[str]) -> PointGrid:
     einsum = view.einsum
     names = [v for v in einsum.rank_variables if v in variables]
     extents = [einsum.bound(v)[1] - einsum.bound(v)[0] + 1 for v in names]
@@ -160,10 +160,10 @@ def _grid(view: View, variables: frozenset[str]) -> Grid:
         if c.expr.variables and set(c.expr.variables) <= variables:
             keep &= satisfied(c, values, grid.shape[1])
     values = {v: a[keep] for v, a in values.items()}
-    return Grid(values, _axes(view, values), int(keep.sum()))
+    return PointGrid(values, _axes(view, values), int(keep.sum()))
 
 
-def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> Grid:
+def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> PointGrid:
     """The same where what executes is given as parts: their combinations."""
     values: dict[str, Ints] = {}
     axes: dict[int, Ints] = {}
@@ -184,7 +184,7 @@ def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> G
         offsets = {v: next(columns) for v in part.variables}
         axes |= {i: offsets[v] for i, v in enumerate(view.offsets, start=len(view.loops)) if v in offsets}
         count *= more
-    return Grid(values, axes, count)
+    return PointGrid(values, axes, count)
 
 
 def _axes(view: View, values: dict[str, Ints]) -> dict[int, Ints]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
 from polymodel.analysis.exact.cells import (
     Course,
     Sites,
@@ -31,7 +31,7 @@ from polymodel.analysis.exact.factor_tables import (
     Flags,
     Index,
     Masks,
-    Table,
+    StampTable,
     bounded,
     crossed,
     factor_rows,
@@ -40,12 +40,12 @@ from polymodel.analysis.exact.factor_tables import (
     listed,
 )
 from polymodel.analysis.exact.live_peaks import node_carries
-from polymodel.analysis.exact.occupancy import Item, item_of
+from polymodel.analysis.exact.occupancy import PeakBuffet, item_of
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.integers import distinct_rows, dtype_of, largest, row_sums
 from polymodel.polyhedra import needs
-from polymodel.schedule.touch import Block, View, axes_of, touch
+from polymodel.schedule.touch import RankBlock, View, axes_of, touch
 
 # Cuts loops to the steps that matter: where accesses only shift by constants, few steps represent many.
 #
@@ -137,7 +137,7 @@ def _motions(view: View, depth: int) -> Iterable[tuple[int, Motion]]:
                 yield axes[a].node, _motion(rows, column, len(mine), block.ranks)
 
 
-def _unknown(view: View, block: Block, axis: int) -> Motion:
+def _unknown(view: View, block: RankBlock, axis: int) -> Motion:
     """Where points are not listed no step counts as a repetition."""
     (factor,) = touch((view,), (block,)).factors
     count = needs.counter_extent(factor.text, (*factor.spatial, *factor.temporal).index(axis))
@@ -173,11 +173,11 @@ def _motion(rows: Ints, column: int, stamps: int, ranks: tuple[int, ...]) -> Mot
 
 # The largest joint tiles of buffets below the last split of one Einsum, per cell and site.
 
-Items = Sequence[tuple[Item, tuple[Table, ...]]]
+Items = Sequence[tuple[PeakBuffet, tuple[StampTable, ...]]]
 
 
 @dataclass(frozen=True)
-class Group:
+class LoopGroup:
     """Loops that share a factor of some tile: what the tiles may be, by what the outer loops fix.
 
     `index` finds the kind of an outer stamp (`kinds`); `choices` has, per kind, the rows of tile sizes
@@ -256,7 +256,7 @@ def _largest(items: Items, chosen: list[Ints]) -> tuple[int, ...]:
     return tuple(int(n) for n in best)
 
 
-def _groups(course: Course, items: Items) -> list[Group]:
+def _groups(course: Course, items: Items) -> list[LoopGroup]:
     depth = max(item.node.loops for item, _ in items)
     spatial = items[0][0].node.all_touch.spatial
     parts = [[t] for t in course.stamps(spatial, depth)]
@@ -270,7 +270,7 @@ def _groups(course: Course, items: Items) -> list[Group]:
     return [_group(course, part, items) for part in parts]
 
 
-def _group(course: Course, part: list[Table], items: Items) -> Group:
+def _group(course: Course, part: list[StampTable], items: Items) -> LoopGroup:
     order, stamps = crossed([((*t.spatial, *t.temporal), t.stamps) for t in part])
     columns = dict(zip(order, stamps.T, strict=True))
     most = max(prod(largest(t.sizes) for t in tables) for _, tables in items)
@@ -289,7 +289,9 @@ def _group(course: Course, part: list[Table], items: Items) -> Group:
     seen = np.zeros((len(outer), len(rows)), dtype=bool)
     seen[each, which] = True
     patterns, kinds = np.unique(seen, axis=0, return_inverse=True)
-    return Group(place, time, Index.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns))
+    return LoopGroup(
+        place, time, Index.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns)
+    )
 
 
 def _front(rows: Ints) -> Ints:
@@ -325,25 +327,25 @@ class Spans:
 class Gaps:
     """The peaks of any component of a layout."""
 
-    layout: Layout
+    layout: ExactLayout
     peaks: dict[str, dict[str, WorkingSet]] = field(default_factory=dict)
 
     def peak(self, einsum: str, component: str) -> WorkingSet | None:
         """The largest joint tiles of a component while an Einsum runs."""
         if component not in self.peaks:
-            self.peaks[component] = Memory(self.layout, component).peaks()
+            self.peaks[component] = ComponentSites(self.layout, component).peaks()
         return self.peaks[component].get(einsum)
 
 
 @dataclass
-class Memory:
+class ComponentSites:
     """One component: its buffets with their tables, and one site of each kind."""
 
-    layout: Layout
+    layout: ExactLayout
     component: str
 
     @cached_property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[ExactBuffet]:
         mine = [n for n in self.layout.nodes.values() if n.component == self.component]
         return sorted(mine, key=lambda n: (n.id, n.tensor))
 
@@ -363,7 +365,7 @@ class Memory:
         return courses(self.layout, self.steps)
 
     @cached_property
-    def tables(self) -> dict[tuple[int, str], tuple[Table, ...]]:
+    def tables(self) -> dict[tuple[int, str], tuple[StampTable, ...]]:
         """Tables of every buffet: kept steps, and those just before them."""
         wide = {loop: flags | np.append(flags[1:], False) for loop, flags in self.steps.items()}
         found = {}
@@ -431,7 +433,7 @@ class Memory:
             most += elements * item.bits * item.scale.numerator * item.instances
         return dtype_of(most)
 
-    def _deep(self, node: Node) -> bool:
+    def _deep(self, node: ExactBuffet) -> bool:
         """True if the node stands below a loop that is below the last split of its only user."""
         return node.loops > self.courses[node.users[0]].depth
 
@@ -443,7 +445,7 @@ class Memory:
         items = [(item_of(self.layout, n), self.tables[n.id, n.tensor]) for n in nodes]
         return inside(self.courses[einsum], items, place, exist)
 
-    def _spans(self, node: Node) -> Spans:
+    def _spans(self, node: ExactBuffet) -> Spans:
         item = item_of(self.layout, node)
         place, exist = self.sites.place(self.layout, node.users[0], spatial_axes(node))
         tables = self.tables[node.id, node.tensor]
@@ -460,7 +462,7 @@ class Memory:
             return self._between(node, item, place, exist)
         return self._visits(node, item, place, exist)
 
-    def _visits(self, node: Node, item: Item, place: dict[int, Ints], exist: Flags) -> Spans:
+    def _visits(self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags) -> Spans:
         """From the first to the last use of each visit, and to the next visit where that carries anything."""
         tables = self.tables[node.id, node.tensor]
         loops = node.views[0].loops
@@ -496,7 +498,7 @@ class Memory:
                 before[mine[left_out], k] = step[left_out]
         return before
 
-    def _open(self, node: Node, visits: Ints) -> Flags:
+    def _open(self, node: ExactBuffet, visits: Ints) -> Flags:
         """Per visit but the first: whether anything may stay from the visit before it."""
         temporal = node.all_touch.temporal
         if len(visits) < 2:
@@ -504,7 +506,7 @@ class Memory:
         axis = np.asarray(temporal)[(np.diff(visits, axis=0) != 0).argmax(axis=1)]
         return np.isin(axis, sorted(node_carries(self.layout, node)))
 
-    def _uses(self, node: Node, visits: Ints, place: dict[int, Ints]) -> tuple[Ints, Ints, Ints]:
+    def _uses(self, node: ExactBuffet, visits: Ints, place: dict[int, Ints]) -> tuple[Ints, Ints, Ints]:
         """First and last cell by visit and site, and the first cell of any Einsum below, by visit."""
         shape = (len(visits), len(next(iter(place.values()), self.sites.rows)))
         first, last = np.full(shape, _LATE), np.full(shape, -1)
@@ -532,7 +534,7 @@ class Memory:
                 last[which[real]] = np.maximum(last[which[real]], high[real])
         return first, last, opening
 
-    def _active(self, course: Course, node: Node, order: Ints, place: dict[int, Ints]) -> Flags:
+    def _active(self, course: Course, node: ExactBuffet, order: Ints, place: dict[int, Ints]) -> Flags:
         """Whether an Einsum runs in the node's instance, by cell and site."""
         shape = (len(order), len(self.sites.rows))
         result = np.ones(shape, dtype=bool)
@@ -541,7 +543,7 @@ class Memory:
             result &= table.find(place, time, shape) >= 0
         return result
 
-    def _between(self, node: Node, item: Item, place: dict[int, Ints], exist: Flags) -> Spans:
+    def _between(self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags) -> Spans:
         """Tiles of last visits in one cell, carried to the first visit in the next one of the same Einsum."""
         course = self.courses[node.users[0]]
         order = np.argsort(course.phases)

@@ -14,16 +14,16 @@ from math import lcm, prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
 from polymodel.analysis.exact.grids import Grids, unfollowed
 from polymodel.analysis.exact.live_peaks import live_counts, nominal_trips
-from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
-from polymodel.analysis.exact.peaks import Interleaving, Rounding, Rows, Term, Tree, tree
-from polymodel.analysis.exact.residencies import Residency, Use
+from polymodel.analysis.exact.occupancy import PeakBuffet, is_persistent, item_of
+from polymodel.analysis.exact.peaks import ElementRows, Interleaving, PeakTerm, Rounding, TimeTree, tree
+from polymodel.analysis.exact.residencies import CountedUse, Residency
 from polymodel.analysis.exact.sweep import Ints
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Block, axes_of, partition
+from polymodel.schedule.touch import RankBlock, axes_of, partition
 
 _POINTS = 5_000_000
 _RESTS = 1000
@@ -39,7 +39,7 @@ class Edge:
     """
 
     residency: Residency
-    use: Use
+    use: CountedUse
     end: int
     inclusive: bool
 
@@ -137,7 +137,7 @@ class Frame:
                 groups = [g for g in groups if not g & tie] + [set().union(tie, *hit)]
         return tuple(frozenset(g) for g in sorted(groups, key=min))
 
-    def _own(self, block: Block) -> list[int]:
+    def _own(self, block: RankBlock) -> list[int]:
         """The executing Einsum's axes in one of its blocks."""
         axes = axes_of(self.grids.views[self.einsum])
         return [i for i, axis in enumerate(axes) if block.has(self.einsum, axis)]
@@ -167,7 +167,7 @@ class Frame:
         blocks = [b for b in self.alone if group & set(self._own(b))]
         return self.grids.stamps(self.einsum, blocks, self._times(group))
 
-    def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
+    def _rows(self, edge: Edge, group: frozenset[int]) -> ElementRows:
         """Elements of an edge at each stamp of a group: the product of its blocks there."""
         spots = sorted(a for a in group if a < 0)
         sites = [np.zeros(1, dtype=np.int64) for _ in spots]
@@ -186,7 +186,7 @@ class Frame:
             times |= {a: np.tile(c[keep], count) for a, c in stamps.items()}
             count *= more
         given = tuple(times[a] for a in self._times(group) if a in times)
-        return Rows(tuple(sites), given, count)
+        return ElementRows(tuple(sites), given, count)
 
     def _sites(self, edge: Edge, spots: list[int], place: dict[int, Ints], count: int) -> list[Ints]:
         """A block's share of instances' coordinates."""
@@ -198,12 +198,12 @@ class Frame:
 
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
-        trees: list[Tree] = []
+        trees: list[TimeTree] = []
         reach = _ALL if self.every else lcm(*(r.period for r in self.roundings))
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
             kinds: dict[tuple[int | bytes, ...], int] = {}
-            rows: list[Rows] = []
+            rows: list[ElementRows] = []
             for i, edge in enumerate(self.edges):
                 made = self._rows(edge, group)
                 key: tuple[int | bytes, ...] = (made.depth, made.count)
@@ -220,7 +220,7 @@ class Frame:
         return sum(1 for a in self.temporal if a < axis)
 
     @cached_property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[PeakTerm, ...]:
         """The edges as terms of weight one; `buffet` numbers the frame's nodes."""
         found = []
         for edge, columns in zip(self.edges, self._built[1], strict=True):
@@ -228,7 +228,7 @@ class Frame:
             start = self._position(min(edge.residency.start, edge.end))
             buffet = self.nodes.index(edge.residency.node)
             found.append(
-                Term(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
+                PeakTerm(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
             )
         return tuple(found)
 
@@ -236,7 +236,7 @@ class Frame:
         """The largest number of live elements of one buffet."""
         return self._built[0].peak([t for t in self.terms if t.buffet == buffet], len(self.nodes))[0]
 
-    def _weighted(self) -> list[Term]:
+    def _weighted(self) -> list[PeakTerm]:
         scaled = [int(w * self.whole) for w in self.weights]
         return [replace(t, weight=scaled[t.buffet]) for t in self.terms]
 
@@ -254,7 +254,7 @@ class Frame:
         columns = [-(-counts[:, k] * w.numerator // w.denominator) for k, w in enumerate(self.weights)]
         return np.stack(columns, axis=1) if columns else np.zeros((len(counts), 0), dtype=np.int64)
 
-    def together(self) -> list[tuple[Node, int]]:
+    def together(self) -> list[tuple[ExactBuffet, int]]:
         """Bits of every buffet at a phase where they take most."""
         terms = self._weighted()
         interleaving = replace(self._built[0], roundings=self.roundings)
@@ -263,14 +263,14 @@ class Frame:
         return list(zip(self.nodes, bits, strict=True))
 
 
-def lasting_bits(item: Item) -> int:
+def lasting_bits(item: PeakBuffet) -> int:
     """Bits of a persistent tensor, the whole run through."""
     assert item.fixed is not None
     size = item.fixed * item.bits * item.scale
     return -(-size.numerator // size.denominator) * item.instances
 
 
-def _working_set(frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
+def _working_set(frame: Frame, component: str, fixed: list[PeakBuffet]) -> WorkingSet | None:
     """The joint peak of a component's live elements during one Einsum."""
     held = frame.together()
     held += [(item.node, lasting_bits(item)) for item in fixed]
@@ -280,10 +280,10 @@ def _working_set(frame: Frame, component: str, fixed: list[Item]) -> WorkingSet 
     return WorkingSet(component, frame.einsum, "live", bits, tuple(residents)) if bits else None
 
 
-class Part:
+class ComponentLifetimes:
     """One component: its buffets' residencies, and those that persist whole."""
 
-    def __init__(self, layout: Layout, grids: Grids, component: str) -> None:
+    def __init__(self, layout: ExactLayout, grids: Grids, component: str) -> None:
         self.grids, self.component = grids, component
         nodes = [n for n in layout.nodes.values() if n.component == component]
         self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
@@ -308,21 +308,21 @@ class Part:
         return _working_set(frame, self.component, self.fixed)
 
 
-def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+def factored_counts(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
     """Peak live elements per buffet, and the joint peaks per component and Einsum (as `live_counts`)."""
     grids = Grids(layout)
     counts = dict.fromkeys(layout.nodes, 0)
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
         if component.stores:
-            part = Part(layout, grids, component.name)
+            part = ComponentLifetimes(layout, grids, component.name)
             for einsum in layout.problem.tree.einsums:
                 row = part.working_set(einsum, counts)
                 rows += [row] if row else []
     return counts, tuple(rows)
 
 
-def lifetimes(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+def lifetimes(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
     """`factored_counts`, or `live_counts` where operations are few or no product describes them."""
     operations = sum(prod(h - low + 1 for low, h in e.bounds) for e in layout.problem.cascade.einsums)
     if operations <= _LISTED:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node, shape_of
-from polymodel.analysis.exact.cached_counts import Array, Product, dense, total
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, shape_of
+from polymodel.analysis.exact.cached_counts import Array, CountProduct, dense, total
 from polymodel.analysis.exact.enumerated_partials import ListedChain, Moves, listable
 from polymodel.analysis.exact.flows import (
     broadcast_axes,
@@ -29,7 +29,7 @@ from polymodel.analysis.exact.flows import (
 )
 from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.occupancy import tensor_bits
-from polymodel.analysis.exact.partials import Chain
+from polymodel.analysis.exact.partials import OutputChain
 from polymodel.analysis.exact.sweep import distinct
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain
@@ -43,11 +43,11 @@ from polymodel.schedule.touch import Factor, Touch, View, merge_blocks, touch
 #
 # Links and rules are those of `flows`, which counts; here senders and receivers are kept apart.
 
-OutputChain = Chain | RefilledChain | ListedChain
+AnyOutputChain = OutputChain | RefilledChain | ListedChain
 
 
 @dataclass(frozen=True)
-class Flow:
+class TransferRelation:
     """Transfers of one tensor between two components, to or from all instances in `now`.
 
     What `held` keeps over the transitions `carries` does not move. `sign`: -1 takes away what Einsums
@@ -67,7 +67,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Sums:
+class PartialSums:
     """Refilled partial sums of one level of an output's chain, from its parent to who receives them."""
 
     einsum: str
@@ -76,12 +76,12 @@ class Sums:
     shared: frozenset[int]
     now: Touch
     level: int
-    chain: Chain | RefilledChain
+    chain: OutputChain | RefilledChain
     up: bool = False
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedTransfers:
     """Rows (time, element, places along the spatial axes of `now`) of what moves, one per instance."""
 
     einsum: str
@@ -93,7 +93,7 @@ class Listed:
     up: bool
 
 
-def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums | Listed]:
+def flows_of(layout: ExactLayout, tensor: str) -> Iterator[TransferRelation | PartialSums | ListedTransfers]:
     """Everything that moves of one tensor."""
     for name in layout.problem.tree.einsums:
         einsum = layout.problem.cascade[name]
@@ -110,19 +110,21 @@ def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums | Listed]:
             parent = layout.chain(name, tensor)[-1]
             now = touch((view,), layout.blocks[tensor])
             ends = parent.component, _compute(layout, name)
-            yield Flow(name, tensor, ends, shared_axes(layout, name, tensor), now, now)
+            yield TransferRelation(name, tensor, ends, shared_axes(layout, name, tensor), now, now)
     for node in layout.nodes.values():
         if node.tensor == tensor and node.parent is not None:
             yield from _fills(layout, node)
 
 
-def _compute(layout: Layout, einsum: str) -> str:
+def _compute(layout: ExactLayout, einsum: str) -> str:
     last = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(last, ComputeNode)
     return last.component
 
 
-def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums | Listed]:
+def _results(
+    layout: ExactLayout, einsum: str, tensor: str
+) -> Iterator[TransferRelation | PartialSums | ListedTransfers]:
     chain = output_chain(layout, einsum, tensor)
     shared = shared_axes(layout, einsum, tensor)
     sums = _receivers(chain, shared, broadcast_axes(layout, einsum), result_view(layout, einsum, tensor))
@@ -132,42 +134,46 @@ def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums |
         bottom = nodes[child].component if child < len(nodes) else _compute(layout, einsum)
         ends = nodes[child - 1].component, bottom
         if isinstance(chain, ListedChain):
-            yield Listed(einsum, tensor, ends, shared, level.now, chain.drains(child), True)
+            yield ListedTransfers(einsum, tensor, ends, shared, level.now, chain.drains(child), True)
         else:
             forward = ends_are_writes(chain, level)
-            yield Flow(einsum, tensor, ends, shared, level.now, level.held, level.carries, True, forward)
+            yield TransferRelation(
+                einsum, tensor, ends, shared, level.now, level.held, level.carries, True, forward
+            )
         if isinstance(sums, ListedChain):
             rows = sums.moves(child, filled=True)
-            yield Listed(einsum, tensor, ends, shared, level.now, rows, False)
+            yield ListedTransfers(einsum, tensor, ends, shared, level.now, rows, False)
         else:
-            yield Sums(einsum, tensor, ends, shared, level.asked, child, sums)
+            yield PartialSums(einsum, tensor, ends, shared, level.asked, child, sums)
 
 
 def _receivers(
-    chain: OutputChain, shared: frozenset[int], broadcast: frozenset[int], view: View
-) -> OutputChain:
+    chain: AnyOutputChain, shared: frozenset[int], broadcast: frozenset[int], view: View
+) -> AnyOutputChain:
     """The chain that knows who receives a refilled partial sum, where one can be had."""
-    if not isinstance(chain, Chain):
+    if not isinstance(chain, OutputChain):
         return chain
     if not chain.reduction.first_touch_formula or not any(level.carries for level in chain.levels):
         return RefilledChain(chain.levels, shared, broadcast)
     return ListedChain(chain.levels, shared, broadcast, view) if listable(chain.levels, view) else chain
 
 
-def _fills(layout: Layout, node: Node) -> Iterator[Flow]:
+def _fills(layout: ExactLayout, node: ExactBuffet) -> Iterator[TransferRelation]:
     assert node.parent is not None
     ends = layout.nodes[node.parent, node.tensor].component, node.component
     carries, held = fill_carries(layout, node), node.all_touch
     for fill in fills_of(layout, node):
-        yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.now, held, carries)
+        yield TransferRelation(fill.einsum, node.tensor, ends, fill.shared, fill.now, held, carries)
         if fill.before is not None:
-            yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.before, held, carries, sign=-1)
+            yield TransferRelation(
+                fill.einsum, node.tensor, ends, fill.shared, fill.before, held, carries, sign=-1
+            )
 
 
-def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:
+def _copied(layout: ExactLayout, einsum: str, tensor: str) -> Iterator[TransferRelation]:
     if (moved := copy_of(layout, einsum, tensor)) is not None:
         source, target, now = moved
-        yield Flow(einsum, tensor, (source.component, target.component), frozenset(), now, now)
+        yield TransferRelation(einsum, tensor, (source.component, target.component), frozenset(), now, now)
 
 
 # A label beside the loops: which of the two links at the root of a tree.
@@ -175,7 +181,7 @@ ROOT = 10**6
 
 
 @dataclass(frozen=True)
-class Roles:
+class AxisRoles:
     """What each spatial axis means to one dimension: names its row, is its coordinate, or comes after.
 
     `drop`: axes over which one transfer reaches several instances, those that are its coordinate included.
@@ -197,14 +203,16 @@ class Roles:
         return Crossing(labels, tuple(drop), where, shift, by_link and bool(where))
 
 
-def roles(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim]) -> Roles:
+def roles(
+    layout: ExactLayout, flow: TransferRelation | PartialSums | ListedTransfers, dim: tuple[str, FanoutDim]
+) -> AxisRoles:
     """The roles of the spatial axes of what moves; `dim` is (component, dimension)."""
     order = {(c, d.name): i for i, (c, d) in enumerate(layout.problem.hierarchy.dimensions)}
     here = order[dim[0], dim[1].name]
     trips = nominal_trips(layout, flow.einsum)
     axes = {a: order[axis.component, axis.dim] for a, axis in enumerate(flow.now.axes) if axis.spatial}
     coordinate = [a for a, position in axes.items() if position == here]
-    return Roles(
+    return AxisRoles(
         labels=frozenset(a for a, position in axes.items() if position < here),
         coordinate=tuple((a, math.prod(trips[b] for b in coordinate if b > a)) for a in coordinate),
         drop=frozenset(a for a, position in axes.items() if position >= here and a in flow.shared),
@@ -215,7 +223,7 @@ def roles(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim]
 class Ways:
     """One way of counting: links at one height of a tree, links of a chain, or transfers."""
 
-    roles: Roles
+    roles: AxisRoles
     shift: int | None
     links: bool
     by_link: bool
@@ -232,15 +240,15 @@ class Ways:
         crossing = self.of(factor)
         return tuple(factor.spatial[k] for k in crossing.labels) + ((ROOT,) if crossing.by_link else ())
 
-    def product(self, sign: int, factors: tuple[Factor, ...], counts: list[Array]) -> Product:
+    def product(self, sign: int, factors: tuple[Factor, ...], counts: list[Array]) -> CountProduct:
         """The product of one array per factor, as `of` labels them."""
         parts = [(self.axes(f), array) for f, array in zip(factors, counts, strict=True)]
         if self.by_link and not self.roles.coordinate:
             parts.append(((ROOT,), np.ones(1, dtype=object)))
-        return Product(sign, tuple(parts))
+        return CountProduct(sign, tuple(parts))
 
 
-def flow_products(flow: Flow, ways: Ways) -> list[Product]:
+def flow_products(flow: TransferRelation, ways: Ways) -> list[CountProduct]:
     """Crossings of a flow: of everything, less what stays at each transition that is carried over.
 
     Where all other factors keep a transfer whole, the one that counts links loses those that only lead to
@@ -266,7 +274,7 @@ def flow_products(flow: Flow, ways: Ways) -> list[Product]:
     return found
 
 
-def sum_products(sums: Sums, ways: Ways) -> list[Product]:
+def sum_products(sums: PartialSums, ways: Ways) -> list[CountProduct]:
     """Crossings of refilled partial sums, from the instances that receive them."""
     factors = sums.now.factors
     if isinstance(sums.chain, RefilledChain):
@@ -286,7 +294,7 @@ def sum_products(sums: Sums, ways: Ways) -> list[Product]:
     return [_single(filled, sums.now, ways)] if total(reads) else []
 
 
-def _single(filled: tuple[Product, ...], now: Touch, ways: Ways) -> Product:
+def _single(filled: tuple[CountProduct, ...], now: Touch, ways: Ways) -> CountProduct:
     """Transfers with one destination each, from their number per instance."""
     order = now.spatial
     extents = dict.fromkeys(order, 1)
@@ -307,10 +315,10 @@ def _single(filled: tuple[Product, ...], now: Touch, ways: Ways) -> Product:
     axes = tuple(order[k] for k in keep)
     rest = tuple(k for k in range(len(order)) if k not in keep)
     if not ways.by_link:
-        return Product(1, ((axes, _summed(counts, rest)),))
+        return CountProduct(1, ((axes, _summed(counts, rest)),))
     side = where >> (ways.shift or 0)
     both = [_summed(counts * (side == i), rest) for i in (0, 1)]
-    return Product(1, (((*axes, ROOT), np.stack(both, axis=-1)),))
+    return CountProduct(1, (((*axes, ROOT), np.stack(both, axis=-1)),))
 
 
 def _summed(values: Array | int, axes: tuple[int, ...]) -> Array:
@@ -318,7 +326,7 @@ def _summed(values: Array | int, axes: tuple[int, ...]) -> Array:
     return np.asarray(np.asarray(values, dtype=object).sum(axis=axes), dtype=object)
 
 
-def _merged(layout: Layout, tensor: str, component: str, dim: FanoutDim) -> Layout:
+def _merged(layout: ExactLayout, tensor: str, component: str, dim: FanoutDim) -> ExactLayout:
     """The layout with one factor for all loops of the dimension: its coordinate is their weighted sum."""
     blocks = layout.blocks[tensor]
     mine = {
@@ -335,7 +343,7 @@ def _merged(layout: Layout, tensor: str, component: str, dim: FanoutDim) -> Layo
     return replace(layout, nodes=nodes, blocks={**layout.blocks, tensor: merged})
 
 
-def listed_products(flow: Listed, ways: Ways) -> list[Product]:
+def listed_products(flow: ListedTransfers, ways: Ways) -> list[CountProduct]:
     """Crossings of what is listed: distinct (transfer, link) pairs."""
     time, element, places = flow.rows
     order, own = flow.now.spatial, dict(ways.roles.coordinate)
@@ -357,27 +365,27 @@ def listed_products(flow: Listed, ways: Ways) -> list[Product]:
     if ways.by_link:
         axes, keep = (*axes, ROOT), keep + 1
     if not keep:
-        return [Product(len(crossed), ())]
+        return [CountProduct(len(crossed), ())]
     where_to = tuple(crossed[:, :keep].T)
     counts = np.zeros(tuple(int(c.max()) + 1 for c in where_to), dtype=np.int64)
     np.add.at(counts, where_to, 1)
-    return [Product(1, ((axes, counts.astype(object)),))]
+    return [CountProduct(1, ((axes, counts.astype(object)),))]
 
 
-def _products(flow: Flow | Sums | Listed, ways: Ways) -> list[Product]:
-    if isinstance(flow, Listed):
+def _products(flow: TransferRelation | PartialSums | ListedTransfers, ways: Ways) -> list[CountProduct]:
+    if isinstance(flow, ListedTransfers):
         return listed_products(flow, ways)
-    return flow_products(flow, ways) if isinstance(flow, Flow) else sum_products(flow, ways)
+    return flow_products(flow, ways) if isinstance(flow, TransferRelation) else sum_products(flow, ways)
 
 
 @dataclass
 class _Row:
     hops: dict[str, int]
-    down: list[tuple[int, list[Product]]]
-    up: list[tuple[int, list[Product]]]
+    down: list[tuple[int, list[CountProduct]]]
+    up: list[tuple[int, list[CountProduct]]]
 
 
-def link_rows(layout: Layout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
+def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
     """(Einsum, component, dimension, element-hops by tensor and products of what enters its rows)."""
     hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
     for component, dim in hierarchy.costly_links:
@@ -393,7 +401,12 @@ def link_rows(layout: Layout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
             yield einsum, component, dim, row
 
 
-def _book(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim], row: _Row) -> None:
+def _book(
+    layout: ExactLayout,
+    flow: TransferRelation | PartialSums | ListedTransfers,
+    dim: tuple[str, FanoutDim],
+    row: _Row,
+) -> None:
     assert dim[1].link is not None
     topology = dim[1].link.topology
     role = roles(layout, flow, dim)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
 from polymodel.analysis.exact.flows import output_carries
 from polymodel.analysis.exact.occupancy import item_of
 from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
@@ -23,7 +23,7 @@ from polymodel.polyhedra import needs
 _CELLS = 60_000_000
 
 
-def node_carries(layout: Layout, node: Node) -> frozenset[int]:
+def node_carries(layout: ExactLayout, node: ExactBuffet) -> frozenset[int]:
     """Transitions over which elements stay in the node (outputs: only while the parent keeps them)."""
     if node.producer is None or node.parent is None:
         return node.policy_carries
@@ -31,7 +31,7 @@ def node_carries(layout: Layout, node: Node) -> frozenset[int]:
     return output_carries(layout, chain)[[n.id for n in chain].index(node.id)]
 
 
-def _open_visits(layout: Layout, uses: Uses) -> Ints:
+def _open_visits(layout: ExactLayout, uses: Uses) -> Ints:
     """Per visit: 1 if elements may stay from the visit before it."""
     node = uses.node
     carries = node_carries(layout, node)
@@ -71,7 +71,7 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
     return np.asarray(np.cumsum(change, axis=1)[:, :phases], dtype=np.int64)
 
 
-def nominal_trips(layout: Layout, einsum: str) -> list[int]:
+def nominal_trips(layout: ExactLayout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile.
 
     A loop that binds no variable of the Einsum, and one below which Einsums have tiles of their own, has
@@ -93,7 +93,7 @@ def nominal_trips(layout: Layout, einsum: str) -> list[int]:
     return found
 
 
-def _own_trips(layout: Layout, einsum: str) -> dict[int, int]:
+def _own_trips(layout: ExactLayout, einsum: str) -> dict[int, int]:
     """Trips, over its nominal enclosing tile, of every loop that binds a variable of the Einsum."""
     tree, cascade = layout.problem.tree, layout.problem.cascade
     tied = ties(cascade, tree, einsum)
@@ -120,7 +120,7 @@ def _own_trips(layout: Layout, einsum: str) -> dict[int, int]:
     return trips
 
 
-def _windows(layout: Layout, einsum: str, last: int) -> dict[str, int]:
+def _windows(layout: ExactLayout, einsum: str, last: int) -> dict[str, int]:
     """How far each variable of an Einsum reaches at most at one stamp down to node `last`, if inferred."""
     found: dict[str, int] = {}
     view = next(v for (e, _), v in layout.full.items() if e == einsum)
@@ -132,7 +132,9 @@ def _windows(layout: Layout, einsum: str, last: int) -> dict[str, int]:
     return found
 
 
-def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str, str], int], ...]]:
+def _sites(
+    layout: ExactLayout, node: ExactBuffet, uses: Uses
+) -> list[tuple[tuple[tuple[str, str], int], ...]]:
     """The physical coordinates of each of the node's instances, outer loop most significant."""
     einsum = node.users[0]
     trips = nominal_trips(layout, einsum)
@@ -151,12 +153,12 @@ def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str
 class _Curve:
     """Bits of one buffet in one instance at `site`, by phase."""
 
-    node: Node
+    node: ExactBuffet
     site: object
     bits: Ints
 
 
-def _curves(layout: Layout, sweep: Sweep, node: Node) -> tuple[int, list[_Curve]]:
+def _curves(layout: ExactLayout, sweep: Sweep, node: ExactBuffet) -> tuple[int, list[_Curve]]:
     """The most live elements of a buffet in one instance, and its bits in every instance."""
     uses = sweep.uses(node)
     sites = _sites(layout, node, uses)
@@ -192,7 +194,7 @@ def _peaks(sweep: Sweep, component: str, curves: list[_Curve]) -> Iterator[Worki
     yield from found.values()
 
 
-def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+def live_counts(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
     """Peak live elements per buffet, and the joint peaks per component and Einsum."""
     sweep = Sweep(layout)
     counts: dict[tuple[int, str], int] = {}

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.buffets import Layout, Node, shape_of
-from polymodel.analysis.exact.cached_counts import SEVERAL_LOOPS, Array, Shape, tally
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, shape_of
+from polymodel.analysis.exact.cached_counts import SEVERAL_LOOPS, Array, FactorShape, tally
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import times
@@ -31,10 +31,10 @@ _COMBINATIONS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Item:
+class PeakBuffet:
     """One buffet that counts in a peak: its bits per element, how many times, and when it is resident."""
 
-    node: Node
+    node: ExactBuffet
     bits: int
     scale: Fraction = Fraction(1)
     instances: int = 1
@@ -49,7 +49,7 @@ class Item:
 
 
 @lru_cache(maxsize=16384)
-def largest(shape: Shape) -> int:
+def largest(shape: FactorShape) -> int:
     """The largest tile of one factor."""
     if shape.nest is not None and len(shape.nest.loops) >= SEVERAL_LOOPS:
         found = nests.widest(shape.nest)
@@ -58,7 +58,7 @@ def largest(shape: Shape) -> int:
     return max((size for _, size in needs.sizes(shape.text, shape.np + shape.nt)), default=0)
 
 
-def tile_numbers(node: Node) -> tuple[int, int, int, int, int]:
+def tile_numbers(node: ExactBuffet) -> tuple[int, int, int, int, int]:
     """(largest, total, visits, instances, distinct) of a buffet's tiles."""
     result = [1, 1, 1, 1, 1]
     for f in node.all_touch.factors:
@@ -75,16 +75,16 @@ def tile_numbers(node: Node) -> tuple[int, int, int, int, int]:
     return (result[0], result[1], result[2], result[3], result[4])
 
 
-def tensor_bits(layout: Layout, tensor: str) -> int:
+def tensor_bits(layout: ExactLayout, tensor: str) -> int:
     """Bits per value: of the first access in cascade order."""
     return layout.problem.cascade.accesses_of(tensor)[0].bits_per_value
 
 
-def is_persistent(layout: Layout, tensor: str) -> bool:
+def is_persistent(layout: ExactLayout, tensor: str) -> bool:
     return any(a.persistent for a in layout.problem.cascade.accesses_of(tensor))
 
 
-def item_of(layout: Layout, node: Node) -> Item:
+def item_of(layout: ExactLayout, node: ExactBuffet) -> PeakBuffet:
     """The buffet with its bits, scale and, if persistent, its fixed size."""
     accesses = layout.problem.cascade.accesses_of(node.tensor)
     scale, count, fixed = Fraction(1), 1, None
@@ -95,10 +95,10 @@ def item_of(layout: Layout, node: Node) -> Item:
             fixed = ever_held(node)
     elif layout.problem.hierarchy.doubles(node.component):
         count = 2
-    return Item(node, tensor_bits(layout, node.tensor), scale, count, fixed)
+    return PeakBuffet(node, tensor_bits(layout, node.tensor), scale, count, fixed)
 
 
-def ever_held(node: Node) -> int:
+def ever_held(node: ExactBuffet) -> int:
     """The most different elements that one instance of the node ever holds."""
     result = 1
     for f in node.all_touch.factors:
@@ -107,7 +107,7 @@ def ever_held(node: Node) -> int:
     return result
 
 
-def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
+def _residence(layout: ExactLayout, einsum: str, node: ExactBuffet) -> PeakBuffet | None:
     """The buffet as an item of this Einsum's phases; None if it is never resident there."""
     item = item_of(layout, node)
     if node.parent is None and is_persistent(layout, node.tensor):
@@ -133,11 +133,11 @@ def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
     return replace(item, not_last=between) if before else replace(item, not_first=between)
 
 
-def _is_spatial(layout: Layout, einsum: str, axis: int) -> bool:
+def _is_spatial(layout: ExactLayout, einsum: str, axis: int) -> bool:
     return layout.problem.tree.loops(einsum)[axis][1].spatial
 
 
-def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
+def has_gaps(layout: ExactLayout, einsum: str, component: str) -> bool:
     """True if a carried tile may stay allocated while this Einsum, which does not use it, runs."""
     tree = layout.problem.tree
     on_path = {s.id for s in tree.path(einsum)}
@@ -158,7 +158,7 @@ def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
     return False
 
 
-def _around(layout: Layout, einsum: str, node: Node) -> bool:
+def _around(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
     """True if other users of the node run before and after the Einsum within one of the node's stamps."""
     before = after = False
     for user in node.users:
@@ -170,22 +170,22 @@ def _around(layout: Layout, einsum: str, node: Node) -> bool:
     return before and after
 
 
-def _other_ranges(layout: Layout, einsum: str, node: Node) -> bool:
+def _other_ranges(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
     """True if a user of the node runs its shared loops over other iterations than this Einsum."""
     return any(
         not same_stamps(layout, einsum, user, _shared_loops(layout, einsum, user)) for user in node.users
     )
 
 
-def _shared_loops(layout: Layout, one: str, other: str) -> int:
+def _shared_loops(layout: ExactLayout, one: str, other: str) -> int:
     """How many loops stand above the split where two Einsums part."""
     split, _, _ = divergence(layout, one, other)
     return sum(1 for i, _ in layout.problem.tree.loops(one) if i < split)
 
 
-def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:
+def items_of(layout: ExactLayout, einsum: str, component: str, reserved: bool) -> list[PeakBuffet]:
     """The buffets of a component that may be resident while an Einsum runs."""
-    found: list[Item] = []
+    found: list[PeakBuffet] = []
     on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
     for node in layout.nodes.values():
         if node.component != component:
@@ -199,7 +199,7 @@ def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> lis
     return sorted(found, key=lambda i: (i.node.id, i.node.tensor))
 
 
-def _stamps(layout: Layout, einsum: str, items: list[Item], everywhere: bool) -> Touch:
+def _stamps(layout: ExactLayout, einsum: str, items: list[PeakBuffet], everywhere: bool) -> Touch:
     """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit in.
 
     `everywhere`: its times, in all instances in which some item is, whether it runs there or not.
@@ -222,7 +222,7 @@ def _stamps(layout: Layout, einsum: str, items: list[Item], everywhere: bool) ->
     return replace(stamps, factors=tuple(_at_all_places(f, items) for f in stamps.factors))
 
 
-def _at_all_places(factor: Factor, items: list[Item]) -> Factor:
+def _at_all_places(factor: Factor, items: list[PeakBuffet]) -> Factor:
     """The times of a factor in every instance that any item reaches."""
     extents = dict.fromkeys(factor.spatial, 1)
     for f in (f for i in items if i.fixed is None for f in i.node.all_touch.factors):
@@ -232,7 +232,9 @@ def _at_all_places(factor: Factor, items: list[Item]) -> Factor:
     return factor.of_text(needs.at_all_places(factor.text, places)) if places else factor
 
 
-def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:
+def peak(
+    layout: ExactLayout, einsum: str, component: str, measure: str, items: list[PeakBuffet]
+) -> WorkingSet | None:
     """The largest joint size of the items over the Einsum's stamps, and who is in it."""
     if not items:
         return None
@@ -262,7 +264,7 @@ def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[
     return WorkingSet(component, einsum, measure, int(total[best]), tuple(residents))
 
 
-def _bits_over_classes(item: Item, position: int, tables: list[list[Row]]) -> Array:
+def _bits_over_classes(item: PeakBuffet, position: int, tables: list[list[Row]]) -> Array:
     """Bits of one item for every combination of classes (object integers, broadcastable)."""
     rank = len(tables)
     value = np.ones((1,) * rank, dtype=object)
@@ -286,7 +288,9 @@ def _bits_over_classes(item: Item, position: int, tables: list[list[Row]]) -> Ar
     return item.in_bits(np.asarray(value, dtype=object))
 
 
-def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[Item]) -> list[Row]:
+def _classes(
+    text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[PeakBuffet]
+) -> list[Row]:
     """Distinct rows over the stamps of one factor: per item (size factor, at first, at last)."""
     mine = (*spatial, *temporal)
     requests: list[tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]] = []
@@ -304,7 +308,7 @@ def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], ite
     return _largest_rows(list(needs.rows(text, len(spatial), len(temporal), tuple(requests))))
 
 
-def _classes_of_nest(factor: Factor, items: list[Item]) -> list[Row] | None:
+def _classes_of_nest(factor: Factor, items: list[PeakBuffet]) -> list[Row] | None:
     """The same by classes of tiles, where there are many loops and no item comes and goes; None elsewhere."""
     nest, axes = factor.nest, (*factor.spatial, *factor.temporal)
     if nest is None or len(nest.loops) < SEVERAL_LOOPS or any(i.not_first or i.not_last for i in items):
@@ -347,7 +351,7 @@ def _largest_rows(rows: list[Row]) -> list[Row]:
     return [rows[i] for i in sorted(kept)]
 
 
-def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
+def divergence(layout: ExactLayout, one: str, other: str) -> tuple[int, int, int]:
     """(id of the split where two Einsums part, branch of the one, branch of the other)."""
     tree = layout.problem.tree
     for a, b in zip(tree.path(one), tree.path(other), strict=False):
@@ -356,7 +360,7 @@ def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
     raise KeyError((one, other))
 
 
-def _shared_stamps(layout: Layout, einsums: tuple[str, str], reach: int) -> list[tuple[Factor, Factor]]:
+def _shared_stamps(layout: ExactLayout, einsums: tuple[str, str], reach: int) -> list[tuple[Factor, Factor]]:
     """Factor by factor, the iterations that two Einsums run of the `reach` loops that they share."""
     views: list[View] = []
     for einsum in einsums:
@@ -366,12 +370,12 @@ def _shared_stamps(layout: Layout, einsums: tuple[str, str], reach: int) -> list
     return list(zip(one, other, strict=True))
 
 
-def same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
+def same_stamps(layout: ExactLayout, one: str, other: str, reach: int) -> bool:
     """True if two Einsums run the same iterations of their first `reach` loops."""
     return all(sets.same(a.text, b.text) for a, b in _shared_stamps(layout, (one, other), reach))
 
 
-def idle_beside(layout: Layout, einsum: str, node: Node) -> bool:
+def idle_beside(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
     """True if another user of a node above the Einsum runs in an instance where the Einsum is idle meanwhile.
 
     Both run products of factors over the loops above the node, so one factor decides.

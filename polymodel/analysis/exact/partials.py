@@ -23,10 +23,10 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Node, shape_of, transition_mode
+from polymodel.analysis.exact.buffets import ExactBuffet, shape_of, transition_mode
 from polymodel.analysis.exact.cached_counts import (
     Array,
-    Product,
+    CountProduct,
     first_tally,
     kept_tally,
     located_tally,
@@ -39,7 +39,7 @@ from polymodel.schedule.touch import Factor, Touch
 
 
 @dataclass(frozen=True)
-class Level:
+class OutputLevel:
     """One level of an output's chain; `held` is what the node's visits are made of.
 
     Of an Einsum that loops (`again`, node ids) execute again: `executions` is `now` with the counters of
@@ -53,14 +53,14 @@ class Level:
     carries: frozenset[int]
     charge: int
     read_first: bool = False
-    node: Node | None = None
+    node: ExactBuffet | None = None
     indexing: frozenset[str] = frozenset()
     executions: Touch | None = None
     again: tuple[int, ...] = ()
     spans: bool = False
 
     @property
-    def apart(self) -> Level:
+    def apart(self) -> OutputLevel:
         """The level with results of different executions as different elements."""
         if self.executions is None:
             return self
@@ -75,7 +75,7 @@ class Level:
         return next((f for f in self.now.factors if f.block == block), None)
 
 
-def stays(level: Level) -> bool:
+def stays(level: OutputLevel) -> bool:
     """Whether anything at all is held from one visit of the level to the next.
 
     It is not where each step of the loops over which its policy carries leads to a tile without a common
@@ -105,7 +105,7 @@ class Reduction:
 
 
 def examine(
-    levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
+    levels: tuple[OutputLevel, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
     """Check that the counting rules above cover the chain; refuse by name if not."""
     found = _examine(tuple(level.apart for level in levels), shared, broadcast, tensor)
@@ -117,7 +117,7 @@ def examine(
 
 
 def _examine(
-    levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
+    levels: tuple[OutputLevel, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
     last = levels[-1].now
     blocks = []
@@ -155,7 +155,7 @@ _TIED_REMEDY = (
 )
 
 
-def _tied(levels: tuple[Level, ...], factor: Factor, tensor: str) -> str:
+def _tied(levels: tuple[OutputLevel, ...], factor: Factor, tensor: str) -> str:
     """Instances sum up an element, in a factor with ranks of the output: which ones, the element says."""
     last = levels[-1]
     axes = [last.now.axes[i] for i in factor.spatial]
@@ -177,7 +177,7 @@ _UNEVEN = (
 _UNEVEN_REMEDY = "use reuse: refill for this output, or tiles that divide their extents"
 
 
-def _read_first_above(levels: tuple[Level, ...]) -> bool:
+def _read_first_above(levels: tuple[OutputLevel, ...]) -> bool:
     """Whether a level is filled on first reads further up, but not by its own parent."""
     inner = levels[1:-1]
     return any(
@@ -190,7 +190,7 @@ def _args(factor: Factor) -> tuple[str, int, int]:
     return shape.text, shape.np, shape.nt
 
 
-def _check_receivers(levels: tuple[Level, ...], blocks: tuple[int, ...], tensor: str) -> None:
+def _check_receivers(levels: tuple[OutputLevel, ...], blocks: tuple[int, ...], tensor: str) -> None:
     for level in levels:
         for b in blocks:
             f = level.factor(b)
@@ -202,50 +202,50 @@ def _check_receivers(levels: tuple[Level, ...], blocks: tuple[int, ...], tensor:
 
 
 @dataclass(frozen=True)
-class Chain:
+class OutputChain:
     """The levels with their reduction; counts are per instance of a chosen level, as products."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[OutputLevel, ...]
     reduction: Reduction
 
     @cached_property
-    def sums(self) -> tuple[Level, ...]:
+    def sums(self) -> tuple[OutputLevel, ...]:
         """The levels as partial sums see them: each execution makes elements of its own."""
         return tuple(level.apart for level in self.levels)
 
     def spatial(self, level: int) -> tuple[int, ...]:
         return self.levels[level].now.spatial
 
-    def runs(self, level: int) -> tuple[Product, ...]:
+    def runs(self, level: int) -> tuple[CountProduct, ...]:
         """Runs per instance of the level itself (each drains once)."""
         return _runs(self.levels[level])
 
-    def distinct(self, level: int) -> tuple[Product, ...]:
+    def distinct(self, level: int) -> tuple[CountProduct, ...]:
         """Different elements per instance of a level whose runs do not end before they are complete."""
         parts: list[tuple[tuple[int, ...], Array]] = []
         for f in self.sums[level].now.factors:
             shape = shape_of(f)
             times = tuple(range(shape.np, shape.np + shape.nt))
             parts.append((f.spatial, tally(shape, len(f.spatial), times)))
-        return (Product(1, tuple(parts)),)
+        return (CountProduct(1, tuple(parts)),)
 
-    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
+    def events(self, level: int, *, forward: bool = False) -> tuple[CountProduct, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
         return self._events(self.levels[level], forward)
 
-    def _events(self, here: Level, forward: bool = False) -> tuple[Product, ...]:
+    def _events(self, here: OutputLevel, forward: bool = False) -> tuple[CountProduct, ...]:
         return moved(here.now, here.held, here.carries, here.charge, self.reduction.shared, forward=forward)
 
-    def firsts(self, level: int) -> tuple[Product, ...]:
+    def firsts(self, level: int) -> tuple[CountProduct, ...]:
         """Elements per instance that is active at the element's first stamp."""
         factors = self.sums[level].now.factors
-        return (Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in factors)),)
+        return (CountProduct(1, tuple((f.spatial, first_tally(shape_of(f))) for f in factors)),)
 
     def complete(self, level: int) -> bool:
         """Whether each element is made within one run of the level, which was not filled."""
         return level == 0 or self.levels[level].spans
 
-    def filled(self, level: int) -> tuple[Product, ...]:
+    def filled(self, level: int) -> tuple[CountProduct, ...]:
         """Filled runs per instance of the level; the writes that fills make there."""
         if level == 0:
             return ()
@@ -263,7 +263,7 @@ class Chain:
             found += self._reaching(level - 1, level)
         return tuple(found)
 
-    def _reaching(self, level: int, target: int) -> list[Product]:
+    def _reaching(self, level: int, target: int) -> list[CountProduct]:
         """Filled runs of `level` per receiving instance of `target`."""
         if self.levels[level - 1].read_first:
             return self._lifted(self.levels, level, target, united=True)
@@ -271,7 +271,7 @@ class Chain:
         found += _negative(self._lifted(self.sums, level - 1, target, united=False))
         return found if self.complete(level - 1) else found + self._reaching(level - 1, target)
 
-    def reads(self, level: int) -> tuple[Product, ...]:
+    def reads(self, level: int) -> tuple[CountProduct, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
         if self.levels[level - 1].read_first:
             return self.events(level)
@@ -282,7 +282,9 @@ class Chain:
             return events + _negative(self.distinct(level - 1))
         return events + _negative(_runs(self.sums[level - 1])) + self.filled(level - 1)
 
-    def _lifted(self, levels: tuple[Level, ...], level: int, target: int, *, united: bool) -> list[Product]:
+    def _lifted(
+        self, levels: tuple[OutputLevel, ...], level: int, target: int, *, united: bool
+    ) -> list[CountProduct]:
         """Runs of `level` (`united`: child events of its parent) per receiving instance of `target`."""
         here, goal = levels[level], levels[target]
         choices: list[int | None] = [None]
@@ -293,12 +295,12 @@ class Chain:
             parts: list[tuple[tuple[int, ...], Array]] = []
             for f in goal.now.factors:
                 parts.append((f.spatial, self._part(levels, level, target, f, axis, united)))
-            found.append(Product(1 if axis is None else -1, tuple(parts)))
+            found.append(CountProduct(1 if axis is None else -1, tuple(parts)))
         return found
 
     def _part(
         self,
-        levels: tuple[Level, ...],
+        levels: tuple[OutputLevel, ...],
         level: int,
         target: int,
         goal: Factor,
@@ -341,7 +343,7 @@ class Chain:
         return result
 
 
-def _runs(here: Level) -> tuple[Product, ...]:
+def _runs(here: OutputLevel) -> tuple[CountProduct, ...]:
     """Runs per instance of a level."""
     return moved(here.now, here.held, here.carries, len(here.now.axes), frozenset())
 
@@ -371,5 +373,5 @@ def _receivers(factor: Factor, keep: int, broadcast: frozenset[int]) -> Array:
     return result
 
 
-def _negative(products: tuple[Product, ...] | list[Product]) -> tuple[Product, ...]:
-    return tuple(Product(-p.sign, p.parts) for p in products)
+def _negative(products: tuple[CountProduct, ...] | list[CountProduct]) -> tuple[CountProduct, ...]:
+    return tuple(CountProduct(-p.sign, p.parts) for p in products)

@@ -30,7 +30,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Rows:
+class ElementRows:
     """One row per element: coordinates of its instance, and the first time coordinates of a use."""
 
     places: tuple[Ints, ...]
@@ -43,7 +43,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Level:
+class NodeClasses:
     """The classes of tree nodes at one depth.
 
     `counts[c, h]`: elements of histogram h below a node of class c (of histograms that reach deeper,
@@ -64,10 +64,10 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tree:
+class TimeTree:
     """Levels 0 (the instances' roots) to the number of time coordinates."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[NodeClasses, ...]
 
 
 def _classes(columns: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
@@ -77,7 +77,7 @@ def _classes(columns: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
     return numbers, one_of_each(numbers, len(different))
 
 
-def tree(phases: Sequence[Ints], rows: Sequence[Rows], reach: int = 1) -> Tree:
+def tree(phases: Sequence[Ints], rows: Sequence[ElementRows], reach: int = 1) -> TimeTree:
     """The tree over all `phases` (stamps of the executing Einsum, in order) in every instance of the rows."""
     count = len(phases[0]) if phases else 1
     low, extents = [], []
@@ -112,7 +112,7 @@ def tree(phases: Sequence[Ints], rows: Sequence[Rows], reach: int = 1) -> Tree:
     for r, part in zip(rows, parts[1:], strict=True):
         depth[part] = r.depth
     histograms = [np.bincount(part, minlength=len(nodes)) for part in parts[1:]]
-    return Tree(_levels(nodes, depth, histograms, phase, [r.depth for r in rows], below, reach))
+    return TimeTree(_levels(nodes, depth, histograms, phase, [r.depth for r in rows], below, reach))
 
 
 def _levels(
@@ -123,7 +123,7 @@ def _levels(
     ends: list[int],
     below: list[int],
     reach: int,
-) -> tuple[Level, ...]:
+) -> tuple[NodeClasses, ...]:
     """Classes from the leaves up. `nodes` are different and sorted; a prefix stands before its extensions."""
     width = len(below) - 1
     here = np.flatnonzero(depth == width)
@@ -131,7 +131,7 @@ def _levels(
     kind, where = _classes([*leaves, phase[here].astype(np.int64)], len(here))
     none = np.zeros(0, dtype=np.int64)
     counts = np.stack([h[where] for h in leaves], axis=1) if leaves else np.zeros((len(where), 0), np.int64)
-    found = [Level(counts, phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))]
+    found = [NodeClasses(counts, phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))]
     for d in range(width - 1, -1, -1):
         ours = np.flatnonzero(depth == d)
         every, own = here, np.zeros(len(here), dtype=bool)
@@ -158,10 +158,10 @@ def _level(
     child: Ints,
     count: int,
     ending: dict[int, Ints],
-    below: Level,
+    below: NodeClasses,
     deeper: Flags,
     reach: int,
-) -> tuple[Ints, Level]:
+) -> tuple[Ints, NodeClasses]:
     """(class per node, the level) of nodes with these children (in time order) and own counts."""
     cuts = np.flatnonzero((np.diff(parent, prepend=-1) != 0) | (np.diff(child, prepend=-1) != 0))
     length = np.diff(cuts, append=len(parent))
@@ -194,8 +194,8 @@ def _distinct(columns: list[Ints], rows: int) -> tuple[Ints, Ints]:
 
 
 def _options(
-    own: list[Ints], runs: list[tuple[Ints, Ints]], below: Level, deeper: Flags, reach: int
-) -> Level:
+    own: list[Ints], runs: list[tuple[Ints, Ints]], below: NodeClasses, deeper: Flags, reach: int
+) -> NodeClasses:
     """The level of classes with these counts of their own and these runs (class, length) of children."""
     counts, live, options = [], [], []
     for c, (mine, (k, n)) in enumerate(zip(own, runs, strict=True)):
@@ -211,7 +211,7 @@ def _options(
             last = int(n[i])
             chosen = {*range(min(reach, last)), *range(max(last - reach, 0), last)}
             options += [(c, int(k[i]), start[i] + gain[i] * at) for at in sorted(chosen)]
-    return Level(
+    return NodeClasses(
         np.array(counts, dtype=np.int64).reshape(len(own), len(deeper)),
         np.array(live, dtype=bool),
         np.array([o[0] for o in options], dtype=np.int64),
@@ -225,7 +225,7 @@ _CELLS = 4_000_000
 
 
 @dataclass(frozen=True)
-class Term:
+class PeakTerm:
     """`coefficient` x the elements whose stamp (up to coordinate `end`) is before the phase.
 
     Equal stamps count if `inclusive`. Before coordinate `start` stamps and phase must be equal.
@@ -266,7 +266,7 @@ class Interleaving:
     With `roundings`, the elements chosen so far are told apart by their number modulo each period.
     """
 
-    trees: tuple[Tree, ...]
+    trees: tuple[TimeTree, ...]
     order: tuple[int, ...]
     roundings: tuple[Rounding, ...] = ()
     bound: int = 0  # of all sums, in magnitude
@@ -281,11 +281,11 @@ class Interleaving:
         """Less than any sum, also after sums are added to it."""
         return -16 * (self.bound + 1)
 
-    def peak(self, terms: Sequence[Term], buffets: int) -> tuple[int, tuple[int, ...]]:
+    def peak(self, terms: Sequence[PeakTerm], buffets: int) -> tuple[int, tuple[int, ...]]:
         """(largest weighted sum over all phases and instances, the unweighted sum per buffet there)."""
         return self._bounded(terms)._peak(terms, buffets)
 
-    def _peak(self, terms: Sequence[Term], buffets: int) -> tuple[int, tuple[int, ...]]:
+    def _peak(self, terms: Sequence[PeakTerm], buffets: int) -> tuple[int, tuple[int, ...]]:
         depth = [len(t.levels) - 1 for t in self.trees]
         values = [self._last(terms, depth)]
         for position in range(len(self.order) - 1, -1, -1):
@@ -295,7 +295,7 @@ class Interleaving:
         found = self._trace(terms, dict(enumerate(values)), state, [0] * len(self.trees), 0, [0] * buffets)
         return int(first.max()), found
 
-    def _bounded(self, terms: Sequence[Term]) -> Interleaving:
+    def _bounded(self, terms: Sequence[PeakTerm]) -> Interleaving:
         """The same with a bound of all sums of these terms."""
         largest = sum(r.whole for r in self.roundings)
         for t in terms:
@@ -325,7 +325,7 @@ class Interleaving:
             target = target * r.period + rest.astype(np.int64)
         return np.take_along_axis(value, target, axis=-1)
 
-    def _elements(self, found: list[tuple[Term, Ints]]) -> dict[int, Ints]:
+    def _elements(self, found: list[tuple[PeakTerm, Ints]]) -> dict[int, Ints]:
         """Elements per rounding."""
         more: dict[int, Ints] = {}
         for k, r in enumerate(self.roundings):
@@ -341,7 +341,7 @@ class Interleaving:
         shape[g] = len(array)
         return array.reshape(shape)
 
-    def _product(self, term: Term, depth: list[int], without: int = -1) -> Ints:
+    def _product(self, term: PeakTerm, depth: list[int], without: int = -1) -> Ints:
         """Matching elements per combination of classes, group `without` left out."""
         value = np.full((1,) * len(self.trees), term.coefficient, dtype=self._held)
         for g, column in enumerate(term.columns):
@@ -349,18 +349,18 @@ class Interleaving:
                 value = value * self._shape(g, self.trees[g].levels[depth[g]].counts[:, column])
         return value
 
-    def _added(self, value: Ints, found: list[tuple[Term, Ints]]) -> Ints:
+    def _added(self, value: Ints, found: list[tuple[PeakTerm, Ints]]) -> Ints:
         """`value` after these elements."""
         value = self._moved(value, self._elements(found))
         for t, count in found:
             value = value + (t.weight * count)[..., None]
         return value
 
-    def _ended(self, value: Ints, terms: Sequence[Term], depth: list[int], position: int) -> Ints:
+    def _ended(self, value: Ints, terms: Sequence[PeakTerm], depth: list[int], position: int) -> Ints:
         ending = [t for t in terms if t.inclusive and t.end == position]
         return self._added(value, [(t, self._product(t, depth)) for t in ending])
 
-    def _last(self, terms: Sequence[Term], depth: list[int]) -> Ints:
+    def _last(self, terms: Sequence[PeakTerm], depth: list[int]) -> Ints:
         shape = [t.levels[d].size for t, d in zip(self.trees, depth, strict=True)]
         rest = np.zeros(len(self._rests), dtype=self._held)
         for k, r in enumerate(self.roundings):
@@ -372,7 +372,7 @@ class Interleaving:
             value = np.where(live[..., None], value, self._never)
         return value
 
-    def _step(self, terms: Sequence[Term], depth: list[int], position: int, value: Ints) -> Ints:
+    def _step(self, terms: Sequence[PeakTerm], depth: list[int], position: int, value: Ints) -> Ints:
         """Values before the coordinate at `position` is chosen, from those after it; `depth` moves up."""
         g = self.order[position]
         depth[g] -= 1
@@ -394,7 +394,7 @@ class Interleaving:
 
     # One phase of the peak, or all phases
 
-    def phases(self, terms: Sequence[Term], buffets: int, depth: int) -> Ints:
+    def phases(self, terms: Sequence[PeakTerm], buffets: int, depth: int) -> Ints:
         """The unweighted sums per buffet (columns) at every stamp of the first `depth` coordinates (rows).
 
         Stamps are in order; of what lies further in, the phase with the largest weighted sum. For one
@@ -402,7 +402,7 @@ class Interleaving:
         """
         return self._bounded(terms)._phases(terms, buffets, depth)
 
-    def _phases(self, terms: Sequence[Term], buffets: int, depth: int) -> Ints:
+    def _phases(self, terms: Sequence[PeakTerm], buffets: int, depth: int) -> Ints:
         levels = [len(t.levels) - 1 for t in self.trees]
         values = {len(self.order): self._last(terms, levels)}
         for position in range(len(self.order) - 1, depth - 1, -1):
@@ -431,7 +431,7 @@ class Interleaving:
         more = np.array(rest, dtype=self._held).reshape(len(rest), buffets)[which.reshape(-1)]
         return np.asarray(found + more, dtype=self._held)
 
-    def _counted(self, term: Term, state: Ints, depth: list[int], without: int = -1) -> Ints:
+    def _counted(self, term: PeakTerm, state: Ints, depth: list[int], without: int = -1) -> Ints:
         """`_matching` for rows of classes."""
         value = np.full(len(state), term.coefficient, dtype=self._held)
         for g, column in enumerate(term.columns):
@@ -441,7 +441,7 @@ class Interleaving:
 
     def _trace(
         self,
-        terms: Sequence[Term],
+        terms: Sequence[PeakTerm],
         values: Mapping[int, Ints],
         state: list[int],
         depth: list[int],
@@ -464,7 +464,7 @@ class Interleaving:
 
     def _chosen(
         self,
-        terms: Sequence[Term],
+        terms: Sequence[PeakTerm],
         after: Ints,
         state: list[int],
         depth: list[int],
@@ -473,7 +473,7 @@ class Interleaving:
     ) -> tuple[int, list[int]]:
         """(the best option at a coordinate, elements per buffet with it)."""
         g = self.order[position]
-        level: Level = self.trees[g].levels[depth[g]]
+        level: NodeClasses = self.trees[g].levels[depth[g]]
         active = [t for t in terms if t.start <= position < t.end]
         partial = [self._matching(t, state, depth, without=g) for t in active]
         best: tuple[int, int, list[int]] | None = None
@@ -494,7 +494,7 @@ class Interleaving:
         assert best is not None
         return best[1], best[2]
 
-    def _matching(self, term: Term, state: list[int], depth: list[int], without: int = -1) -> int:
+    def _matching(self, term: PeakTerm, state: list[int], depth: list[int], without: int = -1) -> int:
         value = term.coefficient
         for g, column in enumerate(term.columns):
             if g != without:

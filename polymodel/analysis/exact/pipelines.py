@@ -10,8 +10,8 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node, shape_of
-from polymodel.analysis.exact.cached_counts import Product, dense, tally
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, shape_of
+from polymodel.analysis.exact.cached_counts import CountProduct, dense, tally
 from polymodel.analysis.exact.flows import flows
 from polymodel.analysis.exact.inter_branch_peaks import Gaps
 from polymodel.analysis.exact.live_peaks import nominal_trips
@@ -33,7 +33,7 @@ from polymodel.schedule.touch import partition, touch
 CELLS = 40_000_000
 Pairs = tuple[tuple[int, int], ...]
 Load = dict[str, dict[int, tuple[int, int]]]  # component -> physical instance -> (read bits, write bits)
-Weighted = tuple[int, Product]
+Weighted = tuple[int, CountProduct]
 Side = tuple[str, int, bool]  # component, 0 reads or 1 writes, as a visit ends
 
 
@@ -49,7 +49,7 @@ class Track:
 class Tracks:
     """The iterations of every pipeline, and the track of every Einsum in its innermost one."""
 
-    def __init__(self, layout: Layout, found: tuple[Pipeline, ...]) -> None:
+    def __init__(self, layout: ExactLayout, found: tuple[Pipeline, ...]) -> None:
         self.layout, self.found = layout, found
         self.names = [c.name for c in layout.problem.hierarchy.components]
         self.home = {e: p for p in found for e in p.einsums}  # inner pipelines come last
@@ -89,7 +89,7 @@ class Tracks:
             view = next(v for (name, _), v in self.layout.full.items() if name == e).bare(depth)
             for f in touch((view,), partition((view,))).factors:
                 parts.append((f.temporal, tally(shape_of(f), 0, (), len(f.temporal))))
-            active |= np.asarray(dense((Product(1, tuple(parts)),), temporal, shape) != 0, dtype=bool)
+            active |= np.asarray(dense((CountProduct(1, tuple(parts)),), temporal, shape) != 0, dtype=bool)
         return np.asarray(np.argwhere(active), dtype=np.int64).reshape(int(active.sum()), len(temporal))
 
     def _tracks(self, p: Pipeline) -> Iterable[tuple[str, Track]]:
@@ -149,7 +149,7 @@ class Tracks:
             keep, stamps = len(f.spatial), sum(1 for a in f.temporal if a < depth)
             axes = (*f.spatial, *f.temporal[:stamps])
             parts.append((axes, tally(shape_of(f), keep, (), stamps)))
-        counts = self._rows(p, einsum, [(1, Product(1, tuple(parts)))], False)[1]
+        counts = self._rows(p, einsum, [(1, CountProduct(1, tuple(parts)))], False)[1]
         return np.asarray(counts.max(axis=0))
 
     def _rows(self, p: Pipeline, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
@@ -227,7 +227,7 @@ class Stage:
     loads: tuple[Load, ...]
 
 
-def pipeline_runs(layout: Layout, found: tuple[Pipeline, ...]) -> tuple[PipelineRun, ...]:
+def pipeline_runs(layout: ExactLayout, found: tuple[Pipeline, ...]) -> tuple[PipelineRun, ...]:
     """Every pipeline that stands in no stage of another."""
     if not found:
         return ()
@@ -351,7 +351,7 @@ def _total(stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtyp
 
 
 def overlapped_peak(
-    layout: Layout, einsum: str, component: str, measure: str, inside: Pipeline | None = None
+    layout: ExactLayout, einsum: str, component: str, measure: str, inside: Pipeline | None = None
 ) -> WorkingSet | None:
     """The peak of a component's buffets (`inside`: of those in the Einsum's stage of a pipeline alone)."""
     tree = layout.problem.tree
@@ -377,7 +377,7 @@ def overlapped_peak(
     return WorkingSet(component, einsum, measure, sum(w.bits for w in held), residents)
 
 
-def _elsewhere(layout: Layout, einsum: str, node: Node) -> bool:
+def _elsewhere(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
     """True if the node belongs to another stage of a pipeline around the Einsum."""
     return any(
         node.id > p.node and node.users[0] in p.einsums and p.stage_of(node.users[0]) != p.stage_of(einsum)
@@ -385,7 +385,7 @@ def _elsewhere(layout: Layout, einsum: str, node: Node) -> bool:
     )
 
 
-def _copies(layout: Layout, einsum: str, node: Node) -> int:
+def _copies(layout: ExactLayout, einsum: str, node: ExactBuffet) -> int:
     """How many tiles a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
     if not any(s.id == node.id for s in layout.problem.tree.path(einsum)):
         return 0
@@ -393,7 +393,9 @@ def _copies(layout: Layout, einsum: str, node: Node) -> int:
     return max((p.copies(node.id, node.users) for p in above), default=0)
 
 
-def _own(layout: Layout, einsum: str, component: str, measure: str, mine: list[Node]) -> list[WorkingSet]:
+def _own(
+    layout: ExactLayout, einsum: str, component: str, measure: str, mine: list[ExactBuffet]
+) -> list[WorkingSet]:
     """The peaks of what no other stage holds: what stages share, and all else, by its lifetimes."""
     copies = [_copies(layout, einsum, node) for node in mine]
     alone = {(node.id, node.tensor) for node, n in zip(mine, copies, strict=True) if not n}

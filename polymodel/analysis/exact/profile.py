@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import prod
 
 from polymodel.analysis.exact.buffets import shape_of
-from polymodel.analysis.exact.cached_counts import Array, Product, dense, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import Array, CountProduct, dense, kept_tally, tally
 from polymodel.analysis.exact.transfers import modes
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Axis, Touch
+from polymodel.schedule.touch import StampAxis, Touch
 
 LIMIT = 20_000_000
 
@@ -25,9 +25,9 @@ class Profile:
     """
 
     positions: tuple[int, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[StampAxis, ...]
     shape: tuple[int, ...]
-    terms: tuple[Product, ...]
+    terms: tuple[CountProduct, ...]
 
     def array(self) -> Array:
         """The counts, one axis per stamp coordinate. Raises Refused above 20 million stamps."""
@@ -49,7 +49,7 @@ def sizes_at(touch: Touch) -> Profile:
     for f in touch.factors:
         s = shape_of(f)
         parts.append(_in_path_order((*f.spatial, *f.temporal), tally(s, s.np + s.nt)))
-    return _profile(touch, frozenset(), (Product(1, tuple(parts)),))
+    return _profile(touch, frozenset(), (CountProduct(1, tuple(parts)),))
 
 
 def fills_at(
@@ -66,7 +66,7 @@ def fills_at(
         _in_path_order(left, tally(shape_of(f), len(left), drop))
         for f, left, drop in zip(now.factors, kept, drops, strict=True)
     )
-    terms = [Product(1, tuple(whole))]
+    terms = [CountProduct(1, tuple(whole))]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
         if seen is None:
@@ -75,7 +75,7 @@ def fills_at(
             _in_path_order(left, kept_tally(shape_of(f), h.text, mode, False, len(left), drop))
             for f, h, mode, left, drop in zip(now.factors, held.factors, seen, kept, drops, strict=True)
         )
-        terms.append(Product(-1, tuple(stays)))
+        terms.append(CountProduct(-1, tuple(stays)))
     return _profile(now, together, tuple(terms))
 
 
@@ -85,7 +85,7 @@ def _in_path_order(axes: tuple[int, ...], array: Array) -> tuple[tuple[int, ...]
     return tuple(axes[k] for k in order), array.transpose(order)
 
 
-def _profile(touch: Touch, together: frozenset[int], terms: tuple[Product, ...]) -> Profile:
+def _profile(touch: Touch, together: frozenset[int], terms: tuple[CountProduct, ...]) -> Profile:
     extents: dict[int, int] = {}
     for axes, array in terms[0].parts:  # what stays is no more than what is touched
         extents |= dict(zip(axes, array.shape, strict=True))

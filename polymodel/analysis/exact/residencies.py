@@ -15,11 +15,19 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.buffets import Node
-from polymodel.analysis.exact.grids import Grid, Grids, contained, numbered, one_of_each, packed, unfollowed
+from polymodel.analysis.exact.buffets import ExactBuffet
+from polymodel.analysis.exact.grids import (
+    Grids,
+    PointGrid,
+    contained,
+    numbered,
+    one_of_each,
+    packed,
+    unfollowed,
+)
 from polymodel.analysis.exact.live_peaks import node_carries
 from polymodel.analysis.exact.sweep import Ints, coordinates, rank
-from polymodel.schedule.touch import Block, partition
+from polymodel.schedule.touch import RankBlock, partition
 
 Mask = NDArray[np.bool_]
 Masks = tuple[Mask, ...]
@@ -38,7 +46,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Use:
+class CountedUse:
     """`coefficient` x the elements in all `masks` (one per block): first or `last` use, by Einsum `user`."""
 
     coefficient: int
@@ -54,7 +62,7 @@ class Residency:
     some element is carried, else the first coordinate below the node.
     """
 
-    def __init__(self, grids: Grids, node: Node) -> None:
+    def __init__(self, grids: Grids, node: ExactBuffet) -> None:
         self.grids, self.node = grids, node
         accesses = [grids.layout.problem.cascade[e].accesses_of(node.tensor) for e in node.users]
         if any(len(mine) > 1 or mine[0].guard for mine in accesses):
@@ -62,10 +70,10 @@ class Residency:
                 f"{node.tensor} is accessed several times by one Einsum, or not in all iterations"
             )
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
-        self.blocks: tuple[Block, ...] = partition(views)
+        self.blocks: tuple[RankBlock, ...] = partition(views)
         self.spatial = node.all_touch.spatial
         self._spans: dict[tuple[int, str, int], Spans] = {}
-        self._grids: dict[tuple[int, str], Grid] = {}
+        self._grids: dict[tuple[int, str], PointGrid] = {}
         self.ids = self._each()
         carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
         if carries and not self._is_product():
@@ -81,7 +89,7 @@ class Residency:
         """True if a visit's elements of all users are a product over the blocks: those of one user."""
         return any(all(bool(m[user].all()) for m in self.present) for user in self.node.users)
 
-    def grid(self, block: int, user: str) -> Grid:
+    def grid(self, block: int, user: str) -> PointGrid:
         if (block, user) not in self._grids:
             self._grids[block, user] = self.grids.of(user, (self.blocks[block],))
         return self._grids[block, user]
@@ -201,12 +209,12 @@ class Residency:
     # Elements by the Einsums that use them
 
     @cached_property
-    def uses(self) -> tuple[Use, ...]:
+    def uses(self) -> tuple[CountedUse, ...]:
         """First and last uses of residencies, as a signed sum of product sets with one Einsum each.
 
         A residency starts at every visit of an element, less those into which the element is carried.
         """
-        found: dict[tuple[bytes | str | bool, ...], Use] = {}
+        found: dict[tuple[bytes | str | bool, ...], CountedUse] = {}
         for count, masks, user, last in self._cells():
             sets = [(count, masks)]
             for step in self.steps.values():
@@ -215,7 +223,7 @@ class Residency:
                 if all(m.any() for m in chosen):
                     key: tuple[bytes | str | bool, ...] = (*_bytes(chosen), user, last)
                     before = found[key].coefficient if key in found else 0
-                    found[key] = Use(before + number, chosen, user, last)
+                    found[key] = CountedUse(before + number, chosen, user, last)
         return tuple(use for use in found.values() if use.coefficient)
 
     def _cells(self) -> Iterator[tuple[int, Masks, str, bool]]:

@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, Node, shape_of
-from polymodel.analysis.exact.cached_counts import Array, Product
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, shape_of
+from polymodel.analysis.exact.cached_counts import Array, CountProduct
 from polymodel.analysis.exact.enumerated_partials import LIMIT, ListedChain, listable
 from polymodel.analysis.exact.flows import (
     KINDS,
-    Ledger,
+    ProductLedger,
     copy_of,
     fill_carries,
     fills_of,
@@ -28,10 +28,10 @@ from polymodel.analysis.exact.flows import (
     tolls_between,
 )
 from polymodel.analysis.exact.occupancy import tensor_bits
-from polymodel.analysis.exact.partials import Chain, Level
+from polymodel.analysis.exact.partials import OutputChain, OutputLevel
 from polymodel.analysis.exact.sweep import Ints, distinct, operations, rank, stacked
 from polymodel.analysis.exact.transfers import modes
-from polymodel.analysis.exact.uneven import RefilledChain, Term
+from polymodel.analysis.exact.uneven import RefilledChain, SetProduct
 from polymodel.analysis.result import TransferSizes
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import Refused
@@ -46,12 +46,12 @@ from polymodel.schedule.touch import Factor, Touch
 # what of it stays); products of classes over the factors give every transfer.
 
 Parts = tuple[tuple[tuple[int, ...], Array], ...]
-Sized = tuple[tuple[int, Product], ...]  # (elements of one transfer, how many per instance)
+Sized = tuple[tuple[int, CountProduct], ...]  # (elements of one transfer, how many per instance)
 MOST_LISTED = 20_000
 
 
 @dataclass(frozen=True)
-class Cut:
+class ChargedAxes:
     """Whose transfers are asked for: instances of the first `charge` axes; `shared` axes move together."""
 
     charge: int
@@ -64,10 +64,12 @@ class Cut:
         return tuple(k for k, a in enumerate(factor.spatial) if a >= self.charge and a in self.shared)
 
 
-def moving_terms(now: Touch, held: Touch, carries: frozenset[int], cut: Cut, forward: bool) -> list[Term]:
+def moving_terms(
+    now: Touch, held: Touch, carries: frozenset[int], cut: ChargedAxes, forward: bool
+) -> list[SetProduct]:
     """The same elements that `transfers.moved` counts, as sets of (stamp of a transfer, element)."""
     whole = [sets.without(sets.parse_set(f.text), cut.drop(f)) for f in now.factors]
-    found = [Term(1, tuple(whole))]
+    found = [SetProduct(1, tuple(whole))]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
         if seen is None:
@@ -77,19 +79,21 @@ def moving_terms(now: Touch, held: Touch, carries: frozenset[int], cut: Cut, for
             shape = shape_of(f)
             candidates, kept = steps.kept(shape.text, h.text, shape.np, shape.nt, mode, forward)
             stay.append(steps.united(candidates, kept, cut.drop(f)) if cut.drop(f) else kept)
-        found.append(Term(-1, tuple(stay)))
+        found.append(SetProduct(-1, tuple(stay)))
     return found
 
 
-def projected(terms: Sequence[Term], factors: tuple[Factor, ...], cut: Cut) -> list[Term]:
+def projected(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: ChargedAxes) -> list[SetProduct]:
     """Terms over single instances, united over those that move together."""
     return [
-        Term(t.sign, tuple(sets.without(s, cut.drop(f)) for s, f in zip(t.factors, factors, strict=True)))
+        SetProduct(
+            t.sign, tuple(sets.without(s, cut.drop(f)) for s, f in zip(t.factors, factors, strict=True))
+        )
         for t in terms
     ]
 
 
-def sized(terms: Sequence[Term], factors: tuple[Factor, ...], cut: Cut) -> Sized:
+def sized(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: ChargedAxes) -> Sized:
     """The transfers by size, per instance that is charged; those of no element are left out."""
     terms = [t for t in terms if not any(s.is_empty() for s in t.factors)]
     counts: dict[tuple[int, ...], int] = {(1,) * len(terms): 1}  # over factors without own instances
@@ -114,12 +118,12 @@ def sized(terms: Sequence[Term], factors: tuple[Factor, ...], cut: Cut) -> Sized
                 "give bits_per_action that divide bits_per_value, or choose tiles that divide their extents",
             )
     signs = [t.sign for t in terms]
-    found: dict[int, list[Product]] = defaultdict(list)
+    found: dict[int, list[CountProduct]] = defaultdict(list)
     for one, parts in spread:
         for two, n in counts.items():
             size = sum(s * v for s, v in zip(signs, _times(one, two), strict=True))
             if size:
-                found[size].append(Product(n, parts))
+                found[size].append(CountProduct(n, parts))
     return tuple((size, p) for size, products in sorted(found.items()) for p in products)
 
 
@@ -127,7 +131,7 @@ def _times(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a * b for a, b in zip(one, two, strict=True))
 
 
-def histogram(sizes: Sequence[tuple[int, Product]]) -> tuple[tuple[int, int], ...]:
+def histogram(sizes: Sequence[tuple[int, CountProduct]]) -> tuple[tuple[int, int], ...]:
     """(elements, how many transfers) over all instances."""
     found: dict[int, int] = defaultdict(int)
     for size, product in sizes:
@@ -147,7 +151,7 @@ class Booking:
 
     row: Row
     bits: int
-    products: tuple[Product, ...]
+    products: tuple[CountProduct, ...]
 
     @property
     def einsum(self) -> str:
@@ -163,24 +167,26 @@ class Booking:
         return self.row[4] in READS
 
 
-def action_of(layout: Layout, row: Row) -> Action:
+def action_of(layout: ExactLayout, row: Row) -> Action:
     """What a kind of access is at its component."""
     down, up = layout.problem.hierarchy[row[2]].ways
     return down if row[4] in READS else up
 
 
-def rounds(layout: Layout, row: Row) -> bool:
+def rounds(layout: ExactLayout, row: Row) -> bool:
     return action_of(layout, row).rounds(tensor_bits(layout, row[3]))
 
 
-def by_value(layout: Layout, einsum: str, node: Node, kind: str) -> bool:
+def by_value(layout: ExactLayout, einsum: str, node: ExactBuffet, kind: str) -> bool:
     """Whether compute is at the other end."""
     if kind not in ("reads_fill", "writes_drain") or layout.problem.cascade[einsum].is_copy:
         return False
     return layout.chain(einsum, node.tensor)[-1] is node
 
 
-def bookings(layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]) -> Iterator[Booking]:
+def bookings(
+    layout: ExactLayout, ledger: ProductLedger, transfers: dict[Row, list[Sized]]
+) -> Iterator[Booking]:
     """Every access and passage with the bits that it takes; transfers that are rounded in whole actions."""
     for (einsum, node_id, tensor), kinds in ledger.accesses.items():
         node = layout.nodes[node_id, tensor]
@@ -199,7 +205,7 @@ def bookings(layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]) 
         action, bits = action_of(layout, row), tensor_bits(layout, row[3])
         assert action.bits_per_action is not None
         products = tuple(
-            Product(p.sign * (action.whole_bits(size * bits) // action.bits_per_action), p.parts)
+            CountProduct(p.sign * (action.whole_bits(size * bits) // action.bits_per_action), p.parts)
             for sizes in found
             for size, p in sizes
         )
@@ -207,10 +213,10 @@ def bookings(layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]) 
 
 
 def transfer_rows(
-    layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]
+    layout: ExactLayout, ledger: ProductLedger, transfers: dict[Row, list[Sized]]
 ) -> tuple[TransferSizes, ...]:
     """By Einsum, first at memories in tree order, then at tolls."""
-    found: dict[Row, list[tuple[int, Product]]] = defaultdict(list)
+    found: dict[Row, list[tuple[int, CountProduct]]] = defaultdict(list)
     for row, each in transfers.items():
         found[row] += [pair for sizes in each for pair in sizes]
     for p in ledger.tolls:
@@ -229,7 +235,7 @@ def transfer_rows(
     return tuple(TransferSizes(*row, sizes) for row, sizes in counted if sizes)
 
 
-def transfers_of(layout: Layout) -> dict[Row, list[Sized]]:
+def transfers_of(layout: ExactLayout) -> dict[Row, list[Sized]]:
     """The sizes of all transfers that are rounded up, per charged instance."""
     wanted = {tensor for _, tensor, _ in layout.problem.rounding()}
     walk = _Walk(layout)
@@ -246,7 +252,7 @@ def transfers_of(layout: Layout) -> dict[Row, list[Sized]]:
 class _Walk:
     """Every link between two storages, as terms of what crosses it at each stamp."""
 
-    layout: Layout
+    layout: ExactLayout
     found: dict[Row, list[Sized]] = field(default_factory=lambda: defaultdict(list))
 
     def tensor(self, tensor: str) -> None:
@@ -259,7 +265,7 @@ class _Walk:
             if node.tensor == tensor and node.parent is not None:
                 self.fills(node)
 
-    def fills(self, node: Node) -> None:
+    def fills(self, node: ExactBuffet) -> None:
         """As `flows` counts them: each booked to the first Einsum that touches the element."""
         assert node.parent is not None
         parent = self.layout.nodes[node.parent, node.tensor]
@@ -272,32 +278,32 @@ class _Walk:
                 self.found[row].append(sized(terms, fill.now.factors, cut))
 
     def downwards(
-        self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
-    ) -> Iterator[tuple[Row, Cut]]:
+        self, einsum: str, parent: ExactBuffet, child: ExactBuffet, now: Touch, shared: frozenset[int]
+    ) -> Iterator[tuple[Row, ChargedAxes]]:
         """The rows of a fill that are wanted, and whose transfers count there."""
         yield from self._ends(einsum, parent, child, now, shared, ("reads_fill", "down", "writes_fill"))
 
     def upwards(
-        self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
-    ) -> Iterator[tuple[Row, Cut]]:
+        self, einsum: str, parent: ExactBuffet, child: ExactBuffet, now: Touch, shared: frozenset[int]
+    ) -> Iterator[tuple[Row, ChargedAxes]]:
         yield from self._ends(einsum, parent, child, now, shared, ("writes_drain", "up", "reads_drain"))
 
     def _ends(
         self,
         einsum: str,
-        parent: Node,
-        child: Node,
+        parent: ExactBuffet,
+        child: ExactBuffet,
         now: Touch,
         shared: frozenset[int],
         kinds: tuple[str, str, str],
-    ) -> Iterator[tuple[Row, Cut]]:
+    ) -> Iterator[tuple[Row, ChargedAxes]]:
         tensor = parent.tensor
-        ends: list[tuple[Row, Cut]] = [
-            ((einsum, parent.id, parent.component, tensor, kinds[0]), Cut(parent.loops, shared)),
-            ((einsum, child.id, child.component, tensor, kinds[2]), Cut(len(now.axes), NOBODY)),
+        ends: list[tuple[Row, ChargedAxes]] = [
+            ((einsum, parent.id, parent.component, tensor, kinds[0]), ChargedAxes(parent.loops, shared)),
+            ((einsum, child.id, child.component, tensor, kinds[2]), ChargedAxes(len(now.axes), NOBODY)),
         ]
         for toll, charge in tolls_between(self.layout, einsum, parent, child.component, now):
-            ends.append(((einsum, None, toll, tensor, kinds[1]), Cut(charge, shared)))
+            ends.append(((einsum, None, toll, tensor, kinds[1]), ChargedAxes(charge, shared)))
         yield from (end for end in ends if rounds(self.layout, end[0]))
 
     def results(self, einsum: str, tensor: str) -> None:
@@ -305,8 +311,8 @@ class _Walk:
         layout = self.layout
         chain = output_chain(layout, einsum, tensor)
         levels, shared = chain.levels, shared_axes(layout, einsum, tensor)
-        broadcast = chain.reduction.broadcast if isinstance(chain, Chain) else chain.broadcast
-        alike = isinstance(chain, Chain) and not chain.reduction.first_touch_formula
+        broadcast = chain.reduction.broadcast if isinstance(chain, OutputChain) else chain.broadcast
+        alike = isinstance(chain, OutputChain) and not chain.reduction.first_touch_formula
         sums: RefilledChain | ListedChain = RefilledChain(levels, shared, broadcast)
         if any(level.carries for level in levels) and not alike:
             sums = ListedChain(levels, shared, broadcast, result_view(layout, einsum, tensor))
@@ -319,7 +325,7 @@ class _Walk:
             for row, cut in self.downwards(einsum, parent, node, now, shared):
                 self.found[row].append(self.sums(row, sums, child, cut))
 
-    def drains(self, row: Row, level: Level, node: Node, cut: Cut) -> Sized:
+    def drains(self, row: Row, level: OutputLevel, node: ExactBuffet, cut: ChargedAxes) -> Sized:
         """Elements whose run ends; where consumers keep runs alive after the last write, one by one."""
         if not level.carries or level.now == level.held:
             terms = moving_terms(level.now, level.held, level.carries, cut, True)
@@ -328,7 +334,7 @@ class _Walk:
             self.refuse(row)
         return by_size(drained(node, level.carries), level.now.spatial, cut)
 
-    def sums(self, row: Row, chain: RefilledChain | ListedChain, child: int, cut: Cut) -> Sized:
+    def sums(self, row: Row, chain: RefilledChain | ListedChain, child: int, cut: ChargedAxes) -> Sized:
         """Partial sums that the parent reads out, or that reach the child's instances."""
         level, at_parent = chain.levels[child], row[4] == "reads_fill"
         if isinstance(chain, ListedChain):
@@ -354,7 +360,7 @@ class _Walk:
             return
         source, target, now = moved
         for node, kind in ((source, "reads_fill"), (target, "writes_fill")):
-            row, cut = (einsum, node.id, node.component, node.tensor, kind), Cut(node.loops, NOBODY)
+            row, cut = (einsum, node.id, node.component, node.tensor, kind), ChargedAxes(node.loops, NOBODY)
             if rounds(self.layout, row):
                 terms = moving_terms(now, now, NOBODY, cut, False)
                 self.found[row].append(sized(terms, now.factors, cut))
@@ -369,11 +375,11 @@ class _Walk:
         )
 
 
-def _minus(terms: Sequence[Term]) -> list[Term]:
-    return [Term(-t.sign, t.factors) for t in terms]
+def _minus(terms: Sequence[SetProduct]) -> list[SetProduct]:
+    return [SetProduct(-t.sign, t.factors) for t in terms]
 
 
-def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: Cut) -> Sized:
+def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: ChargedAxes) -> Sized:
     """Transfers by size from rows (time, element, places along the spatial `axes`) that may repeat."""
     time, element, places = moves
     own = [k for k, a in enumerate(axes) if a < cut.charge or a not in cut.shared]
@@ -392,16 +398,16 @@ def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: Cut) -> Si
         if kept:
             flat = np.ravel_multi_index(tuple(mine.T), shape)
             counts = np.bincount(flat, minlength=prod(shape)).reshape(shape)
-        found.append((int(size), Product(1, ((tuple(axes[k] for k in kept), counts.astype(object)),))))
+        found.append((int(size), CountProduct(1, ((tuple(axes[k] for k in kept), counts.astype(object)),))))
     return tuple(found)
 
 
-def can_list(node: Node) -> bool:
+def can_list(node: ExactBuffet) -> bool:
     """Whether the node's users together are small enough."""
     return sum(prod(h - low + 1 for low, h in v.einsum.bounds) for v in node.views) <= LIMIT
 
 
-def drained(node: Node, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
+def drained(node: ExactBuffet, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
     """(end, element, places) of all runs in which the element was written, whoever keeps them alive."""
     touch = node.all_touch
     stamps, places, elements, writes = [], [], [], []

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.integers import linear
@@ -126,7 +126,7 @@ def counter_of(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
 class Uses:
     """Uses of one buffet: per row one (instance, visit, element, phase); visits ranked in time order."""
 
-    node: Node
+    node: ExactBuffet
     place: Ints
     places: Ints
     visit: Ints
@@ -138,7 +138,7 @@ class Uses:
 class Sweep:
     """Operations of all Einsums with a common phase numbering."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ExactLayout) -> None:
         self.layout = layout
         tree = layout.problem.tree
         self.operations: dict[str, Operations] = {}
@@ -187,7 +187,7 @@ class Sweep:
     def phase_count(self) -> int:
         return 1 + max(int(p.max()) for p in self.phases.values())
 
-    def uses(self, node: Node) -> Uses:
+    def uses(self, node: ExactBuffet) -> Uses:
         """Who touches what, when and where, at one buffet."""
         touch = node.all_touch
         stamps, places, elements, phases = [], [], [], []

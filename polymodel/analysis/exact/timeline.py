@@ -13,13 +13,13 @@ from typing import cast
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.buffets import ExactLayout, lay_out, shape_of
 from polymodel.analysis.exact.cached_counts import tally
 from polymodel.analysis.exact.cells import Course, Sites, bare, courses, loops_to_last_split
 from polymodel.analysis.exact.factor_tables import LIMIT, Masks
 from polymodel.analysis.exact.grids import Grids
-from polymodel.analysis.exact.inter_branch_peaks import Memory
-from polymodel.analysis.exact.lifetimes import Frame, Part, lasting_bits
+from polymodel.analysis.exact.inter_branch_peaks import ComponentSites
+from polymodel.analysis.exact.lifetimes import ComponentLifetimes, Frame, lasting_bits
 from polymodel.analysis.exact.live_peaks import _curves
 from polymodel.analysis.exact.sweep import Ints, Sweep
 from polymodel.analysis.result import Problem
@@ -54,7 +54,7 @@ def timeline(problem: Problem, component: str, measure: Measure = "tile", limit:
 
 
 @dataclass
-class _Whole(Memory):
+class _Whole(ComponentSites):
     """A memory followed in cells of `depths` loops each, every step of them."""
 
     depths: dict[str, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class _Whole(Memory):
         return bits[:, site], self.sites, site
 
 
-def _of_tiles(layout: Layout, component: str, limit: int) -> Timeline:
+def _of_tiles(layout: ExactLayout, component: str, limit: int) -> Timeline:
     depths, notes = _depths(layout, limit)
     memory = _Whole(layout, component, depths=depths)
     if not memory.nodes:
@@ -121,7 +121,7 @@ def _nothing(component: str, measure: Measure) -> Timeline:
     return Timeline(component, measure, (), none, (), none.reshape(0, 0), (), none.reshape(0, 0))
 
 
-def _depths(layout: Layout, limit: int) -> tuple[dict[str, int], tuple[str, ...]]:
+def _depths(layout: ExactLayout, limit: int) -> tuple[dict[str, int], tuple[str, ...]]:
     """How many loops of each Einsum make phases: all, or the outer ones as far as `limit` allows."""
     names = layout.problem.tree.einsums
     least = {e: loops_to_last_split(layout, e) for e in names}
@@ -139,7 +139,7 @@ def _depths(layout: Layout, limit: int) -> tuple[dict[str, int], tuple[str, ...]
     )
 
 
-def _rows(layout: Layout, courses: dict[str, Course]) -> tuple[tuple[int, ...], Ints, Ints]:
+def _rows(layout: ExactLayout, courses: dict[str, Course]) -> tuple[tuple[int, ...], Ints, Ints]:
     """Temporal loops (node ids), and per phase the Einsum's number and the loops' counters."""
     tree = layout.problem.tree
     ids = {e: [i for i, _ in tree.loops(e)] for e in courses}
@@ -153,7 +153,7 @@ def _rows(layout: Layout, courses: dict[str, Course]) -> tuple[tuple[int, ...], 
     return tuple(used), order, stamps
 
 
-def stamps_of(layout: Layout, einsum: str, depth: int) -> int:
+def stamps_of(layout: ExactLayout, einsum: str, depth: int) -> int:
     """How many temporal stamps an Einsum has above its loop number `depth`."""
     view = bare(layout, einsum).above(depth)
     factors = touch((view,), partition((view,))).factors
@@ -163,7 +163,7 @@ def stamps_of(layout: Layout, einsum: str, depth: int) -> int:
 # Elements, by listing or by stamps
 
 
-def _of_elements(layout: Layout, component: str, limit: int) -> Timeline:
+def _of_elements(layout: ExactLayout, component: str, limit: int) -> Timeline:
     """As `lifetimes` does: operations are listed where they are few, or where no product describes them."""
     depths, notes = _depths(layout, limit)
     if sum(_operations(e) for e in layout.problem.cascade.einsums) <= LISTED and not notes:
@@ -183,10 +183,12 @@ def _operations(einsum: Einsum) -> int:
     return prod(high - low + 1 for low, high in einsum.bounds)
 
 
-def _by_stamps(layout: Layout, component: str, depths: dict[str, int], notes: tuple[str, ...]) -> Timeline:
+def _by_stamps(
+    layout: ExactLayout, component: str, depths: dict[str, int], notes: tuple[str, ...]
+) -> Timeline:
     """Every stamp of `depths` loops, with the largest sum further in; in a memory of one instance."""
     grids = Grids(layout)
-    part = Part(layout, grids, component)
+    part = ComponentLifetimes(layout, grids, component)
     nodes = [*(r.node for r in part.passing), *(i.node for i in part.fixed)]
     if not nodes:
         return _nothing(component, "live")
@@ -209,7 +211,7 @@ def _by_stamps(layout: Layout, component: str, depths: dict[str, int], notes: tu
     )
 
 
-def _listed(layout: Layout, component: str) -> Timeline:
+def _listed(layout: ExactLayout, component: str) -> Timeline:
     sweep = Sweep(layout)
     curves = [
         curve
@@ -236,7 +238,7 @@ def _listed(layout: Layout, component: str) -> Timeline:
     return Timeline(component, "live", names, order, loops, stamps, buffets, bits, instance)
 
 
-def _listed_rows(layout: Layout, sweep: Sweep) -> tuple[tuple[int, ...], Ints, Ints, Ints]:
+def _listed_rows(layout: ExactLayout, sweep: Sweep) -> tuple[tuple[int, ...], Ints, Ints, Ints]:
     """Loops, the first operation time of each phase, its Einsum and its counters."""
     tree = layout.problem.tree
     temporal = {e: [(k, i) for k, (i, x) in enumerate(tree.loops(e)) if not x.spatial] for e in tree.einsums}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polymodel.analysis.exact.buffets import shape_of, transition_mode
-from polymodel.analysis.exact.cached_counts import Product, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import CountProduct, kept_tally, tally
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor, Touch
 
@@ -30,7 +30,7 @@ def moved(
     *,
     forward: bool = False,
     per: int = 0,
-) -> tuple[Product, ...]:
+) -> tuple[CountProduct, ...]:
     """Elements that are touched in `now` and not held at the neighbouring visit.
 
     `carries`: axis positions over whose transitions `held` stays. `charge`: how many leading axes
@@ -46,7 +46,7 @@ def moved(
         axes = (*factor.spatial[:keep], *factor.temporal[:stamps])
         layout.append((factor, axes, keep, drop, stamps))
     products = [
-        Product(1, tuple((axes, tally(shape_of(f), keep, drop, n)) for f, axes, keep, drop, n in layout))
+        CountProduct(1, tuple((axes, tally(shape_of(f), keep, drop, n)) for f, axes, keep, drop, n in layout))
     ]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
@@ -56,5 +56,5 @@ def moved(
             (axes, kept_tally(shape_of(f), h.text, mode, forward, keep, drop, n))
             for (f, axes, keep, drop, n), h, mode in zip(layout, held.factors, seen, strict=True)
         )
-        products.append(Product(-1, parts))
+        products.append(CountProduct(-1, parts))
     return tuple(products)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.buffets import shape_of
-from polymodel.analysis.exact.cached_counts import Array, Product, leading
-from polymodel.analysis.exact.partials import Level
+from polymodel.analysis.exact.cached_counts import Array, CountProduct, leading
+from polymodel.analysis.exact.partials import OutputLevel
 from polymodel.analysis.exact.transfers import modes, moved
 from polymodel.polyhedra import sets, steps
 from polymodel.polyhedra.steps import Mode
@@ -29,7 +29,7 @@ Sets = tuple["islpy.Set", ...]
 
 
 @dataclass(frozen=True)
-class Term:
+class SetProduct:
     """`sign` times the product of one set per factor of a level."""
 
     sign: int
@@ -43,27 +43,27 @@ class RefilledChain:
     `per`: counts are for each value of the temporal counters of so many outer loops.
     """
 
-    levels: tuple[Level, ...]
+    levels: tuple[OutputLevel, ...]
     shared: frozenset[int]
     broadcast: frozenset[int]
     per: int = 0
 
-    def runs(self, level: int) -> tuple[Product, ...]:
+    def runs(self, level: int) -> tuple[CountProduct, ...]:
         """Ends of runs per instance of the level itself."""
         here = self.levels[level]
         alone = frozenset[int]()
         return moved(here.now, here.held, here.carries, len(here.now.axes), alone, forward=True, per=self.per)
 
-    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
+    def events(self, level: int, *, forward: bool = False) -> tuple[CountProduct, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
         return self._events(self.levels[level], forward)
 
-    def _events(self, here: Level, forward: bool = False) -> tuple[Product, ...]:
+    def _events(self, here: OutputLevel, forward: bool = False) -> tuple[CountProduct, ...]:
         return moved(
             here.now, here.held, here.carries, here.charge, self.shared, forward=forward, per=self.per
         )
 
-    def reads(self, level: int) -> tuple[Product, ...]:
+    def reads(self, level: int) -> tuple[CountProduct, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
         if self.levels[level - 1].read_first:
             return self.events(level)
@@ -73,11 +73,11 @@ class RefilledChain:
         found += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
         return tuple(found)
 
-    def filled(self, level: int) -> tuple[Product, ...]:
+    def filled(self, level: int) -> tuple[CountProduct, ...]:
         """Writes that fills make at the level, per instance."""
         return tuple(self._counted(level, t) for t in self.filled_terms(level)) if level else ()
 
-    def passed(self, level: int, charge: int) -> tuple[Product, ...]:
+    def passed(self, level: int, charge: int) -> tuple[CountProduct, ...]:
         """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
         found = []
         for term in self.filled_terms(level):
@@ -86,30 +86,30 @@ class RefilledChain:
                 keep = sum(1 for a in f.spatial if a < charge)
                 shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
                 parts.append(self._part(f, sets.without(each, shared), keep, shared))
-            found.append(Product(term.sign, tuple(parts)))
+            found.append(CountProduct(term.sign, tuple(parts)))
         return tuple(found)
 
-    def starts(self, level: int) -> list[Term]:
+    def starts(self, level: int) -> list[SetProduct]:
         """Parts of runs that begin, in one execution each: what is touched, less what was carried in."""
         here = self.levels[level].apart
-        found = [Term(1, self._touched(level))]
+        found = [SetProduct(1, self._touched(level))]
         for axis in sorted(here.carries):
             seen = modes(here.held.factors, axis)
             if seen is not None:
                 pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
-                found.append(Term(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
+                found.append(SetProduct(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
         return found
 
-    def begun(self, level: int) -> list[Term]:
+    def begun(self, level: int) -> list[SetProduct]:
         """Whole runs that begin, among the elements that may be filled (`Level.asked`)."""
         here, touched = self.levels[level], self._touched(level)
-        found = [Term(1, touched)]
+        found = [SetProduct(1, touched)]
         for axis in sorted(here.carries):
             seen = modes(here.held.factors, axis)
             if seen is not None:
                 pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
                 stay = (_stay(f, h, mode) for f, h, mode in pairs)
-                found.append(Term(-1, tuple(map(steps.of_each, stay, touched))))
+                found.append(SetProduct(-1, tuple(map(steps.of_each, stay, touched))))
         return found
 
     def _touched(self, level: int) -> Sets:
@@ -125,7 +125,7 @@ class RefilledChain:
             sum(1 for a in f.temporal if a < charge),
         )
 
-    def empty(self, level: int) -> list[Term]:
+    def empty(self, level: int) -> list[SetProduct]:
         """Child events of `level` that find nothing in the parent."""
         factors = self.levels[level].asked.factors
         # The backing node's run never ends, and it starts with nothing; so does each execution in a visit
@@ -136,7 +136,7 @@ class RefilledChain:
             np, nt, np_parent, nt_parent = self._leading(level, f)
             firsts.append(steps.inner_first(points, np, nt, np_parent, 0 if whole else nt_parent))
         if whole:
-            return [Term(1, tuple(firsts))]
+            return [SetProduct(1, tuple(firsts))]
         above = {f.block: k for k, f in enumerate(self.levels[level - 1].asked.factors)}
         found = []
         for term in self._unfilled_terms(level - 1):
@@ -145,10 +145,10 @@ class RefilledChain:
                 if f.block in above:
                     first = steps.under(first, term.factors[above[f.block]], *self._leading(level, f))
                 chosen.append(first)
-            found.append(Term(term.sign, tuple(chosen)))
+            found.append(SetProduct(term.sign, tuple(chosen)))
         return found
 
-    def filled_terms(self, level: int) -> list[Term]:
+    def filled_terms(self, level: int) -> list[SetProduct]:
         """Runs that a partial sum fills, as sets over the factors of `Level.asked`."""
         first = self.levels[level - 1].read_first
         if self.levels[level].spans and not first:
@@ -157,13 +157,13 @@ class RefilledChain:
         whole = self._receiving(level, touched)
         found = self.begun(level) if first else self.starts(level)
         if any(a is not b for a, b in zip(whole, touched, strict=True)):
-            found = [Term(t.sign, tuple(map(_both, whole, t.factors))) for t in found]
+            found = [SetProduct(t.sign, tuple(map(_both, whole, t.factors))) for t in found]
         if not first:
             for term in self.empty(level):
-                found.append(Term(-term.sign, tuple(map(_both, whole, term.factors))))
+                found.append(SetProduct(-term.sign, tuple(map(_both, whole, term.factors))))
         return found
 
-    def _unfilled_terms(self, level: int) -> list[Term]:
+    def _unfilled_terms(self, level: int) -> list[SetProduct]:
         touched = self._touched(level)
         whole = self._receiving(level, touched)
         if all(a is b for a, b in zip(whole, touched, strict=True)):  # all that start are offered a value
@@ -171,7 +171,7 @@ class RefilledChain:
                 return self.empty(level)
             if self.levels[level].executions is None:
                 return []
-        return [*self.starts(level), *(Term(-t.sign, t.factors) for t in self.filled_terms(level))]
+        return [*self.starts(level), *(SetProduct(-t.sign, t.factors) for t in self.filled_terms(level))]
 
     def _receiving(self, level: int, points: Sets) -> Sets:
         found = []
@@ -183,19 +183,19 @@ class RefilledChain:
             found.append(steps.receivers(each, single, every))
         return tuple(found)
 
-    def _united(self, level: int, points: Sets, sign: int) -> Product:
+    def _united(self, level: int, points: Sets, sign: int) -> CountProduct:
         parts = []
         for f, each in zip(self.levels[level].asked.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
             parts.append(self._part(f, sets.without(each, shared), keep, shared))
-        return Product(sign, tuple(parts))
+        return CountProduct(sign, tuple(parts))
 
-    def _counted(self, level: int, term: Term) -> Product:
+    def _counted(self, level: int, term: SetProduct) -> CountProduct:
         parts = []
         for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
             parts.append(self._part(f, each, len(f.spatial)))
-        return Product(term.sign, tuple(parts))
+        return CountProduct(term.sign, tuple(parts))
 
     def _part(
         self, f: Factor, points: islpy.Set, keep: int, drop: tuple[int, ...] = ()

@@ -29,7 +29,7 @@ Way = Literal[
 Role = Way | Literal["pair", "wrap", "to second", "to third", "to fourth", "to last"]
 
 
-class Table(Protocol):
+class NumberTable(Protocol):
     """A number for each choice of some sizes that no formula gives: `at` numbers, or `of` arrays of them."""
 
     def at(self, *sizes: int) -> int: ...
@@ -50,11 +50,11 @@ class Ops(Protocol):
     def beyond(self, a: Value, b: Value) -> Value: ...
     def le(self, a: Value, b: Value) -> Value: ...
     def positive(self, a: Value) -> Value: ...
-    def counted(self, table: Table, sizes: Sequence[Value]) -> Value: ...
+    def counted(self, table: NumberTable, sizes: Sequence[Value]) -> Value: ...
 
 
 @dataclass(frozen=True)
-class Level:
+class ChainLevel:
     """One loop of a chain: its tile (a number or a symbol), and how its tiles are taken.
 
     `start`: the size of its first tile, if that is another one.
@@ -93,7 +93,7 @@ class Leaf:
 
     kind: Literal["one", "size", "over", "steady", "both", "kept", "seam", "bridge"] = "one"
     shift: int = 0
-    rest: tuple[Level, ...] = ()
+    rest: tuple[ChainLevel, ...] = ()
 
 
 ONE, SIZE = Leaf(), Leaf("size")
@@ -104,7 +104,7 @@ class Atom:
     """The sum of `leaf` over the tiles that `levels` (outermost first) cut from `extent`."""
 
     extent: Size
-    levels: tuple[Level, ...]
+    levels: tuple[ChainLevel, ...]
     leaf: Leaf = ONE
 
     @cached_property
@@ -126,7 +126,7 @@ class Atom:
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
         every = (*self.levels, *self.leaf.rest)
-        walk = Walk(ops, values, any(lv.spatial for lv in every))
+        walk = LevelWalk(ops, values, any(lv.spatial for lv in every))
         e = walk.size(self.extent)
         more = next((lv.more for lv in every if lv.role == "window"), 0)
         return walk.down(self.levels, self.leaf, Tile(e, e, more))
@@ -137,7 +137,7 @@ class FullAgain(Atom):
     """1 if some tile behind the first one is as large as that, else 0."""
 
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
-        walk = Walk(ops, values, False)
+        walk = LevelWalk(ops, values, False)
         whole, *tiles = (walk.size(s) for s in (self.extent, *(lv.tile for lv in self.levels)))
         none = 1
         for tile in tiles:
@@ -224,7 +224,7 @@ Inner = Callable[[Tile], Value]
 
 
 @dataclass(frozen=True)
-class Walk:
+class LevelWalk:
     """The recursion over levels.
 
     Visits are those of all instances together, so the last counter is the one that the largest
@@ -238,7 +238,7 @@ class Walk:
     def size(self, size: Size) -> Value:
         return self.values[size] if isinstance(size, str) else size
 
-    def down(self, levels: tuple[Level, ...], leaf: Leaf, tile: Tile) -> Value:
+    def down(self, levels: tuple[ChainLevel, ...], leaf: Leaf, tile: Tile) -> Value:
         if not levels:
             return self.leaf(leaf, tile)
         level, rest = levels[0], levels[1:]
@@ -251,13 +251,13 @@ class Walk:
     def least(self, a: Value, b: Value) -> Value:
         return self.ops.least(a, b)
 
-    def trips(self, e: Value, level: Level) -> Value:
+    def trips(self, e: Value, level: ChainLevel) -> Value:
         t = self.size(level.tile)
         if level.start is None:
             return self.ops.ceildiv(e, t)
         return self.ops.positive(e) + self.ops.ceildiv(self.ops.beyond(e, self.size(level.start)), t)
 
-    def parts(self, tile: Tile, level: Level) -> tuple[Value, Tile, Tile]:
+    def parts(self, tile: Tile, level: ChainLevel) -> tuple[Value, Tile, Tile]:
         """How many whole tiles there are, one of them, and the partial one at the end."""
         t = self.size(level.tile)
         n = self.ops.floordiv(tile.e, t)
@@ -268,15 +268,15 @@ class Walk:
             ref = self.least(tile.ref, t) if level.spatial else self.least(t, tile.ref - n * t)
         return n, Tile(t, t, tile.more), Tile(left, ref, tile.more)
 
-    def after_first(self, tile: Tile, level: Level) -> Tile:
+    def after_first(self, tile: Tile, level: ChainLevel) -> Tile:
         """All but the first tile, as one."""
         t = self.size(level.begin)
         e = self.ops.beyond(tile.e, t)
         more = tile.more if level.more is None else level.more
         return Tile(e, self.ops.beyond(tile.ref, t) if self.uneven else e, more)
 
-    def each(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        plain = Level(level.tile, "each", level.spatial)
+    def each(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
+        plain = ChainLevel(level.tile, "each", level.spatial)
         if level.start is not None and level.spatial:
             n, _, left = self.parts(self.after_first(tile, level), plain)
             ref, t = self.widest_of(tile.ref, level), self.size(level.tile)
@@ -288,16 +288,16 @@ class Walk:
         n, whole, left = self.parts(tile, level)
         return n * inner(whole) + inner(left)
 
-    def hops(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def hops(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         n, whole, left = self.parts(tile, level)
         return self.ops.floordiv(n * (n + 1), 2) * inner(whole) + (n + 1) * inner(left)
 
-    def head(self, tile: Tile, level: Level) -> Tile:
+    def head(self, tile: Tile, level: ChainLevel) -> Tile:
         t = self.size(level.begin)
         small = self.least(tile.e, t)
         return Tile(small, self.least(tile.ref, t) if self.uneven else small, tile.more)
 
-    def after(self, tile: Tile, level: Level, skipped: int) -> Tile:
+    def after(self, tile: Tile, level: ChainLevel, skipped: int) -> Tile:
         """The first tile behind the first one and `skipped` more."""
         t = self.size(level.tile)
         rest = self.after_first(tile, level)
@@ -308,47 +308,47 @@ class Walk:
         e = cut(rest.e)
         return Tile(e, cut(rest.ref) if self.uneven else e, rest.more)
 
-    def first(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def first(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return inner(self.head(tile, level))
 
-    def second(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def second(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return inner(self.after(tile, level, 0))
 
-    def third(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def third(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return inner(self.after(tile, level, 1))
 
-    def widest_of(self, e: Value, level: Level) -> Value:
+    def widest_of(self, e: Value, level: ChainLevel) -> Value:
         """The extent of the largest tile: of all from the second on the second one."""
         t, f = self.size(level.tile), self.size(level.begin)
         if level.start is None:
             return self.least(e, t)
         return self.ops.most(self.least(e, f), self.least(self.ops.beyond(e, f), t))
 
-    def widest(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def widest(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         if level.more is not None:  # all that is asked of a widest tile grows with what it needs
             return self.ops.most(self.first(tile, level, inner), self.second(tile, level, inner))
         e = self.widest_of(tile.e, level)
         return inner(Tile(e, self.widest_of(tile.ref, level) if self.uneven else e, tile.more))
 
-    def nominal(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def nominal(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         e = self.least(tile.e, self.ops.most(self.size(level.tile), self.size(level.begin)))
         return inner(Tile(e, e, tile.more))
 
-    def only(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def only(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return self.at_most(0, tile, level) * inner(tile)
 
-    def two(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def two(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return self.at_most(1, tile, level) * inner(tile)
 
-    def three(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def three(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         return self.at_most(2, tile, level) * inner(tile)
 
-    def at_most(self, more: int, tile: Tile, level: Level) -> Value:
+    def at_most(self, more: int, tile: Tile, level: ChainLevel) -> Value:
         """1 if the loop has at most one trip and `more`."""
         t, begin = self.size(level.tile), self.size(level.begin)
         return self.ops.le(tile.ref, begin + more * t)
 
-    def before_last(self, tile: Tile, level: Level) -> Value:
+    def before_last(self, tile: Tile, level: ChainLevel) -> Value:
         """How far in the last tile begins; 0 for an empty one, which has no last tile."""
         t = self.size(level.tile)
         if level.start is None:
@@ -357,7 +357,7 @@ class Walk:
         behind = self.ops.beyond(tile.ref, f)
         return self.ops.positive(behind) * (f + (self.ops.ceildiv(behind, t) - 1) * t)
 
-    def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def last(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         before = self.before_last(tile, level)
         more = tile.more
         if level.more is not None:
@@ -366,7 +366,7 @@ class Walk:
             return inner(Tile(tile.e - before, tile.e - before, more))
         return inner(Tile(self.ops.above_zero(tile.e - before), tile.ref - before, more))
 
-    def before_that(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def before_that(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         first, t = self.head(tile, level), self.size(level.tile)
         later = tile.more if level.more is None else level.more
         if level.start is None and level.more is None:
@@ -376,7 +376,7 @@ class Walk:
             Tile(t + (first.e - t) * two, t + (first.ref - t) * two, later + (tile.more - later) * two)
         )
 
-    def window(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def window(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
         scale = self.size(level.tile)
 
         def grown(e: Value) -> Value:
@@ -385,7 +385,7 @@ class Walk:
         e = grown(tile.e)
         return inner(Tile(e, grown(tile.ref) if self.uneven else e, 0))
 
-    def pair(self, tile: Tile, level: Level, rest: tuple[Level, ...], leaf: Leaf) -> Value:
+    def pair(self, tile: Tile, level: ChainLevel, rest: tuple[ChainLevel, ...], leaf: Leaf) -> Value:
         if leaf.kind in ("both", "kept") and not leaf.rest:
             return self.trips(tile.e, level) - self.ops.positive(tile.e)
         begun: Value = 0
@@ -420,7 +420,7 @@ class Walk:
         levels = tuple(_as(lv, role) for lv in leaf.rest if not lv.spatial)
         return self.down(levels, SIZE, tile)
 
-    def active(self, rest: tuple[Level, ...], role: Role, tile: Tile) -> Value:
+    def active(self, rest: tuple[ChainLevel, ...], role: Role, tile: Tile) -> Value:
         """How many instances of the spatial levels are active at the first or last counters."""
         levels = tuple(_as(lv, "each" if lv.spatial else role) for lv in rest)
         return self.down(levels, ONE, tile)
@@ -439,32 +439,32 @@ class Walk:
         return self.ops.le(first, self.active(leaf.rest, "last", tile)) * self.ops.positive(tile.e)
 
 
-def _as(level: Level, role: Role) -> Level:
+def _as(level: ChainLevel, role: Role) -> ChainLevel:
     return level if level.role == "window" else replace(level, role=role)
 
 
 TAKEN: dict[Role, Callable[..., Value]] = {
-    "each": Walk.each,
-    "hops": Walk.hops,
-    "first": Walk.first,
-    "second": Walk.second,
-    "third": Walk.third,
-    "widest": Walk.widest,
-    "nominal": Walk.nominal,
-    "only": Walk.only,
-    "two": Walk.two,
-    "three": Walk.three,
-    "before last": Walk.before_that,
-    "last": Walk.last,
-    "window": Walk.window,
+    "each": LevelWalk.each,
+    "hops": LevelWalk.hops,
+    "first": LevelWalk.first,
+    "second": LevelWalk.second,
+    "third": LevelWalk.third,
+    "widest": LevelWalk.widest,
+    "nominal": LevelWalk.nominal,
+    "only": LevelWalk.only,
+    "two": LevelWalk.two,
+    "three": LevelWalk.three,
+    "before last": LevelWalk.before_that,
+    "last": LevelWalk.last,
+    "window": LevelWalk.window,
 }
 
 
-def _gained(level: Level) -> bool:
+def _gained(level: ChainLevel) -> bool:
     return (level.role, level.more) == ("each", 0)
 
 
-def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
+def atom(extent: Size, levels: tuple[ChainLevel, ...], leaf: Leaf) -> Atom:
     """The atom in its shortest form: levels that cannot change the sum are left out."""
     spatial = any(lv.spatial for lv in levels)
     while levels:
@@ -522,7 +522,7 @@ class Integers:
     def positive(self, a: int) -> int:
         return int(a > 0)
 
-    def counted(self, table: Table, sizes: Sequence[int]) -> int:
+    def counted(self, table: NumberTable, sizes: Sequence[int]) -> int:
         return table.at(*map(int, sizes))
 
 
@@ -558,7 +558,7 @@ class Arrays:
     def positive(self, a: Value) -> Value:
         return self._np.greater(a, 0).astype(self._np.int64)
 
-    def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
+    def counted(self, table: NumberTable, sizes: Sequence[Value]) -> Value:
         return table.of(*sizes)
 
 

@@ -22,11 +22,20 @@ from math import prod
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role
 from polymodel.analysis.symbolic.counts import settled
-from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product, summed
+from polymodel.analysis.symbolic.forms import (
+    ZERO,
+    Form,
+    HeldBuffet,
+    leading,
+    number,
+    of_atom,
+    product,
+    summed,
+)
 from polymodel.analysis.symbolic.layout import (
     Carry,
-    Layout,
-    Node,
+    SymbolicBuffet,
+    SymbolicLayout,
     other_ranges,
     temporal,
     trips_told_by,
@@ -51,8 +60,8 @@ class Stay:
     -> 1 where its policy lets elements stay.
     """
 
-    node: Node
-    held: Held
+    node: SymbolicBuffet
+    held: HeldBuffet
     before: bool
     shared: int
     on_path: bool
@@ -87,8 +96,8 @@ class Stay:
 
 
 def phases_between(
-    bare: Space, lasting: list[Held], used: list[tuple[Node, Held]], stays: list[Stay]
-) -> tuple[tuple[Held, ...], ...]:
+    bare: Space, lasting: list[HeldBuffet], used: list[tuple[SymbolicBuffet, HeldBuffet]], stays: list[Stay]
+) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps of an Einsum that may be the peak.
 
     `bare`: its stamps; `lasting`: what is held at all times; `used`: buffets that it uses.
@@ -96,7 +105,7 @@ def phases_between(
     for node in (*(n for n, _ in used), *(s.node for s in stays)):
         if node.space.generations:  # the steps over which they stay are not those of other tensors
             raise begins_again(node.space)
-    found: list[tuple[Form, tuple[Held, ...]]] = []
+    found: list[tuple[Form, tuple[HeldBuffet, ...]]] = []
     for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
         reached = product(chain(bare, v, roles) for v in bare.spread)
@@ -290,14 +299,14 @@ def _side(stay: Stay, variable: str, axis: int, stamp: Stamp) -> Side:
     return Side(space.extent(variable), space.ladder(variable, roles))
 
 
-def unknown(node: Node) -> NotSeparable:
+def unknown(node: SymbolicBuffet) -> NotSeparable:
     return NotSeparable(
         f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
         "use engine exact, or reuse: refill",
     )
 
 
-def made_once_before(layout: Layout, bare: Space, stay: Stay) -> tuple[frozenset[int], Space | None]:
+def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[frozenset[int], Space | None]:
     """Loops above the Einsum in whose first iteration alone the buffet's users execute, unlike the Einsum.
 
     Among them are loops that do not stand above a user: it is done before they begin. And the stamps of a
@@ -328,7 +337,7 @@ def _one_trip(space: Space, axis: int) -> bool:
     return space.extent(space.axes[axis].variable) == 1 or settled(space, axis).constant == 1
 
 
-def executes_once(layout: Layout, bare: Space, user: str) -> frozenset[int]:
+def executes_once(layout: SymbolicLayout, bare: Space, user: str) -> frozenset[int]:
     """Loops above both in whose first iteration alone a user of a buffet executes, unlike the Einsum."""
     stamps = layout.stamps(user, layout.paths[user])
     shared = shared_loops(layout, bare.einsum.name, user)
@@ -401,13 +410,13 @@ def _in_common(space: Space, axis: int) -> int | None:
     return max(0, 1 + terms[other] * (extent - 1) + terms[v] * (met - 1))
 
 
-def shared_loops(layout: Layout, einsum: str, other: str) -> int:
+def shared_loops(layout: SymbolicLayout, einsum: str, other: str) -> int:
     """How many loops stand above both of two Einsums."""
     split, _, _ = divergence(layout, einsum, other)
     return sum(1 for a in layout.paths[einsum] if a.node < split)
 
 
-def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
+def divergence(layout: SymbolicLayout, one: str, other: str) -> tuple[int, int, int]:
     """(id of the split where two Einsums part, branch of the one, branch of the other)."""
     tree = layout.problem.tree
     for a, b in zip(tree.path(one), tree.path(other), strict=False):

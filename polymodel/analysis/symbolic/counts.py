@@ -12,15 +12,15 @@ from math import gcd
 from typing import Literal
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, ChainLevel, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.overlaps import Made, Overlap, Turn
-from polymodel.analysis.symbolic.pair_atoms import Asked, Cut, Meet, Side, Step
+from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, StepAtom, TileQuery
 from polymodel.analysis.symbolic.regions import Region, What, total
 from polymodel.analysis.symbolic.spaces import (
-    Group,
     Halo,
     Space,
+    TiedPair,
     Use,
     counted,
     generation_stays,
@@ -72,7 +72,7 @@ def _apart(space: Space, uses: Uses) -> Form:
     return result
 
 
-def touched(space: Space, group: Group) -> tuple[What, tuple[int, int]]:
+def touched(space: Space, group: TiedPair) -> tuple[What, tuple[int, int]]:
     """Which of the variables of a group an element tells, and the coefficients of a rank of both."""
     for expr in space.access.projection:
         terms = dict(expr.terms)
@@ -94,7 +94,7 @@ def touched(space: Space, group: Group) -> tuple[What, tuple[int, int]]:
     return _TOLD[group.u in space.single, group.v in space.single], (0, 0)
 
 
-def within(space: Space, group: Group, uses: Uses) -> Cut:
+def within(space: Space, group: TiedPair, uses: Uses) -> CutAtom:
     """Distinct (kept counters, element) along the two variables of a group."""
     what, rank = touched(space, group)
     chains, told = [], []
@@ -116,10 +116,12 @@ def within(space: Space, group: Group, uses: Uses) -> Cut:
         chains.append(() if told[-1] else tuple(space.axes[i].level("each") for i in kept))
     if what != "rank":
         what = _TOLD[told[0], told[1]]
-    return Cut(group.region, chains[0], chains[1], what, rank)
+    return CutAtom(group.region, chains[0], chains[1], what, rank)
 
 
-def _elements_of(space: Space, variable: str, uses: Uses, wraps: Sequence[int] = ()) -> tuple[Level, ...]:
+def _elements_of(
+    space: Space, variable: str, uses: Uses, wraps: Sequence[int] = ()
+) -> tuple[ChainLevel, ...]:
     """Levels of an indexing variable; windows of merged loops, which may overlap, are one window.
 
     Loops that wrap must have one trip.
@@ -182,8 +184,8 @@ def largest(space: Space) -> Form:
         what, rank = touched(space, group)
         if what != "none":
             u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
-            asked = (Asked(len(u), len(v), what, rank),)
-            result = result * of_atom(Cut(group.region, u, v, asked=asked))
+            asked = (TileQuery(len(u), len(v), what, rank),)
+            result = result * of_atom(CutAtom(group.region, u, v, asked=asked))
     return result
 
 
@@ -246,7 +248,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     return result
 
 
-def _kept_within(space: Space, group: Group, axis: int, uses: Uses) -> Cut | Step:
+def _kept_within(space: Space, group: TiedPair, axis: int, uses: Uses) -> CutAtom | StepAtom:
     """What stays over a step along the two variables of a group."""
     what, rank = touched(space, group)
     positions = sorted((*space.of(group.u), *space.of(group.v)))
@@ -261,10 +263,10 @@ def _kept_within(space: Space, group: Group, axis: int, uses: Uses) -> Cut | Ste
         return within(space, group, uses)
     u, v = (tuple(space.axes[i].level("each") for i in kept if i in space.of(x)) for x in (group.u, group.v))
     kind: Literal["moves", "wraps"] = "moves" if axis in kept else "wraps"
-    return Step(group.region, u, v, loop_order(space, group, kept), outside, kind, what, rank)
+    return StepAtom(group.region, u, v, loop_order(space, group, kept), outside, kind, what, rank)
 
 
-def loop_order(space: Space, group: Group, positions: Sequence[int]) -> str:
+def loop_order(space: Space, group: TiedPair, positions: Sequence[int]) -> str:
     """The loops of a group as they stand, one letter each."""
     return "".join("u" if space.axes[i].variable == group.u else "v" for i in positions)
 
@@ -278,10 +280,10 @@ def untouched(space: Space, axis: int) -> Form:
     positions = sorted((*space.of(group.u), *space.of(group.v)))
     u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
     order, place = loop_order(space, group, positions), positions.index(axis)
-    return of_atom(Step(group.region, u, v, order, place, "settled", what, rank))
+    return of_atom(StepAtom(group.region, u, v, order, place, "settled", what, rank))
 
 
-def _stays(space: Space, variable: str, axis: int, uses: Uses) -> tuple[Level, ...]:
+def _stays(space: Space, variable: str, axis: int, uses: Uses) -> tuple[ChainLevel, ...]:
     """Levels of an indexing variable whose tile must be the same before and after the step."""
     return _elements_of(space, variable, uses, _temporal_inside(space, variable, axis, uses))
 
@@ -309,7 +311,7 @@ def _wrapped(space: Space, variable: str, axis: int, uses: Uses) -> Form:
     return summed(x, head, Leaf("steady", rest=_rest(space, variable, rest, rest[0])))
 
 
-def _rest(space: Space, variable: str, positions: Sequence[int], since: int) -> tuple[Level, ...]:
+def _rest(space: Space, variable: str, positions: Sequence[int], since: int) -> tuple[ChainLevel, ...]:
     return space.ladder(variable, dict.fromkeys(positions, "each"), since)
 
 
@@ -344,7 +346,7 @@ def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
 
 def _step(
     space: Space, axis: int, uses: Uses, kind: Literal["seam", "bridge"], shift: int = 0
-) -> tuple[tuple[Level, ...], Leaf]:
+) -> tuple[tuple[ChainLevel, ...], Leaf]:
     """Neighbours along an indexing variable over the steps of the loop at `axis`."""
     v = space.axes[axis].variable
     roles: dict[int, Role] = {i: _INDEXED[uses[i]] for i in space.of(v) if i < axis}
@@ -370,9 +372,7 @@ def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> O
     positions = sorted((*space.of(halo.p), *space.of(halo.r)))
     extents = tuple(space.extent(v) for v in (halo.p, halo.r))
     odd = any(uses[i] == "hops" or (uses[i] == "at0" and space.axes[i].grows) for i in positions)
-    together = axis is not None and any(
-        uses[i] == "merge" and not space.axes[i].spatial for i in positions
-    )
+    together = axis is not None and any(uses[i] == "merge" and not space.axes[i].spatial for i in positions)
     if odd or together or not all(isinstance(n, int) for n in extents):
         raise NotSeparable(
             f"instances share parts of windows of {space.access.tensor} in {space.einsum.name}, and "
@@ -466,7 +466,8 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
 
 # Rank variables that bounds tie together: which mappings of them have closed forms.
 
-def _tied(problem: Problem, einsum: str) -> dict[str, tuple[Group, int]]:
+
+def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedPair, int]]:
     """Tied rank variable -> its group, and which of the two it is."""
     found = groups(problem.cascade[einsum])
     return {v: (g, k) for g in found for k, v in enumerate((g.u, g.v))}
@@ -570,7 +571,7 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
     return 0, a * (n - 1) + b * (m - 1), count
 
 
-def _tied_rank(space: Space, expr: Affine, group: Group) -> Values | None:
+def _tied_rank(space: Space, expr: Affine, group: TiedPair) -> Values | None:
     what, rank = touched(space, group)
     if what in ("none", "both"):
         return None  # what is touched of two ranks is no product

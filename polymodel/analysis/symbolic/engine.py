@@ -20,7 +20,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
 from polymodel.analysis.symbolic.counts import count, largest, settled
-from polymodel.analysis.symbolic.flows import READS, Entry, Ledger, flows, refills
+from polymodel.analysis.symbolic.flows import READS, FormLedger, RowForms, flows, refills
 from polymodel.analysis.symbolic.forms import (
     TRAFFIC,
     Chain,
@@ -36,9 +36,9 @@ from polymodel.analysis.symbolic.forms import (
     summed,
 )
 from polymodel.analysis.symbolic.inferred import Undecided
-from polymodel.analysis.symbolic.layout import Layout, Node, lay_out, same_extents
+from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
-from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
@@ -110,7 +110,7 @@ def _cases(
         yield world, _analysis(layout)
 
 
-def _analysis(layout: Layout) -> SymbolicAnalysis:
+def _analysis(layout: SymbolicLayout) -> SymbolicAnalysis:
     ledger = flows(layout)
     whole = _whole(layout, ledger)
     return SymbolicAnalysis(
@@ -131,7 +131,7 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
     )
 
 
-def _whole(layout: Layout, ledger: Ledger) -> tuple[WholeActions[Form], ...]:
+def _whole(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:
     if not any(layout.problem.rounding()):
         return ()
     from polymodel.analysis.symbolic.rounding import whole_actions
@@ -158,13 +158,13 @@ def refuse_rounding(problem: Problem) -> None:
         )
 
 
-def _symbols(layout: Layout) -> tuple[str, ...]:
+def _symbols(layout: SymbolicLayout) -> tuple[str, ...]:
     sizes = [s for path in layout.paths.values() for a in path for s in a.level("each").sizes]
     sizes += [s for _, s in layout.sizes]
     return tuple(dict.fromkeys(s for s in sizes if isinstance(s, str)))
 
 
-def _chains(layout: Layout) -> tuple[Chain, ...]:
+def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
     found: dict[Chain, None] = {}
     forward = carried_variables(layout)
     for einsum, path in layout.paths.items():
@@ -186,7 +186,7 @@ def _chains(layout: Layout) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-def carried_variables(layout: Layout) -> dict[str, set[str]]:
+def carried_variables(layout: SymbolicLayout) -> dict[str, set[str]]:
     """By Einsum the rank variables along which it reads or writes tensors that are carried forward."""
     found: dict[str, set[str]] = {e: set() for e in layout.paths}
     for tensor, line in layout.lines.items():
@@ -202,7 +202,7 @@ def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:
     return max(tile, start) if isinstance(tile, int) and isinstance(start, int) else Larger(tile, start)
 
 
-def _widest(window: Window, shared: list[Axis]) -> ChainSize:
+def _widest(window: Window, shared: list[LoopAxis]) -> ChainSize:
     """The widest window, which own tiles must fit."""
     tile = _larger(shared[-1].tile, shared[-1].start) if shared else window.extent
     if isinstance(tile, int):
@@ -210,7 +210,7 @@ def _widest(window: Window, shared: list[Axis]) -> ChainSize:
     return tile if (window.scale, window.start) == (1, 0) else Widest(tile, window.scale, window.start)
 
 
-def _single_trips(layout: Layout) -> Iterator[Form]:
+def _single_trips(layout: SymbolicLayout) -> Iterator[Form]:
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
         for i, a in enumerate(path):
@@ -218,7 +218,7 @@ def _single_trips(layout: Layout) -> Iterator[Form]:
                 yield settled(stamps, i)
 
 
-def _fanouts(layout: Layout) -> Iterator[tuple[str, str, str, Form]]:
+def _fanouts(layout: SymbolicLayout) -> Iterator[tuple[str, str, str, Form]]:
     """Products of nominal trips; of an inferred Einsum's own loops, those in its widest window."""
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
@@ -243,11 +243,11 @@ def _trips(stamps: Space, axis: int) -> Form:
     return of_atom(Atom(enclosing, (replace(stamps.axes[axis].level("each"), spatial=False),), ONE))
 
 
-def _order(layout: Layout) -> dict[int, tuple[str, ...]]:
+def _order(layout: SymbolicLayout) -> dict[int, tuple[str, ...]]:
     return {i: n.tensors for i, n, _ in layout.problem.tree.walk() if isinstance(n, StorageNode)}
 
 
-def _buffets(layout: Layout) -> tuple[Buffet[Form], ...]:
+def _buffets(layout: SymbolicLayout) -> tuple[Buffet[Form], ...]:
     rows = []
     for node in layout.nodes.values():
         space, n = node.space, len(node.space.axes)
@@ -265,7 +265,7 @@ def _buffets(layout: Layout) -> tuple[Buffet[Form], ...]:
     return tuple(rows)
 
 
-def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic[Form], ...]:
+def _traffic(layout: SymbolicLayout, ledger: FormLedger) -> tuple[Traffic[Form], ...]:
     order = _order(layout)
     rows = []
     for einsum in layout.problem.tree.einsums:
@@ -277,7 +277,7 @@ def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic[Form], ...]:
     return tuple(rows)
 
 
-def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic[Form], ...]:
+def _tolls(layout: SymbolicLayout, ledger: FormLedger) -> tuple[TollTraffic[Form], ...]:
     rows = []
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
@@ -289,17 +289,19 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic[Form], ...]:
     return tuple(rows)
 
 
-def _links(layout: Layout, ledger: Ledger) -> tuple[LinkTraffic[Form], ...]:
+def _links(layout: SymbolicLayout, ledger: FormLedger) -> tuple[LinkTraffic[Form], ...]:
     """Each transfer enters a row of a dimension once. The first row is the busiest one."""
     costly = layout.problem.hierarchy.costly_links
     rows = [_link(layout, ledger, e, c, dim) for e in layout.problem.tree.einsums for c, dim in costly]
     return tuple(r for r in rows if r.hops)
 
 
-def _link(layout: Layout, ledger: Ledger, einsum: str, component: str, dim: FanoutDim) -> LinkTraffic[Form]:
+def _link(
+    layout: SymbolicLayout, ledger: FormLedger, einsum: str, component: str, dim: FanoutDim
+) -> LinkTraffic[Form]:
     hops, down, up = [], Form(), Form()
     for tensor in layout.problem.cascade[einsum].tensors:
-        entry = ledger.links.get((einsum, component, dim.name, tensor), Entry())
+        entry = ledger.links.get((einsum, component, dim.name, tensor), RowForms())
         count = entry.whole["reads_fill"] + entry.whole["writes_drain"]
         hops += [(tensor, count)] if count.terms else []
         down = down + entry.first["reads_fill"] * layout.bits(tensor)
@@ -314,7 +316,7 @@ def _link(layout: Layout, ledger: Ledger, einsum: str, component: str, dim: Fano
     return LinkTraffic(einsum, component, dim.name, tuple(hops), ((down, up),), used)
 
 
-def _compute(layout: Layout, einsum: str) -> Compute[Form]:
+def _compute(layout: SymbolicLayout, einsum: str) -> Compute[Form]:
     leaf = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(leaf, ComputeNode)
     one = layout.problem.cascade[einsum]
@@ -336,7 +338,7 @@ class _Load:
 
 
 def _loads(
-    layout: Layout, ledger: Ledger, whole: tuple[WholeActions[Form], ...]
+    layout: SymbolicLayout, ledger: FormLedger, whole: tuple[WholeActions[Form], ...]
 ) -> tuple[InstanceLoad[Form], ...]:
     found: dict[tuple[str, str], _Load] = {}
     rounded = {(w.einsum, w.node, w.tensor, w.kind): w.actions for w in whole}
@@ -365,9 +367,9 @@ def _loads(
 
 
 def _bits(
-    layout: Layout,
+    layout: SymbolicLayout,
     einsum: str,
-    node: Node,
+    node: SymbolicBuffet,
     kind: str,
     elements: Form,
     rounded: Mapping[tuple[str, int, str, str], Form],
@@ -394,7 +396,7 @@ def _add(
     load.reads, load.writes = load.reads + reads, load.writes + writes
 
 
-def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None) -> Form:
+def _instances(layout: SymbolicLayout, einsum: str, depth: int | None, level: int | None) -> Form:
     """How many instances of a storage at `depth`, or a toll at `level`, the Einsum uses."""
     hierarchy = layout.problem.hierarchy
 
@@ -405,7 +407,7 @@ def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None
 
 
 def _replicated(
-    layout: Layout, einsum: str, axes: tuple[Axis, ...], replicates: Callable[[Loop], bool]
+    layout: SymbolicLayout, einsum: str, axes: tuple[LoopAxis, ...], replicates: Callable[[Loop], bool]
 ) -> Form:
     """How many combinations of the spatial loops that replicate the Einsum uses."""
     uses: dict[int, Use] = {}

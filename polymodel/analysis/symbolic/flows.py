@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from polymodel.analysis.result import RefillLoad
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
-from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
+from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
 from polymodel.analysis.symbolic.spaces import Space, Use, in_einsum
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
@@ -22,16 +22,16 @@ Dimension = tuple[str, str]  # a component and its dimension
 
 
 @dataclass(frozen=True)
-class Link:
+class TransferPath:
     """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
 
     `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
     that compute reads or writes.
     """
 
-    layout: Layout
+    layout: SymbolicLayout
     einsum: str
-    chain: tuple[Node, ...]
+    chain: tuple[SymbolicBuffet, ...]
     place: int
     carried: tuple[Carry, ...]
     access: TensorAccess
@@ -41,11 +41,11 @@ class Link:
         return self.chain[0].tensor
 
     @property
-    def child(self) -> Node | None:
+    def child(self) -> SymbolicBuffet | None:
         return self.chain[self.place] if self.place < len(self.chain) else None
 
     @property
-    def parent(self) -> Node:
+    def parent(self) -> SymbolicBuffet:
         return self.chain[self.place - 1]
 
     @cached_property
@@ -85,7 +85,7 @@ class Link:
         hierarchy = self.layout.problem.hierarchy
         leaf = self.layout.problem.tree.path(self.einsum)[-1].node
         below = self.child if self.child is not None else leaf
-        assert isinstance(below, (Node, ComputeNode))
+        assert isinstance(below, (SymbolicBuffet, ComputeNode))
         top, bottom = hierarchy.index(self.parent.component), hierarchy.index(below.component)
         crossed = ((c, d.name) for c, d in hierarchy.costly_links if top < hierarchy.index(c) <= bottom)
         return tuple(crossed)
@@ -113,7 +113,7 @@ class Link:
 
 
 def along_mesh(
-    link: Link, mesh: Dimension, between: Callable[[int], Use], down: bool
+    link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
 ) -> Callable[[int], Use]:
     """Counters in a count of the links that transfers cross along a mesh: of each as many as the coordinate
     of the farthest instance says, from 1 on.
@@ -141,7 +141,7 @@ def along_mesh(
     return lambda i: use if i == along[0] else between(i)
 
 
-def refuse_uneven_runs(link: Link) -> None:
+def refuse_uneven_runs(link: TransferPath) -> None:
     """Refuse runs of one partial sum that start and end at different times in different instances."""
     space = link.space
     for h in space.halos:
@@ -164,7 +164,7 @@ def refuse_uneven_runs(link: Link) -> None:
             )
 
 
-def refuse_growing(link: Link, partials: Callable[[], bool]) -> None:
+def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
     """Refuse first tiles with which not the largest instance, or not all at once, receive partial sums.
 
     `partials`: whether any are received.
@@ -185,7 +185,7 @@ def refuse_growing(link: Link, partials: Callable[[], bool]) -> None:
         )
 
 
-def refuse_idle(link: Link) -> None:
+def refuse_idle(link: TransferPath) -> None:
     """Refuse tiles that are filled again in instances that were idle: none of them may have most to do.
 
     The largest instance never is idle; of a variable that indexes alone its tiles are new as well.
@@ -217,11 +217,11 @@ def refuse_idle(link: Link) -> None:
 # The ledger of everything that moves.
 
 Chosen = Callable[[int], Use]
-Needs = Callable[["Link", bool, int, Chosen], Form]
+Needs = Callable[["TransferPath", bool, int, Chosen], Form]
 
 
 @dataclass
-class Entry:
+class RowForms:
     """One row's forms: over all instances, and of the first instance unless that is not wanted."""
 
     busiest: bool = True
@@ -235,22 +235,22 @@ class Entry:
 
 
 @dataclass
-class Ledger:
+class FormLedger:
     """Accesses by (Einsum, node, tensor), passages by (Einsum, toll, tensor), and what crosses the links of a
     dimension by (Einsum, component, dimension, tensor)."""
 
-    accesses: dict[tuple[str, int, str], Entry] = field(default_factory=dict)
-    tolls: dict[tuple[str, str, str], Entry] = field(default_factory=dict)
-    links: dict[tuple[str, str, str, str], Entry] = field(default_factory=dict)
+    accesses: dict[tuple[str, int, str], RowForms] = field(default_factory=dict)
+    tolls: dict[tuple[str, str, str], RowForms] = field(default_factory=dict)
+    links: dict[tuple[str, str, str, str], RowForms] = field(default_factory=dict)
     busiest: bool = True
 
-    def entry(self, einsum: str, node: Node) -> Entry:
-        return self.accesses.setdefault((einsum, node.id, node.tensor), Entry(self.busiest))
+    def entry(self, einsum: str, node: SymbolicBuffet) -> RowForms:
+        return self.accesses.setdefault((einsum, node.id, node.tensor), RowForms(self.busiest))
 
 
-def flows(layout: Layout, busiest: bool = True) -> Ledger:
+def flows(layout: SymbolicLayout, busiest: bool = True) -> FormLedger:
     """All accesses and passages, booked as docs/semantics.md says; `busiest`: also those of one instance."""
-    ledger = Ledger(busiest=busiest)
+    ledger = FormLedger(busiest=busiest)
     for einsum in layout.problem.tree.einsums:
         one = layout.problem.cascade[einsum]
         if one.is_copy:
@@ -264,7 +264,7 @@ def flows(layout: Layout, busiest: bool = True) -> Ledger:
             # Storage is filled once for all accesses of a tensor; compute reads for each.
             again = access != one.access_of(access.tensor) or access in one.accesses[:position]
             for place in range(len(chain) if again else 1, len(chain) + 1):
-                link = Link(layout, einsum, chain, place, kept, access)
+                link = TransferPath(layout, einsum, chain, place, kept, access)
                 if access.output:
                     _output(link, ledger)
                 elif layout.is_filled(einsum, link.child):
@@ -283,7 +283,7 @@ def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) ->
     return result
 
 
-def _use(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Chosen:
+def _use(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Chosen:
     """Temporal counters are kept; spatial ones up to `held` are the instance's, the others `between`."""
 
     def use(i: int) -> Use:
@@ -296,11 +296,11 @@ def _use(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> C
     return use
 
 
-def _shared(link: Link) -> Callable[[int], Use]:
+def _shared(link: TransferPath) -> Callable[[int], Use]:
     return lambda i: "merge" if link.shares(i) else "keep"
 
 
-def _needed_of_before(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
+def _needed_of_before(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     """The same of what the child's tiles hold of the generation before."""
     assert link.child is not None
     use, whole = _use(link, first, held, between), in_einsum(link.space, link.child.space)
@@ -308,7 +308,7 @@ def _needed_of_before(link: Link, first: bool, held: int, between: Callable[[int
     return needed(whole, use, link.carry, link.parts_stay) - alone
 
 
-def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
+def _needed_over(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     use = _use(link, first, held, between)
     found = needed(link.space, use, link.carry, link.parts_stay)
     maker = link.child.producer if link.child is not None else None
@@ -321,7 +321,7 @@ def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Us
     return found - count(made, {i: use(i) for i in range(len(made.axes))})
 
 
-def _input(link: Link, ledger: Ledger, needs: Needs = _needed_over) -> None:
+def _input(link: TransferPath, ledger: FormLedger, needs: Needs = _needed_over) -> None:
     parent, child = link.parent, link.child
     refuse_idle(link)
     outer = ledger.entry(link.einsum, parent)
@@ -334,7 +334,7 @@ def _input(link: Link, ledger: Ledger, needs: Needs = _needed_over) -> None:
 
 
 def _passing(
-    link: Link, held: int, mesh: Dimension | None, first: bool, needs: Needs = _needed_over
+    link: TransferPath, held: int, mesh: Dimension | None, first: bool, needs: Needs = _needed_over
 ) -> Form:
     """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
     between = _shared(link)
@@ -343,7 +343,7 @@ def _passing(
     return needs(link, first, held, between)
 
 
-def _output(link: Link, ledger: Ledger) -> None:
+def _output(link: TransferPath, ledger: FormLedger) -> None:
     refuse_uneven_runs(link)
     refuse_growing(link, lambda: _partials(link))
     refuse_idle(link)
@@ -362,7 +362,7 @@ def _output(link: Link, ledger: Ledger) -> None:
         entry.add("writes_drain", partial(_passing, link, held, mesh))
 
 
-def _returning(link: Link, held: int, mesh: Dimension | None, first: bool) -> Form:
+def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: bool) -> Form:
     """The same of partial sums on their way in."""
     between = _received(link, held)
     if mesh is not None and not first:
@@ -370,7 +370,7 @@ def _returning(link: Link, held: int, mesh: Dimension | None, first: bool) -> Fo
     return fillable(link, first, link.parent.depth, between, inside=True, reach=held)
 
 
-def _received(link: Link, held: int | None = None) -> Callable[[int], Use]:
+def _received(link: TransferPath, held: int | None = None) -> Callable[[int], Use]:
     """One instance receives a partial sum, all along dimensions that broadcast (seen up to `held`)."""
 
     def use(i: int) -> Use:
@@ -384,7 +384,7 @@ def _received(link: Link, held: int | None = None) -> Callable[[int], Use]:
 
 
 def fillable(
-    link: Link,
+    link: TransferPath,
     first: bool,
     held: int,
     between: Callable[[int], Use],
@@ -408,18 +408,18 @@ def fillable(
     return _fillable(link, link.place, chosen)
 
 
-def _fillable(link: Link, place: int, use: Chosen) -> Form:
+def _fillable(link: TransferPath, place: int, use: Chosen) -> Form:
     """The same at any link of the chain; counters inside chain[place] are as `use` has them."""
     return _events(link, place, use) - _lacking(link, place, use)
 
 
-def _events(link: Link, place: int, use: Chosen) -> Form:
+def _events(link: TransferPath, place: int, use: Chosen) -> Form:
     here = link.chain[place] if place < len(link.chain) else None
     carry = link.carried[place] if here is not None else {}
     return needed(link.space, use, carry, here is not None and here.parts_stay)
 
 
-def _lacking(link: Link, place: int, use: Chosen) -> Form:
+def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
     """Needs that the parent cannot serve: starts of its runs that were not filled."""
     parent = link.chain[place - 1]
     given = link.space.access.accumulates and place == 1
@@ -450,7 +450,7 @@ def _lacking(link: Link, place: int, use: Chosen) -> Form:
     return _events(link, place - 1, opening) - _events(link, place - 1, filled) + lacking
 
 
-def _staying(link: Link, place: int, use: Chosen, decided: int) -> Form:
+def _staying(link: TransferPath, place: int, use: Chosen, decided: int) -> Form:
     """What stays from one stamp that decides what executes to the next, and so is no need at its start."""
     if place == len(link.chain):
         return ZERO
@@ -458,7 +458,7 @@ def _staying(link: Link, place: int, use: Chosen, decided: int) -> Form:
     return needed(link.space, use, {}) - needed(link.space, use, carry, link.chain[place].parts_stay)
 
 
-def _opening(link: Link, depth: int, use: Chosen) -> Chosen:
+def _opening(link: TransferPath, depth: int, use: Chosen) -> Chosen:
     """At the start of a run: temporal counters inside `depth` are at their first."""
 
     def opening(i: int) -> Use:
@@ -467,39 +467,39 @@ def _opening(link: Link, depth: int, use: Chosen) -> Chosen:
     return opening
 
 
-def _partials(link: Link) -> bool:
+def _partials(link: TransferPath) -> bool:
     """True if the child ever receives partial sums."""
     return fillable(link, False, link.parent.depth, _received(link), inside=True) != Form()
 
 
-def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Dimension | None]]:
+def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
     """Tolls and costly links on the way: their entries, up to which loop position instances are apart there,
     and the dimension if it is a mesh."""
     for toll, level in _tolls(link):
         yield (
-            ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry(ledger.busiest)),
+            ledger.tolls.setdefault((link.einsum, toll, link.tensor), RowForms(ledger.busiest)),
             _held(link, partial(_below, link, level)),
             None,
         )
     for component, dim in link.costly_dimensions:
         yield (
-            ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry(ledger.busiest)),
+            ledger.links.setdefault((link.einsum, component, dim, link.tensor), RowForms(ledger.busiest)),
             _held(link, partial(_within, link, link.order((component, dim)))),
             (component, dim) if link.is_mesh((component, dim)) else None,
         )
 
 
-def _below(link: Link, level: int, position: int) -> bool:
+def _below(link: TransferPath, level: int, position: int) -> bool:
     """Whether a spatial loop replicates what is further in than a component."""
     return link.level(position) > level
 
 
-def _within(link: Link, order: int, position: int) -> bool:
+def _within(link: TransferPath, order: int, position: int) -> bool:
     """Whether data cross the dimension of a spatial loop not before another one."""
     return link.order(link.coordinate(position)) >= order
 
 
-def _tolls(link: Link) -> Iterator[tuple[str, int]]:
+def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
     """Tolls that the link crosses and that charge for the tensor."""
     hierarchy = link.layout.problem.hierarchy
     outer = hierarchy.index(link.parent.component)
@@ -510,7 +510,7 @@ def _tolls(link: Link) -> Iterator[tuple[str, int]]:
             yield c.name, hierarchy.index(c.name)
 
 
-def _held(link: Link, inside: Callable[[int], bool]) -> int:
+def _held(link: TransferPath, inside: Callable[[int], bool]) -> int:
     """Loop position from which on spatial loops are `inside`."""
     spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
     held = min(filter(inside, spatial), default=len(link.space.axes))
@@ -519,7 +519,7 @@ def _held(link: Link, inside: Callable[[int], bool]) -> int:
     return held
 
 
-def _copy(layout: Layout, einsum: str, ledger: Ledger) -> None:
+def _copy(layout: SymbolicLayout, einsum: str, ledger: FormLedger) -> None:
     """A copy reads at the source's backing node and writes at the destination's, stamp by stamp."""
     one = layout.problem.cascade[einsum]
     (source,), (target,) = one.inputs, one.outputs
@@ -549,7 +549,7 @@ Key = tuple[str, str, str]  # Einsum, component, and the storage that is refille
 READS = ("reads_fill", "reads_drain")
 
 
-def refills(layout: Layout, ledger: Ledger) -> tuple[RefillLoad[Form], ...]:
+def refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[Form], ...]:
     """Both ends of the refills of each storage that waits, and what else those ends do."""
     hierarchy = layout.problem.hierarchy
     waiting = [c.name for c in hierarchy.components if hierarchy.waits(c.name)]
@@ -573,7 +573,7 @@ def _row(key: Key, loads: dict[Key, list[Form]]) -> RefillLoad[Form]:
     return RefillLoad(*key, ((reads, writes),))
 
 
-def _loads(layout: Layout, ledger: Ledger) -> dict[Key, list[Form]]:
+def _loads(layout: SymbolicLayout, ledger: FormLedger) -> dict[Key, list[Form]]:
     """Read and written bits of the first instance, the busiest one."""
     found: dict[Key, list[Form]] = {}
     for (einsum, node_id, tensor), entry in ledger.accesses.items():
@@ -586,7 +586,7 @@ def _loads(layout: Layout, ledger: Ledger) -> dict[Key, list[Form]]:
     return found
 
 
-def _kinds(layout: Layout, einsum: str, node: Node) -> Iterator[tuple[str, str]]:
+def _kinds(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> Iterator[tuple[str, str]]:
     """Each kind of access with the waiting storage whose refill it is part of, or ""."""
     chain = layout.chain(einsum, node.tensor)
     place = [n.id for n in chain].index(node.id)

@@ -21,7 +21,7 @@ from polymodel.analysis.result import (
     WorkingSet,
     mapped,
 )
-from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, Leaf, Level, Rounded, Size, atom
+from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, Rounded, Size, atom
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tied
 
 Factor = Atom | Rounded | Meet | Tied
@@ -121,7 +121,7 @@ def of_atom(a: Factor) -> Form:
 
 
 @lru_cache(maxsize=8192)  # a mapping asks for the same sums in many places, and under each reuse policy again
-def summed(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Form:
+def summed(extent: Size, levels: tuple[ChainLevel, ...], leaf: Leaf) -> Form:
     """The sum of `leaf` over the tiles that the levels cut from an extent."""
     return of_atom(atom(extent, levels, leaf))
 
@@ -134,7 +134,7 @@ def product(forms: Iterable[Form]) -> Form:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBuffet:
     """One buffet in a working set: `ceil(elements * bits * numerator / denominator) * count` bits."""
 
     node: int
@@ -145,7 +145,7 @@ class Held:
     denominator: int = 1
     count: int = 1
 
-    def of(self, elements: Form) -> Held:
+    def of(self, elements: Form) -> HeldBuffet:
         """The same buffet with so many elements."""
         return self if elements is self.elements else replace(self, elements=elements)
 
@@ -155,18 +155,18 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Peak:
+class PeakForm:
     """The largest of several sums of buffets, one sum per phase that may be the peak."""
 
-    phases: tuple[tuple[Held, ...], ...]
+    phases: tuple[tuple[HeldBuffet, ...], ...]
 
     @cached_property
     def symbols(self) -> frozenset[str]:
         return frozenset(s for phase in self.phases for h in phase for s in h.elements.symbols)
 
-    def at(self, values: Mapping[str, int]) -> tuple[int, tuple[tuple[Held, int], ...]]:
+    def at(self, values: Mapping[str, int]) -> tuple[int, tuple[tuple[HeldBuffet, int], ...]]:
         """(bits at the peak, who holds how many of them)."""
-        best: tuple[int, tuple[tuple[Held, int], ...]] = (0, ())
+        best: tuple[int, tuple[tuple[HeldBuffet, int], ...]] = (0, ())
         for phase in self.phases:
             each = tuple((h, h.at(values)) for h in phase)
             total = sum(n for _, n in each)
@@ -175,14 +175,14 @@ class Peak:
         return best
 
 
-def leading(phases: Sequence[tuple[Form, tuple[Held, ...]]]) -> tuple[tuple[Held, ...], ...]:
+def leading(phases: Sequence[tuple[Form, tuple[HeldBuffet, ...]]]) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The phases that may be the peak, out of (1 if there is such a phase, what is held then).
 
     Left out: a phase of which another one, there whenever it is, holds all and perhaps more; of those that
     depend on no symbol all but the largest.
     """
-    bits: dict[Held, int] = {}
-    found: dict[tuple[frozenset[Factor | Form], int], tuple[Held, ...]] = {}
+    bits: dict[HeldBuffet, int] = {}
+    found: dict[tuple[frozenset[Factor | Form], int], tuple[HeldBuffet, ...]] = {}
     for there, held in phases:
         here = tuple(h for h in held if h.elements != ZERO)
         if there == ZERO or not here:
@@ -201,7 +201,7 @@ def leading(phases: Sequence[tuple[Form, tuple[Held, ...]]]) -> tuple[tuple[Held
     return tuple(p for p in kept if p is largest or not _is_fixed(p))
 
 
-def _is_fixed(phase: tuple[Held, ...]) -> bool:
+def _is_fixed(phase: tuple[HeldBuffet, ...]) -> bool:
     return all(h.elements.constant is not None for h in phase)
 
 
@@ -224,10 +224,10 @@ class WorkingSetForm:
     component: str
     einsum: str
     measure: str
-    peak: Peak
+    peak: PeakForm
 
     @property
-    def bits(self) -> Peak:
+    def bits(self) -> PeakForm:
         return self.peak
 
     @property
@@ -384,7 +384,7 @@ Row = TypeVar(
     RefillLoad[Form],
     LinkTraffic[Form],
 )
-Phase = tuple[Held, ...]
+Phase = tuple[HeldBuffet, ...]
 
 
 def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
@@ -471,7 +471,7 @@ def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
     return tuple(
         replace(
             row,
-            peak=Peak(
+            peak=PeakForm(
                 tuple(p for phase, where in phases.items() for p in _within(phase, where, len(worlds)))
             ),
         )

@@ -17,7 +17,7 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
-from polymodel.analysis.symbolic.spaces import Axis, Space, Window
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Window
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, storage_chain, ties, users
@@ -47,7 +47,7 @@ class Path:
     `strides`: variables of which consumers leave out values at even distances, and windows count the others.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     windows: tuple[tuple[str, Window], ...] = ()
     depth: int = 0
     inferred: bool = False
@@ -95,7 +95,7 @@ class _Inference:
             tree = self.problem.tree
             kinds = ties(self.problem.cascade, tree, name)
             loops = tree.loops(name)
-            axes = tuple(Axis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
+            axes = tuple(LoopAxis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
             if set(kinds.values()) <= {"bound"}:
                 self.found[name] = Path(axes)
             elif set(kinds.values()) <= {"bound", "repeated"}:
@@ -104,7 +104,7 @@ class _Inference:
                 self.found[name] = self.inferred(name, kinds, axes)
         return self.found[name]
 
-    def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
+    def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
         """An Einsum that executes all over again at each step of loops over variables of others."""
         cascade, tree = self.problem.cascade, self.problem.tree
         extents: dict[str, int] = {}
@@ -144,7 +144,7 @@ class _Inference:
             raise Undecided(node, form)
         return form.constant == 1
 
-    def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
+    def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
         theirs = self.of(consumer.name)
@@ -162,7 +162,7 @@ class _Inference:
         strides = tuple(needed.strides.items())
         return Path((*outer, *inner), tuple(needed.windows.items()), depth, True, once, strides)
 
-    def consumer(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...], depth: int) -> Einsum:
+    def consumer(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...], depth: int) -> Einsum:
         """The only consumer; NotSeparable for other shapes of trees."""
         cascade, tree = self.problem.cascade, self.problem.tree
         einsum = cascade[name]
@@ -182,7 +182,7 @@ class _Inference:
         return readers[0]
 
 
-def _extent(einsum: Einsum, axis: Axis) -> int:
+def _extent(einsum: Einsum, axis: LoopAxis) -> int:
     """How many values an Einsum has of the variable of a loop that binds it."""
     assert axis.loop is not None
     low, high = einsum.bound(axis.loop.variable_in(einsum.name))
@@ -195,12 +195,12 @@ def _numbers(sizes: Iterable[int | str | None]) -> bool:
 
 def _in_strides(
     name: str,
-    axes: Sequence[Axis],
-    path: Sequence[Axis],
+    axes: Sequence[LoopAxis],
+    path: Sequence[LoopAxis],
     windows: Mapping[str, Window],
     strides: Strides,
     numbers: bool,
-) -> tuple[Axis, ...]:
+) -> tuple[LoopAxis, ...]:
     """Own loops, of which those over variables of which values are left out have tiles of the others.
 
     `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
@@ -260,7 +260,7 @@ def _refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> N
         raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
 
 
-def _single_trip(extent: int, above: Sequence[Axis], loop: Axis) -> bool | None:
+def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool | None:
     """Whether a loop has one trip in the widest tile of those above it, where some have other first tiles."""
     only = atom(extent, (*(a.level("widest") for a in above), loop.level("only")), ONE)
     found = of_atom(only).constant
@@ -497,7 +497,7 @@ class _Needed:
             _refuse_outside(einsum, v, self.windows[v], stride)
             self.renamed |= {w: v for w, c in told.terms if c}
 
-    def decides(self, i: int, axis: Axis, kind: Tie) -> Axis:
+    def decides(self, i: int, axis: LoopAxis, kind: Tie) -> LoopAxis:
         """A loop that decides what executes, over a variable of the Einsum or one that makes it again."""
         hold, renamed = self.hold, self.renamed
         w = hold.theirs.axes[i].variable
@@ -520,18 +520,18 @@ class _Needed:
             )
         return replace(axis, variable=renamed[w])
 
-    def at_first(self, i: int, axis: Axis, again: str) -> Axis:
+    def at_first(self, i: int, axis: LoopAxis, again: str) -> LoopAxis:
         """A loop of which only the first iteration counts; outer ones over its variable may repeat that."""
         variable = f"{again}.{axis.node}"
         self.windows[variable] = Window(1, 0, 1, 0, ((i, 0),), self.hold.depth)
         return replace(axis, variable=variable)
 
-    def follows(self, axis: Axis, w: str) -> bool:
+    def follows(self, axis: LoopAxis, w: str) -> bool:
         """Whether a loop tiles the Einsum as it tiles a variable of the consumer."""
         v = self.renamed.get(w)
         return v == axis.variable and v not in self.strides and self.windows[v] == self.hold.plain(w)
 
-    def check_shared(self, own: Sequence[Axis]) -> None:
+    def check_shared(self, own: Sequence[LoopAxis]) -> None:
         """Refuse loops below those that decide what executes that both share, and do not tile both alike."""
         hold = self.hold
         for axis, other in zip(own, hold.theirs.axes[hold.depth :], strict=False):

@@ -20,8 +20,8 @@ from polymodel.analysis.symbolic.counts import (
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, only_every, paths
 from polymodel.analysis.symbolic.spaces import (
-    Axis,
-    Line,
+    CarriedRank,
+    LoopAxis,
     Space,
     Window,
     behind,
@@ -41,7 +41,7 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 
 @dataclass(frozen=True)
-class Node:
+class SymbolicBuffet:
     """One tensor in one storage node. `space`: of its first user; all users touch the same tiles."""
 
     id: int
@@ -65,7 +65,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SymbolicLayout:
     """All buffets of a problem, and each Einsum's whole path.
 
     `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
@@ -74,20 +74,20 @@ class Layout:
     """
 
     problem: Problem
-    nodes: dict[tuple[int, str], Node]
-    paths: dict[str, tuple[Axis, ...]]
-    executed: dict[str, tuple[Axis, ...]]
+    nodes: dict[tuple[int, str], SymbolicBuffet]
+    paths: dict[str, tuple[LoopAxis, ...]]
+    executed: dict[str, tuple[LoopAxis, ...]]
     decided: dict[str, int]
     windows: dict[str, tuple[tuple[str, Window], ...]]
     inferred: dict[str, frozenset[int]]
     sizes: tuple[tuple[str, str], ...] = ()
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    lines: Mapping[str, CarriedRank] = field(default_factory=dict)
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
         return {}
 
-    def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
+    def chain(self, einsum: str, tensor: str) -> tuple[SymbolicBuffet, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
         steps = storage_chain(self.problem.tree, einsum, tensor)
         if self.problem.cascade[einsum].is_copy:
@@ -110,7 +110,7 @@ class Layout:
             return only_at_first(space)
         return with_generations(space, self.lines[access.tensor], "lacking") if access.guard else space
 
-    def is_filled(self, einsum: str, child: Node | None) -> bool:
+    def is_filled(self, einsum: str, child: SymbolicBuffet | None) -> bool:
         """An input's fill is booked once, to the first user; what is produced below the child needs none."""
         if child is None:
             return True
@@ -118,7 +118,7 @@ class Layout:
             return True  # with what was made at earlier stamps
         return child.producer is None and child.users[0] == einsum
 
-    def is_filled_from_before(self, einsum: str, child: Node | None) -> bool:
+    def is_filled_from_before(self, einsum: str, child: SymbolicBuffet | None) -> bool:
         """Whether the fill of what a tile holds of the generation before, which is made below the child, is
         booked here: to the first Einsum that reads it."""
         if child is None or child.producer is None or child.space.carried is None:
@@ -126,7 +126,7 @@ class Layout:
         users = [self.problem.cascade[e] for e in child.users]
         return first_behind(users, self.lines[child.tensor]) == einsum
 
-    def stamps(self, einsum: str, axes: tuple[Axis, ...]) -> Space:
+    def stamps(self, einsum: str, axes: tuple[LoopAxis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""
         one = self.problem.cascade[einsum]
         return Space(one, TensorAccess("", (), ()), axes, self.sizes, self.windows[einsum])
@@ -141,7 +141,7 @@ def lay_out(
     reuse: Reuse | None,
     ranks: Mapping[str, str] | None = None,
     single: Mapping[int, bool] | None = None,
-) -> Layout:
+) -> SymbolicLayout:
     """All buffets; NotSeparable where the closed forms do not reach.
 
     `ranks`: rank variable -> symbol that stands for its extent. `single`: of loops (by node id) whether they
@@ -175,7 +175,7 @@ def lay_out(
             raise NotSeparable(message, "use engine exact")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
-    layout = Layout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines)
+    layout = SymbolicLayout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines)
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -193,7 +193,9 @@ def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
     return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
 
 
-def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: Reuse | None) -> Node | None:
+def _node(
+    layout: SymbolicLayout, node_id: int, node: StorageNode, tensor: str, reuse: Reuse | None
+) -> SymbolicBuffet | None:
     problem = layout.problem
     found, parent, producer = [], None, None
     for einsum in users(problem.tree, node_id):
@@ -237,11 +239,11 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     elif space.access.stands_for:
         space = only_at_first(space)
     policy = reuse or node.reuse
-    return Node(node_id, node.component, tensor, policy, parent, tuple(found), space, producer)
+    return SymbolicBuffet(node_id, node.component, tensor, policy, parent, tuple(found), space, producer)
 
 
 def _with_generations(
-    problem: Problem, space: Space, line: Line, users: Sequence[str], producer: str | None
+    problem: Problem, space: Space, line: CarriedRank, users: Sequence[str], producer: str | None
 ) -> Space:
     """The tile of a tensor that is carried forward, which all its users touch together."""
     variables = space.access.projection[line.rank].variables
@@ -257,7 +259,7 @@ def _with_generations(
     return with_generations(space, line, behind(mine, line))
 
 
-def _check_visits(layout: Layout, einsums: Sequence[str], depth: int) -> None:
+def _check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> None:
     """Refuse Einsums that share storage below loops of which one runs more iterations than another."""
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):
@@ -288,7 +290,7 @@ def _holds(one: Space, other: Space) -> bool:
     return True
 
 
-def tile_signature(space: Space, line: Line | None = None) -> tuple[object, ...]:
+def tile_signature(space: Space, line: CarriedRank | None = None) -> tuple[object, ...]:
     """What decides which elements are touched at which stamp: equal signatures, equal tiles.
 
     `line`: of a tensor that is carried forward; along it tiles need only be moved by the same loops.
@@ -322,7 +324,7 @@ def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], in
     return sorted(parts, key=lambda part: (*part[0], str(part[1])))
 
 
-def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
+def same_extents(layout: SymbolicLayout) -> Iterator[tuple[int | str, int | str, str]]:
     """Extents that the layout takes for equal, as they are in the spec, and the tensor or loop that asks for
     it: tiles and ranges that Einsums share under variables of different names."""
     if not layout.sizes:
@@ -343,7 +345,7 @@ def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
             yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
 
 
-def check_space(einsum: Einsum, lines: Mapping[str, Line] | None = None) -> None:
+def check_space(einsum: Einsum, lines: Mapping[str, CarriedRank] | None = None) -> None:
     """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
 
     `lines`: of tensors that are carried forward, which may be read at several generations.
@@ -399,7 +401,7 @@ def _check_loops(problem: Problem, symbols: bool) -> None:
             raise other_ranges(tuple(ranges.values()), node)
 
 
-def _check_instances(axes: tuple[Axis, ...]) -> None:
+def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
     """Refuse instances of which now one, now another has most to do."""
     for i, a in enumerate(axes):
         if a.spatial and a.grows and any(b.variable == a.variable and not b.spatial for b in axes[:i]):
@@ -410,7 +412,7 @@ def _check_instances(axes: tuple[Axis, ...]) -> None:
             )
 
 
-def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[Axis, ...]:
+def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[LoopAxis, ...]:
     """Positions inside innermost tiles, which run one by one; of an extent of 1 there is one, of a symbol
     there may be more whatever it is in the spec."""
     found = []
@@ -420,14 +422,14 @@ def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[Axis
         begin = path.depth if v in inferred else 0
         inner = [a for a in path.axes[begin:] if a.variable == v][-1:]
         if any((a.start, a.tile) != (None, 1) for a in inner) or (not inner and (high > low or v in ranks)):
-            found.append(Axis(v, 1, None, -1))
+            found.append(LoopAxis(v, 1, None, -1))
     return tuple(found)
 
 
 Carry = dict[int, Form]
 
 
-def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry, ...]:
+def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ...]) -> tuple[Carry, ...]:
     """Per buffet of a chain: loop position -> form that is 1 where elements stay over its steps.
 
     docs/semantics.md, Carry: an element that is written stays only while the parent keeps it.
@@ -453,7 +455,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
     return tuple(found)
 
 
-def policy(node: Node) -> Carry:
+def policy(node: SymbolicBuffet) -> Carry:
     """The node's own policy: loop position -> 1 where it lets elements stay."""
     space = node.space
     if not node.reuse.carries:

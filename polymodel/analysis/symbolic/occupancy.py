@@ -32,29 +32,36 @@ from polymodel.analysis.symbolic.counts import count, loop_order, settled, touch
 from polymodel.analysis.symbolic.forms import (
     ZERO,
     Form,
-    Held,
-    Peak,
+    HeldBuffet,
+    PeakForm,
     WorkingSetForm,
     leading,
     number,
     of_atom,
     product,
 )
-from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
-from polymodel.analysis.symbolic.pair_atoms import PEAKS, Asked, Cut
+from polymodel.analysis.symbolic.layout import (
+    Carry,
+    SymbolicBuffet,
+    SymbolicLayout,
+    carries,
+    policy,
+    temporal,
+)
+from polymodel.analysis.symbolic.pair_atoms import PEAKS, CutAtom, TileQuery
 from polymodel.analysis.symbolic.regions import Gap
-from polymodel.analysis.symbolic.spaces import Axis, Group, Space, unlike_first
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedPair, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 from polymodel.reuse import Reuse
 
 # Peaks of what is held along rank variables that bounds tie together, also of buffets that come and go.
 
-Chains = tuple[list[Axis], list[Axis]]
+Chains = tuple[list[LoopAxis], list[LoopAxis]]
 
 
 @dataclass(frozen=True)
-class Part:
+class TiedBuffet:
     """A buffet in the phases of one Einsum, along tied variables.
 
     `fixed`: it holds the same at all stamps. `gap`: while its users do not run it is there at some stamps of
@@ -63,11 +70,11 @@ class Part:
 
     space: Space
     fixed: bool
-    gap: tuple[Group, Gap] | None
+    gap: tuple[TiedPair, Gap] | None
     absent: Form
 
 
-def gap_of(bare: Space, stay: Stay) -> tuple[Group, Gap] | None:
+def gap_of(bare: Space, stay: Stay) -> tuple[TiedPair, Gap] | None:
     """When a buffet that an Einsum does not use is there over steps of tied loops; None if never."""
     node, steps = stay.node, [i for i in temporal(bare) if i < stay.shared]
     tied = [i for i in steps if bare.axes[i].variable in bare.tied]
@@ -89,18 +96,18 @@ def gap_of(bare: Space, stay: Stay) -> tuple[Group, Gap] | None:
     return group, Gap(shared, depth, not stay.on_path, stay.before, policy, since)
 
 
-def _loops(space: Space, group: Group, until: int) -> list[int]:
+def _loops(space: Space, group: TiedPair, until: int) -> list[int]:
     """Positions of a group's loops among the outermost ones."""
     return [i for i, a in enumerate(space.axes[:until]) if a.variable in (group.u, group.v)]
 
 
-def _by_policy(stay: Stay, group: Group) -> bool:
+def _by_policy(stay: Stay, group: TiedPair) -> bool:
     """Whether nothing but the buffet's own policy decides about what stays."""
     own = {a: form for a, form in policy(stay.node).items() if form != ZERO}
     return group in stay.node.space.groups and stay.carry == own
 
 
-def _stays_over(space: Space, group: Group, axis: int) -> bool | None:
+def _stays_over(space: Space, group: TiedPair, axis: int) -> bool | None:
     """Whether loops inside that are not the group's leave the tile as it is over a step; None: not known."""
     stays = True
     for i in temporal(space):
@@ -133,22 +140,24 @@ class _Row:
     """
 
     number: int
-    asked: Asked
-    gap: Asked | None
+    asked: TileQuery
+    gap: TileQuery | None
     absent: Form
     loops: Chains
     own: Chains = ([], [])
 
     @property
-    def every(self) -> tuple[Asked, ...]:
+    def every(self) -> tuple[TileQuery, ...]:
         if self.gap is None:
             return (self.asked,)
         return (self.gap,) if self.absent == number(1) else (self.asked, self.gap)
 
 
-def tied_peaks(bare: Space, parts: Sequence[Part], held: tuple[Held, ...]) -> Iterator[tuple[Held, ...]]:
+def tied_peaks(
+    bare: Space, parts: Sequence[TiedBuffet], held: tuple[HeldBuffet, ...]
+) -> Iterator[tuple[HeldBuffet, ...]]:
     """What is held at the stamps of tied variables that may be the peak; `held` without these variables."""
-    found: dict[Group, list[_Row]] = {}
+    found: dict[TiedPair, list[_Row]] = {}
     for k, part in enumerate(parts):
         for group in () if part.fixed else part.space.groups:
             row = _row(bare, k, part, group)
@@ -164,7 +173,7 @@ def tied_peaks(bare: Space, parts: Sequence[Part], held: tuple[Held, ...]) -> It
         yield tuple(h.of(h.elements * size) for h, size in zip(held, sizes, strict=True))
 
 
-def _row(bare: Space, k: int, part: Part, group: Group) -> _Row | None:
+def _row(bare: Space, k: int, part: TiedBuffet, group: TiedPair) -> _Row | None:
     what, rank = touched(part.space, group)
     mine = part.gap[1] if part.gap is not None and part.gap[0] == group else None
     if what == "none" and mine is None:
@@ -173,7 +182,7 @@ def _row(bare: Space, k: int, part: Part, group: Group) -> _Row | None:
         [part.space.axes[i] for i in part.space.of(group.u)],
         [part.space.axes[i] for i in part.space.of(group.v)],
     )
-    asked = Asked(len(every[0]), len(every[1]), what, rank)
+    asked = TileQuery(len(every[0]), len(every[1]), what, rank)
     if mine is None:
         return _Row(k, asked, None, part.absent, every)
     space = part.space if mine.inside else bare
@@ -196,7 +205,7 @@ def _row(bare: Space, k: int, part: Part, group: Group) -> _Row | None:
     return _Row(k, asked, gap, part.absent, loops, own)
 
 
-def _factors(group: Group, rows: list[_Row]) -> list[dict[int, Form]]:
+def _factors(group: TiedPair, rows: list[_Row]) -> list[dict[int, Form]]:
     """At each stamp that may be the peak, the size of each buffet's tile along a group."""
     chains = [max((list(row.loops[side]) for row in rows), key=len) for side in (0, 1)]
     for row in rows:
@@ -213,8 +222,8 @@ def _factors(group: Group, rows: list[_Row]) -> list[dict[int, Form]]:
     places = 1 if len(asked) == 1 else PEAKS
     u, v = (tuple(a.level("each") for a in chain) for chain in chains)
 
-    def size(a: Asked, place: int) -> Form:
-        cut = Cut(group.region, u, v, asked=asked, item=asked.index(a), place=place, stamps=stamps)
+    def size(a: TileQuery, place: int) -> Form:
+        cut = CutAtom(group.region, u, v, asked=asked, item=asked.index(a), place=place, stamps=stamps)
         return of_atom(cut)
 
     def held(row: _Row, place: int) -> Form:
@@ -226,7 +235,7 @@ def _factors(group: Group, rows: list[_Row]) -> list[dict[int, Form]]:
     return [{row.number: held(row, p) for row in rows} for p in range(places)]
 
 
-def _placed(row: _Row, chains: list[list[Axis]]) -> _Row:
+def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
     """The row with the places of its loops in the chains, which its own ones lengthen."""
     if row.gap is None:
         return row
@@ -238,9 +247,9 @@ def _placed(row: _Row, chains: list[list[Axis]]) -> _Row:
     return replace(row, gap=replace(row.gap, own=(places[0], places[1])))
 
 
-def _refuse_mixed(found: Mapping[Group, list[_Row]]) -> None:
+def _refuse_mixed(found: Mapping[TiedPair, list[_Row]]) -> None:
     """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
-    owner: dict[int, Group] = {}
+    owner: dict[int, TiedPair] = {}
     for group, rows in found.items():
         for row in rows:
             for axis in (*row.loops[0], *row.loops[1]):
@@ -254,8 +263,9 @@ def _refuse_mixed(found: Mapping[Group, list[_Row]]) -> None:
 
 # Working sets of all buffets.
 
+
 @dataclass(frozen=True)
-class Item:
+class OccupancyItem:
     """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
 
     Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
@@ -265,13 +275,13 @@ class Item:
     loops in which the Einsum does not.
     """
 
-    node: Node
-    held: Held
+    node: SymbolicBuffet
+    held: HeldBuffet
     not_first: tuple[tuple[int, Form], ...] = ()
     not_last: tuple[tuple[int, Form], ...] = ()
     fixed: bool = False
     shared: int | None = None
-    gap: tuple[Group, Gap] | None = None
+    gap: tuple[TiedPair, Gap] | None = None
     once: frozenset[int] = frozenset()
     runs: Space | None = None
 
@@ -280,32 +290,32 @@ class Item:
 class _Known:
     """What is the same during every Einsum, worked out when it is first asked for."""
 
-    layout: Layout
-    items: dict[tuple[int, str], Item] = field(default_factory=dict)
+    layout: SymbolicLayout
+    items: dict[tuple[int, str], OccupancyItem] = field(default_factory=dict)
     carries: dict[tuple[int, str], Carry] = field(default_factory=dict)
 
     @cached_property
-    def nodes(self) -> dict[str, list[Node]]:
+    def nodes(self) -> dict[str, list[SymbolicBuffet]]:
         """The buffets of each component."""
-        found: dict[str, list[Node]] = {}
+        found: dict[str, list[SymbolicBuffet]] = {}
         for node in self.layout.nodes.values():
             found.setdefault(node.component, []).append(node)
         return found
 
-    def item(self, node: Node) -> Item:
+    def item(self, node: SymbolicBuffet) -> OccupancyItem:
         key = node.id, node.tensor
         if key not in self.items:
             self.items[key] = _item(self.layout, node)
         return self.items[key]
 
-    def carry(self, node: Node) -> Carry:
+    def carry(self, node: SymbolicBuffet) -> Carry:
         key = node.id, node.tensor
         if key not in self.carries:
             self.carries[key] = _carry(self.layout, node)
         return self.carries[key]
 
 
-def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
+def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
     """`tile` and `reserved` of every memory during every Einsum."""
     rows = []
     known = _Known(layout)
@@ -314,29 +324,31 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
             if not component.stores:
                 continue
             phases = _peak(layout, einsum, _buffets(known, einsum, component.name))
-            rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(phases)))
+            rows.append(WorkingSetForm(component.name, einsum, "tile", PeakForm(phases)))
             whole = _reserved(known, einsum, component.name)
             if whole:
-                peak = Peak(_phases(layout.stamps(einsum, layout.paths[einsum]), whole))
+                peak = PeakForm(_phases(layout.stamps(einsum, layout.paths[einsum]), whole))
                 rows.append(WorkingSetForm(component.name, einsum, "reserved", peak))
     return tuple(r for r in rows if r.peak.phases)
 
 
-def _item(layout: Layout, node: Node) -> Item:
+def _item(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
     accesses = layout.problem.cascade.accesses_of(node.tensor)
-    held = Held(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
+    held = HeldBuffet(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
     if node.parent is None:
         scale = accesses[0].backing_scale
         held = replace(held, numerator=scale.numerator, denominator=scale.denominator)
         if _persistent(layout, node):
             times = max(layout.problem.cascade[e].n_instances for e in node.users)
-            return Item(node, replace(held, elements=_ever_held(node.space), count=times), fixed=True)
+            return OccupancyItem(
+                node, replace(held, elements=_ever_held(node.space), count=times), fixed=True
+            )
     elif layout.problem.hierarchy.doubles(node.component):
         held = replace(held, count=2)
-    return Item(node, held)
+    return OccupancyItem(node, held)
 
 
-def _persistent(layout: Layout, node: Node) -> bool:
+def _persistent(layout: SymbolicLayout, node: SymbolicBuffet) -> bool:
     accesses = layout.problem.cascade.accesses_of(node.tensor)
     return node.parent is None and any(a.persistent for a in accesses)
 
@@ -350,17 +362,17 @@ def _ever_held(space: Space) -> Form:
     return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
-def _reserved(known: _Known, einsum: str, component: str) -> list[Item]:
+def _reserved(known: _Known, einsum: str, component: str) -> list[OccupancyItem]:
     on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
     nodes = known.nodes.get(component, [])
     return [known.item(n) for n in nodes if n.id in on_path or _persistent(known.layout, n)]
 
 
-def _buffets(known: _Known, einsum: str, component: str) -> list[Item | Stay]:
+def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem | Stay]:
     """Buffets that an Einsum uses, or that may be there while it runs."""
     path = known.layout.problem.tree.path(einsum)
     on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
-    found: list[Item | Stay] = []
+    found: list[OccupancyItem | Stay] = []
     for node in known.nodes.get(component, []):
         item = known.item(node)
         used = item.fixed or (node.id in on_path and einsum in node.users)
@@ -368,12 +380,14 @@ def _buffets(known: _Known, einsum: str, component: str) -> list[Item | Stay]:
     return found
 
 
-def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tuple[Held, ...], ...]:
+def _peak(
+    layout: SymbolicLayout, einsum: str, buffets: list[OccupancyItem | Stay]
+) -> tuple[tuple[HeldBuffet, ...], ...]:
     bare = layout.stamps(einsum, layout.paths[einsum])
-    items: list[Item] = []
+    items: list[OccupancyItem] = []
     uneven: Stay | None = None
     for b in buffets:
-        if isinstance(b, Item):
+        if isinstance(b, OccupancyItem):
             items.append(b)
             continue
         once, runs = made_once_before(layout, bare, b)
@@ -384,7 +398,7 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
         if times is None and uneven is not None:
             raise stays_unevenly(uneven)
         if times is None:
-            used = [i for i in buffets if isinstance(i, Item)]
+            used = [i for i in buffets if isinstance(i, OccupancyItem)]
             stays = [i for i in buffets if isinstance(i, Stay)]
             _refuse_other_instances(buffets)
             lasting = [i.held for i in used if i.fixed]
@@ -393,11 +407,13 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
         if times or gap:
             steps, shared = tuple(sorted((times or {}).items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())
-            items.append(Item(b.node, b.held, first, last, shared=shared, gap=gap, once=once, runs=runs))
+            items.append(
+                OccupancyItem(b.node, b.held, first, last, shared=shared, gap=gap, once=once, runs=runs)
+            )
     return _phases(bare, items)
 
 
-def _stay(known: _Known, einsum: str, item: Item, on_path: bool) -> Item | Stay:
+def _stay(known: _Known, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:
     """When a buffet that the Einsum does not use is there: between two uses, of one visit or of two."""
     layout, earlier, later = known.layout, -1, -1
     for user in item.node.users:
@@ -417,7 +433,7 @@ def _stay(known: _Known, einsum: str, item: Item, on_path: bool) -> Item | Stay:
     return item
 
 
-def _carry(layout: Layout, node: Node) -> Carry:
+def _carry(layout: SymbolicLayout, node: SymbolicBuffet) -> Carry:
     if node.producer is None or node.parent is None:
         return policy(node)
     readers = [e for e in node.users if e != node.producer]
@@ -432,7 +448,7 @@ LAST: dict[Role, Role] = {"first": "only", "widest": "only", "second": "two", "t
 MOST_STAMPS = 500
 
 
-def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
+def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
 
     At any other stamp, let each buffet that is there name one of its loops that has advanced: the stamp
@@ -448,16 +464,16 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
         reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
         gone = [_gone(bare, i, stamp) for i in here]
         held = tuple(_at(i, stamp, form) for i, form in zip(here, gone, strict=True))
-        parts = [Part(i.node.space, i.fixed, i.gap, form) for i, form in zip(here, gone, strict=True)]
+        parts = [TiedBuffet(i.node.space, i.fixed, i.gap, form) for i, form in zip(here, gone, strict=True)]
         phases += [(reached, each) for each in tied_peaks(bare, parts, held)]
     return leading(phases)
 
 
-def _advanced(item: Item, stamp: Stamp) -> Iterator[bool]:
+def _advanced(item: OccupancyItem, stamp: Stamp) -> Iterator[bool]:
     return (stamp.get(a) in ADVANCED for a, _ in item.not_first)
 
 
-def _refuse_other_instances(items: Sequence[Item | Stay]) -> None:
+def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
     """Refuse buffets of which one is largest in one instance of the component and another in another."""
     spread = [[a for a in i.node.space.axes if a.spatial] for i in items]
     own = next((a for axes in spread for a in axes if a.grows), None)
@@ -469,7 +485,7 @@ def _refuse_other_instances(items: Sequence[Item | Stay]) -> None:
         )
 
 
-def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
+def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
     """Which stamps may be the peak.
 
     Of loops with a smaller first tile, over which buffets come and go or windows shrink, the first three
@@ -514,7 +530,7 @@ def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:
     return {i: stamp.get(i, "widest") for i in positions}
 
 
-def _gone(bare: Space, item: Item, stamp: Stamp) -> Form:
+def _gone(bare: Space, item: OccupancyItem, stamp: Stamp) -> Form:
     """1 where no step of a loop over a variable that is not tied leaves the item there."""
     one, gone = number(1), number(1 if item.gap else 0)
     if item.not_last:
@@ -526,7 +542,7 @@ def _gone(bare: Space, item: Item, stamp: Stamp) -> Form:
     return gone
 
 
-def _at(item: Item, stamp: Stamp, gone: Form) -> Held:
+def _at(item: OccupancyItem, stamp: Stamp, gone: Form) -> HeldBuffet:
     """The item at the stamp that is chosen; nothing where it is gone, unless it is there in a gap."""
     held = item.held
     if not item.fixed:
@@ -534,7 +550,7 @@ def _at(item: Item, stamp: Stamp, gone: Form) -> Held:
     return held if item.gap else held.of(held.elements * (number(1) - gone))
 
 
-def _there(item: Item, stamp: Stamp) -> dict[int, Role]:
+def _there(item: OccupancyItem, stamp: Stamp) -> dict[int, Role]:
     """The tile that is held; in another branch that runs later, that of the visit before."""
     stamp = {i: step for i, step in stamp.items() if i not in item.once}
     if item.shared is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any
 
-from polymodel.analysis.symbolic.atoms import TAKEN, Level, Ops, Role, Size, Tile, Value, Walk
+from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
 from polymodel.analysis.symbolic.regions import (
     Gap,
     Kind,
@@ -48,7 +48,7 @@ class Side:
     """
 
     extent: Size
-    levels: tuple[Level, ...]
+    levels: tuple[ChainLevel, ...]
 
     @property
     def sizes(self) -> tuple[Size, ...]:
@@ -89,7 +89,7 @@ class Meet:
 
         def steps(side: Side, inner: Callable[[Change], Value]) -> Value:
             uneven = any(lv.spatial for lv in side.levels)
-            walk = _Steps(Walk(ops, values, uneven), inner)
+            walk = _Steps(LevelWalk(ops, values, uneven), inner)
             whole = walk.walk.size(side.extent)
             more = next((lv.more for lv in side.levels if lv.role == "window"), 0)
             return walk.still(side.levels, Tile(whole, whole, more))
@@ -111,10 +111,10 @@ class Change:
 class _Steps:
     """The recursion over the levels of one variable; `inner` is summed over its changes."""
 
-    walk: Walk
+    walk: LevelWalk
     inner: Callable[[Change], Value]
 
-    def still(self, levels: tuple[Level, ...], tile: Tile) -> Value:
+    def still(self, levels: tuple[ChainLevel, ...], tile: Tile) -> Value:
         """Both tiles of a step lie in one tile so far."""
         if not levels or levels[0].role == "wrap":
             return self.apart(levels, Change(0, tile, tile))
@@ -133,7 +133,7 @@ class _Steps:
         begun = begun + ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
         return begun + ops.positive(n) * self.apart(rest, Change(whole.e, whole, left))
 
-    def onto(self, level: Level, rest: tuple[Level, ...], tile: Tile) -> Value:
+    def onto(self, level: ChainLevel, rest: tuple[ChainLevel, ...], tile: Tile) -> Value:
         """One step, from the tile before that of the role; the caller sees to it that there are both."""
         walk = self.walk
         if level.role == "to last":
@@ -145,7 +145,7 @@ class _Steps:
             after = walk.after(tile, level, skipped)
         return self.apart(rest, Change(before.e, before, after))
 
-    def apart(self, levels: tuple[Level, ...], change: Change) -> Value:
+    def apart(self, levels: tuple[ChainLevel, ...], change: Change) -> Value:
         """The tiles of a step inside two tiles."""
         if not levels:
             return self.inner(change)
@@ -165,7 +165,7 @@ class _Steps:
             return self.apart(rest, Change(change.gap, *tiles))
         return self.beside(level, rest, change)
 
-    def beside(self, level: Level, rest: tuple[Level, ...], change: Change) -> Value:
+    def beside(self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: Change) -> Value:
         """Instances side by side: counter by counter, as long as there is a tile on either side."""
         walk, ops = self.walk, self.walk.ops
         sides, t = (change.before, change.after), walk.size(level.tile)
@@ -221,7 +221,7 @@ TRIED = 8  # tiles of one variable at which whole tiles are looked for
 
 
 @dataclass(frozen=True)
-class Asked:
+class TileQuery:
     """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
 
     `rank`: the coefficients of both variables in a rank of both, one of which is 1. With a `gap`, what is
@@ -240,7 +240,7 @@ class Asked:
 
 @lru_cache(maxsize=65536)
 def front(
-    region: Region, u: Tiles, v: Tiles, asked: tuple[Asked, ...], stamps: tuple[int, int] | None = None
+    region: Region, u: Tiles, v: Tiles, asked: tuple[TileQuery, ...], stamps: tuple[int, int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
     """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`.
 
@@ -269,7 +269,7 @@ def front(
     return tuple(tuple(int(x) for x in row) for row in kept)
 
 
-def _outside(u: Tiles, v: Tiles, asked: Asked) -> tuple[Tiles, Tiles]:
+def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
     """The loops whose tiles tell what is held."""
     if asked.gap is None:
         return u[: asked.u], v[: asked.v]
@@ -277,7 +277,7 @@ def _outside(u: Tiles, v: Tiles, asked: Asked) -> tuple[Tiles, Tiles]:
     return u[: above.count("u")], v[: above.count("v")]
 
 
-def _held(region: Region, u: Tiles, v: Tiles, asked: Asked) -> tuple[int, Ints, Ints]:
+def _held(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tuple[int, Ints, Ints]:
     """What is held by pairs of tiles: how many tiles of v there are, numbers of the pairs, and sizes."""
     one, two = _outside(u, v, asked)
     width, gap = len(starts(region.extents[1], two)), asked.gap
@@ -318,7 +318,7 @@ def _ranges(region: Region, tiles: Tiles) -> Ranges:
 
 
 def _full(
-    region: Region, tiles: tuple[Tiles, Tiles], innermost: tuple[Tiles, Tiles], asked: tuple[Asked, ...]
+    region: Region, tiles: tuple[Tiles, Tiles], innermost: tuple[Tiles, Tiles], asked: tuple[TileQuery, ...]
 ) -> tuple[int, ...] | None:
     """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
     import numpy as np
@@ -362,7 +362,7 @@ def _touched(what: What, one: Ranges, two: Ranges, i: Ints, j: Ints) -> Ints:
     return (one.low[i][:, None] <= begin) & (one.high[i][:, None] >= end)
 
 
-def _there(region: Region, tiles: tuple[Tiles, Tiles], asked: Asked, at: tuple[Ints, Ints]) -> Ints:
+def _there(region: Region, tiles: tuple[Tiles, Tiles], asked: TileQuery, at: tuple[Ints, Ints]) -> Ints:
     """[i, j]: what is there of a buffet with a gap where tiles begin, 0 where there is no stamp."""
     import numpy as np
 
@@ -376,7 +376,7 @@ def _there(region: Region, tiles: tuple[Tiles, Tiles], asked: Asked, at: tuple[I
     return np.where(codes[place] == mine, held[place], 0)
 
 
-def _box(asked: Asked, n: int, m: int) -> int:
+def _box(asked: TileQuery, n: int, m: int) -> int:
     """How many elements a whole tile of n by m values has."""
     if asked.what == "rank":
         a, b = asked.rank
@@ -398,8 +398,8 @@ class Tied:
     """A number of a region under tiles of its variables `u` and `v` (outermost first)."""
 
     region: Region
-    u: tuple[Level, ...]
-    v: tuple[Level, ...]
+    u: tuple[ChainLevel, ...]
+    v: tuple[ChainLevel, ...]
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
@@ -450,7 +450,7 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class Cut(Tied):
+class CutAtom(Tied):
     """The different (tile of u, tile of v, element of `what`).
 
     With `asked` the size of the tile number `item` of those at the stamp number `place` that may be the peak;
@@ -459,7 +459,7 @@ class Cut(Tied):
 
     what: What = "none"
     rank: tuple[int, int] = (0, 0)
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[TileQuery, ...] = ()
     item: int = 0
     place: int = 0
     stamps: tuple[int, int] | None = None
@@ -483,7 +483,7 @@ class Cut(Tied):
 
 
 @dataclass(frozen=True)
-class Step(Tied):
+class StepAtom(Tied):
     """What `kind` asks of a loop (`visits`): what stays over its steps, or whether tiles depend on it.
 
     `order`: the loops over both variables as they stand, `axis` of them outside.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from polymodel.analysis.symbolic.atoms import Level
+from polymodel.analysis.symbolic.atoms import ChainLevel
 from polymodel.errors import NotSeparable
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.pair_atoms import Tied
 
 
-class Counted(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
+class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
     """What is counted of a region, but for the sizes of its tiles."""
 
     __slots__ = ("table",)
@@ -81,5 +81,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
 def term(table: Tied, sizes: Sequence[Any]) -> Any:
     """A number of a region as a SymPy term of its tile sizes, which are told apart by their place only."""
-    nameless = replace(table, u=(Level(1, "each"),) * len(table.u), v=(Level(1, "each"),) * len(table.v))
-    return RegionCount(Counted(nameless), *(sympy.sympify(s) for s in sizes))
+    nameless = replace(
+        table, u=(ChainLevel(1, "each"),) * len(table.u), v=(ChainLevel(1, "each"),) * len(table.v)
+    )
+    return RegionCount(CountedRegion(nameless), *(sympy.sympify(s) for s in sizes))

@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.symbolic.atoms import Table, Value
-from polymodel.analysis.symbolic.forms import Chain, Factor, Form, Held, Peak, names_in, size_in
+from polymodel.analysis.symbolic.atoms import NumberTable, Value
+from polymodel.analysis.symbolic.forms import Chain, Factor, Form, HeldBuffet, PeakForm, names_in, size_in
 from polymodel.analysis.symbolic.pair_atoms import Meet
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Expressions:
             return 1
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
 
-    def counted(self, table: Table, sizes: Sequence[Value]) -> Value:
+    def counted(self, table: NumberTable, sizes: Sequence[Value]) -> Value:
         from polymodel.analysis.symbolic.atoms import Rounded
         from polymodel.analysis.symbolic.pair_atoms import Tied
         from polymodel.analysis.symbolic.region_terms import term
@@ -163,13 +163,13 @@ class Renderer:
         sp = self.ops.sp
         return sp.Add(*(sp.Mul(c, *(self.atom(a) for a in product)) for product, c in form.terms))
 
-    def held(self, held: Held) -> sympy.Expr:
+    def held(self, held: HeldBuffet) -> sympy.Expr:
         """Bits of one buffet."""
         sp = self.ops.sp
         bits = self.form(held.elements) * held.bits * held.numerator
         return (bits if held.denominator == 1 else sp.ceiling(bits / held.denominator)) * held.count
 
-    def peak(self, peak: Peak) -> sympy.Expr:
+    def peak(self, peak: PeakForm) -> sympy.Expr:
         """Bits at the largest phase."""
         sp = self.ops.sp
         return self.largest([sp.Add(*(self.held(h) for h in phase)) for phase in peak.phases])

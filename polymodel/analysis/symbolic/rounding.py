@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 from polymodel.analysis.result import WholeActions
 from polymodel.analysis.symbolic.atoms import ONE, Rounded
-from polymodel.analysis.symbolic.flows import READS, Ledger, Link
+from polymodel.analysis.symbolic.flows import READS, FormLedger, TransferPath
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.layout import Layout, Node, carries
+from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, carries
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import NotSeparable
 
 Key = tuple[str, int, str, str]  # Einsum, node, tensor, kind
 
 
-def whole_actions(layout: Layout, ledger: Ledger) -> tuple[WholeActions[Form], ...]:
+def whole_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:
     """The actions of every kind of access that is rounded, tile by tile. Raises NotSeparable."""
     refuse_tolls(layout)
     found: dict[Key, Form] = {}
@@ -38,12 +38,12 @@ def whole_actions(layout: Layout, ledger: Ledger) -> tuple[WholeActions[Form], .
     )
 
 
-def action_of(layout: Layout, node: Node, kind: str) -> Action:
+def action_of(layout: SymbolicLayout, node: SymbolicBuffet, kind: str) -> Action:
     """What a kind of access is at its component."""
     return layout.problem.hierarchy[node.component].action("read" if kind in READS else "write")
 
 
-def refuse_tolls(layout: Layout) -> None:
+def refuse_tolls(layout: SymbolicLayout) -> None:
     """Refuse what is rounded elsewhere than at the ends of a link."""
     problem = layout.problem
     for component, tensor, _ in problem.rounding():
@@ -62,7 +62,7 @@ def refused(what: str) -> NotSeparable:
     )
 
 
-def _links(layout: Layout) -> Iterator[Link]:
+def _links(layout: SymbolicLayout) -> Iterator[TransferPath]:
     """The links between storages that anything moves over, as `flows` books them."""
     for einsum in layout.problem.tree.einsums:
         one = layout.problem.cascade[einsum]
@@ -70,12 +70,12 @@ def _links(layout: Layout) -> Iterator[Link]:
             access, chain = one.access_of(tensor), layout.chain(einsum, tensor)
             kept = carries(layout, einsum, chain)
             for place in range(1, len(chain)):
-                link = Link(layout, einsum, chain, place, kept, access)
+                link = TransferPath(layout, einsum, chain, place, kept, access)
                 if access.output or layout.is_filled(einsum, link.child):
                     yield link
 
 
-def _ends(link: Link) -> Iterator[tuple[Node, str]]:
+def _ends(link: TransferPath) -> Iterator[tuple[SymbolicBuffet, str]]:
     """Both ends of a link between storages with the kinds of access there."""
     if link.child is None:
         return
@@ -87,7 +87,7 @@ def _ends(link: Link) -> Iterator[tuple[Node, str]]:
         yield link.child, "reads_drain"
 
 
-def _tiles(link: Link, action: Action) -> Form:
+def _tiles(link: TransferPath, action: Action) -> Form:
     """The actions of one visit to each tile."""
     space = link.space
     assert action.bits_per_action is not None
@@ -97,7 +97,7 @@ def _tiles(link: Link, action: Action) -> Form:
     return of_atom(Rounded(chains, link.layout.bits(link.tensor), action.bits_per_action))
 
 
-def _visits(link: Link, kind: str) -> Form:
+def _visits(link: TransferPath, kind: str) -> Form:
     """How often each tile is moved: in every iteration of the loops that do not index it; partial sums are
     brought in again each time but the first, when there are none."""
     _refuse_pieces(link)
@@ -112,7 +112,7 @@ def _visits(link: Link, kind: str) -> Form:
     return found if given else found - 1
 
 
-def _refuse_pieces(link: Link) -> None:
+def _refuse_pieces(link: TransferPath) -> None:
     """Refuse transfers that are no whole tiles, each once in a visit."""
     space, child = link.space, link.child
     assert child is not None

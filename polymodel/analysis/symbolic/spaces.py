@@ -9,7 +9,7 @@ from math import gcd
 from typing import Literal
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.atoms import FullAgain, Leaf, Level, Role
+from polymodel.analysis.symbolic.atoms import ChainLevel, FullAgain, Leaf, Role
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.arithmetic import Affine
@@ -27,7 +27,7 @@ Behind = Literal["", "later", "each", "lacking", "first"]
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """One loop above a node, or the offset of a variable in its innermost tile (`loop` is None)."""
 
     variable: str
@@ -52,11 +52,11 @@ class Axis:
     def spatial(self) -> bool:
         return self.loop is not None and self.loop.spatial
 
-    def level(self, role: Role, more: int | None = None) -> Level:
+    def level(self, role: Role, more: int | None = None) -> ChainLevel:
         """The loop in an atom."""
         if not self.grows and role in ("widest", "nominal"):
             role = "first"
-        return Level(self.tile, role, self.spatial, more, self.start)
+        return ChainLevel(self.tile, role, self.spatial, more, self.start)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Halo:
 
 
 @dataclass(frozen=True)
-class Group:
+class TiedPair:
     """Two rank variables that bounds of the iteration space tie together, and their points from the smallest
     values on."""
 
@@ -80,7 +80,7 @@ class Group:
 
 
 @lru_cache(maxsize=1024)
-def groups(einsum: Einsum) -> tuple[Group, ...]:
+def groups(einsum: Einsum) -> tuple[TiedPair, ...]:
     """The bounds that the box of an Einsum does not imply, by their variables; NotSeparable for others."""
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
     found: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
@@ -106,7 +106,7 @@ def groups(einsum: Einsum) -> tuple[Group, ...]:
         raise NotSeparable(
             f"the iteration space of {einsum.name} ties {twice} to several rank variables", "use engine exact"
         )
-    return tuple(Group(u, v, _region(box, u, v, bounds)) for (u, v), bounds in found.items())
+    return tuple(TiedPair(u, v, _region(box, u, v, bounds)) for (u, v), bounds in found.items())
 
 
 def _region(box: Mapping[str, tuple[int, int]], u: str, v: str, bounds: list[tuple[int, int, int]]) -> Region:
@@ -133,8 +133,8 @@ class Window:
     depth: int
 
     @property
-    def level(self) -> Level:
-        return Level(self.scale, "window", more=self.start)
+    def level(self) -> ChainLevel:
+        return ChainLevel(self.scale, "window", more=self.start)
 
     @property
     def overlaps(self) -> bool:
@@ -162,7 +162,7 @@ class Space:
 
     einsum: Einsum
     access: TensorAccess
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     sizes: tuple[tuple[str, str], ...] = ()
     windows: tuple[tuple[str, Window], ...] = ()
     carried: Carried | None = None
@@ -214,7 +214,7 @@ class Space:
         return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in self.access.variables)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TiedPair, ...]:
         """Pairs of variables that bounds tie together."""
         return groups(self.einsum)
 
@@ -228,7 +228,7 @@ class Space:
 
     def ladder(
         self, variable: str, roles: Mapping[int, Role], since: int = -1, until: int | None = None
-    ) -> tuple[Level, ...]:
+    ) -> tuple[ChainLevel, ...]:
         """The levels of a variable's loops at the positions that have a role, and its window among them.
 
         With `since` or `until` only loops from or up to that position are wanted.
@@ -323,14 +323,14 @@ Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
 
 
 @dataclass(frozen=True)
-class Line:
+class CarriedRank:
     """The rank along which a tensor is carried forward."""
 
     tensor: str
     rank: int
 
 
-def carried_lines(problem: Problem) -> dict[str, Line]:
+def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
     """By tensor that is carried forward; NotSeparable for those without closed forms."""
     found = {}
     for tensor in problem.cascade.recurrent:
@@ -382,7 +382,7 @@ def in_einsum(space: Space, tile: Space) -> Space:
     return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
 
 
-def _line(cascade: Cascade, maker: Einsum, tensor: str) -> Line:
+def _line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     write = maker.access_of(tensor)
     moved = {
         rank
@@ -398,10 +398,10 @@ def _line(cascade: Cascade, maker: Einsum, tensor: str) -> Line:
             "form",
             "use engine exact",
         )
-    return Line(tensor, moved.pop())
+    return CarriedRank(tensor, moved.pop())
 
 
-def _check_access(einsum: Einsum, access: TensorAccess, line: Line) -> None:
+def _check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> None:
     """Refuse indices of the carried rank that are no rank variable of their own and a constant."""
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
@@ -422,7 +422,7 @@ def _unlike(einsum: Einsum, access: TensorAccess) -> NotSeparable:
     )
 
 
-def same_elements(einsum: Einsum, line: Line | None, tensor: str) -> bool:
+def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool:
     """Whether all accesses of a tensor touch the same element in one operation, but for its generation."""
 
     def rest(access: TensorAccess) -> list[Affine]:
@@ -435,14 +435,14 @@ def same_elements(einsum: Einsum, line: Line | None, tensor: str) -> bool:
     return all(rest(a) == rest(first) for a in others)
 
 
-def reads(einsum: Einsum, line: Line) -> Iterator[tuple[int, TensorAccess]]:
+def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:
     """The accesses of a tensor, with the first index that each touches along the carried rank."""
     for access in einsum.accesses_of(line.tensor):
         expr = access.projection[line.rank]
         yield expr.constant + sum(einsum.bound(v)[0] for v in expr.variables), access
 
 
-def behind(einsums: Sequence[Einsum], line: Line) -> Behind:
+def behind(einsums: Sequence[Einsum], line: CarriedRank) -> Behind:
     """What the tile that some Einsums touch together holds of the generation before."""
     found = [pair for e in einsums for pair in reads(e, line)]
     last = max(place for place, _ in found)
@@ -462,13 +462,13 @@ def behind(einsums: Sequence[Einsum], line: Line) -> Behind:
     return "" if not before else "later" if before == {True} else "each"
 
 
-def first_behind(einsums: Sequence[Einsum], line: Line) -> str:
+def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
     """The first Einsum that reads the generation before, of those that share a tile."""
     last = max(place for e in einsums for place, _ in reads(e, line))
     return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
 
 
-def with_generations(space: Space, line: Line, held: Behind) -> Space:
+def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
     """The space of a tile that holds what is said of the generation before."""
     variables = space.access.projection[line.rank].variables
     if not held or not variables:

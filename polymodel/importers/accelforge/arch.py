@@ -11,7 +11,7 @@ from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import KeyedTable, Reading, lifted
-from polymodel.spec.faults import Entry, Node
+from polymodel.spec.faults import YamlEntry, YamlNode
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")
@@ -32,7 +32,7 @@ class ArchSections:
 
 
 def arch_of(
-    reading: Reading, node: Node, scope: Scope, einsums: Einsums, sparse: Mapping[str, Sequence[Node]]
+    reading: Reading, node: YamlNode, scope: Scope, einsums: Einsums, sparse: Mapping[str, Sequence[YamlNode]]
 ) -> ArchSections:
     """The machine; `einsums`: what sets and widths in it are read for; `sparse`: what another section says
     of components."""
@@ -68,12 +68,14 @@ def arch_of(
     return found
 
 
-def raw(node: Node) -> object:
+def raw(node: YamlNode) -> object:
     """A variable as it is written."""
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
-def _flat(reading: Reading, nodes: Iterable[Node], path: str, instances: list[str]) -> Iterable[KeyedTable]:
+def _flat(
+    reading: Reading, nodes: Iterable[YamlNode], path: str, instances: list[str]
+) -> Iterable[KeyedTable]:
     """The components in order; groups give what they hold. `instances` gets the names of memories whose
     fanouts are places in an array."""
     for i, node in enumerate(nodes):
@@ -122,7 +124,7 @@ def _array(
     yield _renamed(array, replace(array.node, tag="Container", entries=entries))
 
 
-def _renamed(table: KeyedTable, node: Node) -> KeyedTable:
+def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
     found = KeyedTable(table.reading, node, table.path, table.owner)
     found.owner = table.owner
     return found
@@ -153,7 +155,7 @@ def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
     for table in nodes:
         spatial = table.node.entry("spatial")
         for item in (spatial.value.elements if spatial is not None else None) or ():
-            keys: dict[str, Entry] = {e.key: e for e in item.entries or ()}
+            keys: dict[str, YamlEntry] = {e.key: e for e in item.entries or ()}
             try:
                 fanout = scope.number(keys["fanout"].value.scalar) if "fanout" in keys else 1
             except NoValue:

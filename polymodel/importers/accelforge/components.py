@@ -20,7 +20,7 @@ from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowe
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
 from polymodel.importers.tables import KeyedTable, Reading, lifted
-from polymodel.spec.faults import Node, TextFault
+from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import Value
 
 Written = tuple[str, dict[str, object]]
@@ -44,7 +44,7 @@ class WrittenComponent:
     kept: Mapping[str, str] = field(default_factory=dict)
     above: tuple[str, ...] = ()
     instances: int = 1
-    sparse: tuple[Node, ...] = ()
+    sparse: tuple[YamlNode, ...] = ()
 
     @property
     def name(self) -> str:
@@ -54,7 +54,9 @@ class WrittenComponent:
     def kind(self) -> str:
         return "Container" if self.table.node.tag == "Fanout" else self.table.node.tag
 
-    def number(self, reading: Reading, node: Node, what: str, default: Value | None = None) -> Value | None:
+    def number(
+        self, reading: Reading, node: YamlNode, what: str, default: Value | None = None
+    ) -> Value | None:
         """A number, the same for every Einsum, or 0 for those that have no tensor here."""
         found: set[Value] = set()
         lacking = ""
@@ -90,7 +92,7 @@ class WrittenComponent:
     def leave(
         self,
         reading: Reading,
-        node: Node,
+        node: YamlNode,
         key: str,
         why: str,
         remedy: str,
@@ -101,7 +103,7 @@ class WrittenComponent:
             node, key, why, remedy, self.table.path, owner=self.name, changes=changes, refused=refused
         )
 
-    def set_text(self, reading: Reading, node: Node) -> str:
+    def set_text(self, reading: Reading, node: YamlNode) -> str:
         """A set expression: conditions chosen, `Above` spelled out, `.tensors` behind names of memories."""
         texts = []
         for einsum in self.einsums.each():
@@ -326,7 +328,7 @@ def _factor(reading: Reading, part: WrittenComponent, keep: str) -> ValueScale:
 
 def _ratios(
     reading: Reading, part: WrittenComponent, widths: Mapping[tuple[str, str], int]
-) -> tuple[dict[tuple[str, str], Fraction], Node | None]:
+) -> tuple[dict[tuple[str, str], Fraction], YamlNode | None]:
     """Bits of a value here over those in the workload, of every tensor of the component."""
     given = part.table.take("bits_per_value")
     scaled = part.table.take("bits_per_value_scale")
@@ -495,7 +497,7 @@ def is_amount(value: Value, most: float) -> bool:
 def _total_latency(
     reading: Reading,
     part: WrittenComponent,
-    node: Node,
+    node: YamlNode,
     fields: dict[str, object],
     actions: dict[str, dict[str, object]],
 ) -> None:

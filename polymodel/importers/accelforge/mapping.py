@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.tables import KeyedTable, Reading, plain
-from polymodel.spec.faults import Node
+from polymodel.spec.faults import YamlNode
 
 _KEYS = {
     "Storage": ("component", "tensors"),
@@ -23,7 +23,7 @@ _IMPLIED = {
 _SAID_ELSEWHERE = ("persistent", "_must_keep_tensors", "_backing", "_lower")
 
 
-def mapping_of(reading: Reading, node: Node) -> list[tuple[str, dict[str, object]]]:
+def mapping_of(reading: Reading, node: YamlNode) -> list[tuple[str, dict[str, object]]]:
     """The nodes of the tree."""
     table = KeyedTable(reading, node, "mapping")
     table.take("version")
@@ -32,7 +32,7 @@ def mapping_of(reading: Reading, node: Node) -> list[tuple[str, dict[str, object
     return found
 
 
-def _nodes(reading: Reading, nodes: Iterable[Node], path: str) -> Iterable[tuple[str, dict[str, object]]]:
+def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[tuple[str, dict[str, object]]]:
     for i, node in enumerate(nodes):
         table = KeyedTable(reading, node, f"{path}[{i}]")
         tag = node.tag

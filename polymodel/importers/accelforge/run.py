@@ -20,7 +20,7 @@ from polymodel.importers.imported import Imported, refuse_effects, require_loada
 from polymodel.importers.tables import NO_MERGE, Reading, flat
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.faults import Node, Source, TextFault, node_of
+from polymodel.spec.faults import Source, TextFault, YamlNode, node_of
 from polymodel.spec.includes import Includes, base_of
 
 TAGS = (
@@ -71,7 +71,7 @@ def import_accelforge(
 class _Sections:
     """The sections by name, and the variables."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, YamlNode] = field(default_factory=dict)
     variables: dict[str, object] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ def _sections(
     return found
 
 
-def _root(file: File, variables: Mapping[str, object], document: Document) -> Node | None:
+def _root(file: File, variables: Mapping[str, object], document: Document) -> YamlNode | None:
     if isinstance(file, Mapping):
         return _tagged(node_of(file, Source("", ()), 0))
     path = existing(str(file), document)
@@ -110,7 +110,7 @@ def _root(file: File, variables: Mapping[str, object], document: Document) -> No
     return root_of(path, document, variables, "", TAGS, Includes(base_of(path), TAGS))[0]
 
 
-def _tagged(node: Node) -> Node:
+def _tagged(node: YamlNode) -> YamlNode:
     """Plain data, whose tags are the keys `type`, as a file has them."""
     entries = tuple(replace(e, value=_tagged(e.value)) for e in node.entries or ())
     kind = node.entry("type")
@@ -123,7 +123,7 @@ def _tagged(node: Node) -> Node:
     )
 
 
-def _known(root: Node, file: File, reading: Reading) -> bool:
+def _known(root: YamlNode, file: File, reading: Reading) -> bool:
     """Whether a file has a section of AccelForge's; what it is instead is a fault."""
     keys = [e.key for e in root.entries or ()]
     if any(k in (*_READ, *_STEERING) for k in keys):
@@ -171,7 +171,7 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
     return found
 
 
-def _permit(reading: Reading, mapping: Node, machine: ArchSections, einsums: Einsums) -> None:
+def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums: Einsums) -> None:
     """Let memories keep what the mapping stores there, and no more: what AccelForge says of that binds its
     search alone."""
     stored: dict[str, list[str]] = {}
@@ -214,7 +214,7 @@ def _rule(fields: Mapping[str, object]) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _nodes_below(node: Node) -> Iterator[Node]:
+def _nodes_below(node: YamlNode) -> Iterator[YamlNode]:
     """All nodes of a tree."""
     yield node
     for entry in node.entries or ():
@@ -223,7 +223,7 @@ def _nodes_below(node: Node) -> Iterator[Node]:
         yield from _nodes_below(element)
 
 
-def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, Node]) -> None:
+def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, YamlNode]) -> None:
     """Where a rename has another count of tensors than its file expects, the expectation is left out.
 
     So it is in a file that is a part of others: what feeds its first Einsum is no intermediate yet.
@@ -252,7 +252,7 @@ def _strip(value: object) -> None:
         _strip(one)
 
 
-def _einsums(sections: Mapping[str, object], reading: Reading, arch: Node) -> Einsums:
+def _einsums(sections: Mapping[str, object], reading: Reading, arch: YamlNode) -> Einsums:
     given = "workload" in sections
     try:
         cascade = load(dict(sections) if given else dict(STAND_IN)).workload

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.tables import KeyedTable, Reading, flat
-from polymodel.spec.faults import Node
+from polymodel.spec.faults import YamlNode
 
 if TYPE_CHECKING:
     from polymodel.importers.accelforge.components import WrittenComponent
@@ -24,9 +24,9 @@ _WIDTHS = {"B": "cbits", "CP": "cbits", "RLE": "rbits"}
 _KINDS = {"gating": "gate", "skipping": "skip", "position_skipping": "skip", "spatial_skipping": "skip"}
 
 
-def targets_of(reading: Reading, node: Node | None) -> dict[str, list[Node]]:
+def targets_of(reading: Reading, node: YamlNode | None) -> dict[str, list[YamlNode]]:
     """The section by the names of components."""
-    found: dict[str, list[Node]] = {}
+    found: dict[str, list[YamlNode]] = {}
     if node is None:
         return found
     table = KeyedTable(reading, node, "sparse_optimizations")
@@ -127,5 +127,5 @@ def _action(reading: Reading, table: KeyedTable, compute: bool) -> Iterable[dict
     yield {_KINDS[word]: "compute" if compute else target, **said}
 
 
-def _names(node: Node | None) -> Sequence[str]:
+def _names(node: YamlNode | None) -> Sequence[str]:
     return [] if node is None else [str(n.scalar) for n in flat(node) if n.scalar is not None]

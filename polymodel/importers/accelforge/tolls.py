@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymodel.importers.tables import KeyedTable, Reading
-from polymodel.spec.faults import Entry, Node
+from polymodel.spec.faults import YamlEntry, YamlNode
 
 if TYPE_CHECKING:
     from polymodel.importers.accelforge.components import Written, WrittenComponent
 
 
-def keep_of(node: Node) -> str:
+def keep_of(node: YamlNode) -> str:
     """The set of tensors that a component keeps, as it is written."""
     tensors = node.entry("tensors")
     keep = tensors.value.entry("keep") if tensors is not None else None
@@ -24,9 +24,9 @@ def narrowed(part: WrittenComponent, tensors: Sequence[str], number: int) -> Wri
     """The toll for some of its tensors alone. The first keeps name and fanout, others are numbered."""
     node = part.table.node
     text = f"({keep_of(node)}) & ({' | '.join(tensors)})"
-    place = Node(node.source, node.line, node.column)
-    keep = Entry("keep", node.line, node.column, node.source, replace(place, scalar=text))
-    kept = Entry("tensors", node.line, node.column, node.source, replace(place, entries=(keep,)))
+    place = YamlNode(node.source, node.line, node.column)
+    keep = YamlEntry("keep", node.line, node.column, node.source, replace(place, scalar=text))
+    kept = YamlEntry("tensors", node.line, node.column, node.source, replace(place, entries=(keep,)))
     gone = ("tensors", "spatial") if number else ("tensors",)
     entries = (*(e for e in node.entries or () if e.key not in gone), kept)
     table = KeyedTable(part.table.reading, replace(node, entries=entries), part.table.path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from polymodel.importers.accelforge.values import MOST_TEXT, EinsumView, NoValue, Scope
 from polymodel.importers.tables import KeyedTable, Reading, flat, plain
-from polymodel.spec.faults import Node, TextFault
+from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import Value, parse_einsum
 
 _EINSUM_KEYS = (
@@ -58,7 +58,9 @@ class Workload:
     sections: dict[str, object] = field(default_factory=dict)
 
 
-def workload_of(reading: Reading, workload: Node | None, renames: Node | None, scope: Scope) -> Workload:
+def workload_of(
+    reading: Reading, workload: YamlNode | None, renames: YamlNode | None, scope: Scope
+) -> Workload:
     """Both sections; one of them may be missing."""
     found = Workload()
     shapes: list[ConditionScope] = []
@@ -120,7 +122,7 @@ def _numbers(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Val
     return {e.key: _whole(reading, e.value, scope, table.path) for e in table.node.entries or ()}
 
 
-def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
+def _whole(reading: Reading, node: YamlNode, scope: Scope, path: str) -> Value:
     try:
         value = scope.number(node.scalar)
     except NoValue as lacking:
@@ -132,7 +134,7 @@ def _whole(reading: Reading, node: Node, scope: Scope, path: str) -> Value:
     return int(value) if value == int(value) else value
 
 
-def _einsum(reading: Reading, node: Node, path: str, scope: Scope) -> object | None:
+def _einsum(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object | None:
     """One Einsum: text as it stands, or a table of tensor accesses."""
     if node.kind == "scalar":
         return _parsed(reading, node, str(node.scalar), path)
@@ -165,7 +167,7 @@ def _einsum(reading: Reading, node: Node, path: str, scope: Scope) -> object | N
     return found
 
 
-def _parsed(reading: Reading, node: Node, text: str, path: str) -> dict[str, object] | None:
+def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str, object] | None:
     """A one-line Einsum as the table it stands for; a tensor that stands twice alike is read once."""
     try:
         parsed = parse_einsum(_RANK.sub(r"\1=", text))
@@ -196,7 +198,7 @@ def _projection(ranks: Mapping[str, object]) -> object:
 
 
 def _accesses(
-    reading: Reading, nodes: Sequence[Node], path: str, scope: Scope, einsum: Mapping[str, object]
+    reading: Reading, nodes: Sequence[YamlNode], path: str, scope: Scope, einsum: Mapping[str, object]
 ) -> list[dict[str, object]]:
     """Full accesses; of an Einsum that is written as text too, they add keys to its tensors."""
     before = einsum.get("tensor_accesses")
@@ -277,12 +279,12 @@ def scope_of(scope: Scope, shape: ConditionScope, produced: frozenset[str]) -> S
     return Scope(scope.variables, view, scope.fanouts)
 
 
-def _conditional(node: Node) -> bool:
+def _conditional(node: YamlNode) -> bool:
     texts = (n.scalar[:MOST_TEXT] for n in node.walk() if isinstance(n.scalar, str))
     return any(re.search(r"\bif\b.*\belse\b", text, re.DOTALL) for text in texts)
 
 
-def _table_of_renames(reading: Reading, node: Node, path: str, scope: Scope) -> object:
+def _table_of_renames(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object:
     """Renames as a table name -> set, or as a list with expected counts."""
     if node.entries is not None:
         return {e.key: _set(reading, e.value, f"{path}.{e.key}", scope) for e in node.entries}
@@ -300,7 +302,7 @@ def _table_of_renames(reading: Reading, node: Node, path: str, scope: Scope) -> 
     return found
 
 
-def _set(reading: Reading, node: Node, path: str, scope: Scope) -> str:
+def _set(reading: Reading, node: YamlNode, path: str, scope: Scope) -> str:
     """A set expression, the side that its condition chooses."""
     try:
         return scope.chosen(str(node.scalar))

@@ -11,7 +11,7 @@ from polymodel.importers.timeloop.nest import FACTOR, listed
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended
-from polymodel.spec.faults import Node, TextFault, suggestion
+from polymodel.spec.faults import TextFault, YamlNode, suggestion
 
 OTHERS = "..."
 _REMEDY = "say it in `explore:` (docs/howto/explore.md)"
@@ -24,7 +24,7 @@ class IterationBound:
     variable: str
     relation: str
     number: int
-    node: Node
+    node: YamlNode
 
     @property
     def one(self) -> bool:
@@ -158,7 +158,9 @@ class _Reader:
         """Bounds on variables of several values; those of macros among them."""
         found = {f.variable: f for f in self._said(fields, "factors")}
         only = list(self._said(fields, "factors_only"))
-        single: dict[str, Node] = dict.fromkeys(self.used, fields.node) if "factors_only" in fields else {}
+        single: dict[str, YamlNode] = (
+            dict.fromkeys(self.used, fields.node) if "factors_only" in fields else {}
+        )
         found |= {f.variable: f for f in only}
         tensors = {s.theirs: s.variables for s in self.shape.spaces}
         for word, node in self._spaces(fields, "no_iteration_over_dataspaces"):
@@ -171,7 +173,7 @@ class _Reader:
             found.setdefault(v, IterationBound(v, "=", 1, node))
         yield from (f for v, f in found.items() if v in self.used)
 
-    def _spaces(self, fields: Fields, key: str) -> Iterator[tuple[str, Node]]:
+    def _spaces(self, fields: Fields, key: str) -> Iterator[tuple[str, YamlNode]]:
         tensors = self.shape.tensors
         for word, node in fields.words(key) or ():
             if word == "*":
@@ -196,7 +198,7 @@ class _Reader:
         for item in node.elements if node.elements is not None else (node,):
             yield from self._text(item, str(item.scalar or ""), path)
 
-    def _text(self, node: Node, text: str, path: str) -> Iterator[IterationBound]:
+    def _text(self, node: YamlNode, text: str, path: str) -> Iterator[IterationBound]:
         at = 0
         while text[at:].strip(" ,\n\t"):
             match = FACTOR.match(text, at)
@@ -211,7 +213,7 @@ class _Reader:
                 yield from self._factor(node, match["name"], match["sign"] or "=", bound, path)
             at = match.end()
 
-    def _expression(self, node: Node, text: str, path: str) -> Iterator[IterationBound]:
+    def _expression(self, node: YamlNode, text: str, path: str) -> Iterator[IterationBound]:
         """`M=TILE*2`, `M<=TILE`: computed from variables."""
         sign = next((s for s in ("<=", ">=", "==", "<", ">", "=") if s in text), "=")
         name, _, value = text.partition(sign)
@@ -226,7 +228,9 @@ class _Reader:
             return
         yield from self._factor(node, name.strip(), "=" if sign == "==" else sign, int(number), path)
 
-    def _factor(self, node: Node, name: str, sign: str, bound: int, path: str) -> Iterator[IterationBound]:
+    def _factor(
+        self, node: YamlNode, name: str, sign: str, bound: int, path: str
+    ) -> Iterator[IterationBound]:
         """0 stands for the whole dimension, and so does more than that."""
         dims = self.shape.dims
         if name not in dims:

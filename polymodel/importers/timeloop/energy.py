@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.reading import Fields, Reading, exact, name_and_count
-from polymodel.spec.faults import Node
+from polymodel.spec.faults import YamlNode
 
 _READS = ("read", "access")
 _WRITES = ("write", "update", "access")
@@ -38,7 +38,7 @@ class Energies:
 
 
 def energies_of(
-    reading: Reading, ert: Node | None, art: Node | None, parts: tuple[TimeloopLevel, ...]
+    reading: Reading, ert: YamlNode | None, art: YamlNode | None, parts: tuple[TimeloopLevel, ...]
 ) -> Energies:
     """The prices of these parts; what a table says of others is left out by name."""
     known = {p.name: p for p in parts}
@@ -74,7 +74,7 @@ def energies_of(
     return Energies(found)
 
 
-def _tables(reading: Reading, node: Node | None, title: str) -> list[tuple[Fields, str]]:
+def _tables(reading: Reading, node: YamlNode | None, title: str) -> list[tuple[Fields, str]]:
     if node is None:
         return []
     fields = Fields(reading, node, title)

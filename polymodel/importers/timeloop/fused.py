@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of
 from polymodel.polyhedra.sets import bounding_box, set_from_constraints
-from polymodel.spec.faults import Node, TextFault, suggestion
+from polymodel.spec.faults import TextFault, YamlNode, suggestion
 from polymodel.spec.numbers import parse_constraints
 
 _TYPES = ("storage", "temporal", "spatial", "compute", "sequential", "pipeline")
@@ -50,7 +50,7 @@ class Fused:
         return found
 
 
-def fused_of(reading: Reading, node: Node, shapes: Sequence[EinsumShape]) -> Fused:
+def fused_of(reading: Reading, node: YamlNode, shapes: Sequence[EinsumShape]) -> Fused:
     """A fused mapping over these Einsums."""
     fields = Fields(reading, node, "mapping")
     fields.ignore("type", "version")
@@ -67,7 +67,7 @@ def fused_of(reading: Reading, node: Node, shapes: Sequence[EinsumShape]) -> Fus
     return builder.found
 
 
-def is_fused(node: Node) -> bool:
+def is_fused(node: YamlNode) -> bool:
     """True for a mapping of the LoopTree model: a tree of typed nodes."""
     kind = node.entry("type")
     if kind is not None:
@@ -77,7 +77,7 @@ def is_fused(node: Node) -> bool:
     return any(n.entry("tile_shape") or n.entry("dspace") for n in inner)
 
 
-def _sizes(reading: Reading, node: Node, shapes: Sequence[EinsumShape]) -> dict[str, int]:
+def _sizes(reading: Reading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
     """The widest extent of each rank variable over all Einsums."""
     found: dict[str, int] = {}
     for shape in shapes:
@@ -113,7 +113,7 @@ class _Builder:
         self.found = Fused()
         self.einsums: list[str] = []
 
-    def targets(self, nodes: Iterable[Node]) -> None:
+    def targets(self, nodes: Iterable[YamlNode]) -> None:
         """Storages and compute units of all nodes, branches included: a spatial loop needs what is below."""
         for node in nodes:
             kind, target = node.entry("type"), node.entry("target")
@@ -125,7 +125,7 @@ class _Builder:
             for branch in branches.value.elements or () if branches is not None else ():
                 self.targets(branch.elements or (branch,))
 
-    def nodes(self, given: Sequence[Node], path: str) -> list[Written]:
+    def nodes(self, given: Sequence[YamlNode], path: str) -> list[Written]:
         found: list[Written] = []
         for i, node in enumerate(given):
             written = self.node(Fields(self.reading, node, f"{path}[{i}]"), given[i + 1 :])
@@ -133,7 +133,7 @@ class _Builder:
                 found.append(written)
         return found
 
-    def node(self, fields: Fields, below: Sequence[Node]) -> Written | None:
+    def node(self, fields: Fields, below: Sequence[YamlNode]) -> Written | None:
         kind = fields.text("type").lower()
         fields.ignore("name")
         if kind == "storage":
@@ -192,7 +192,7 @@ class _Builder:
             self.reading.fault(fields.node, "there are no branches", "add `branches:`", fields.path)
         return tag, {"nodes": branches}
 
-    def loop(self, fields: Fields, spatial: bool, below: Sequence[Node]) -> Written | None:
+    def loop(self, fields: Fields, spatial: bool, below: Sequence[YamlNode]) -> Written | None:
         rank, tile = fields.need("rank", example="rank: M"), fields.count("tile_shape", "tile_size")
         fields.ignore("spatial")
         names = {theirs: ours for s in self.shapes.values() for theirs, ours in s.dims.items()}
@@ -217,7 +217,7 @@ class _Builder:
         dims.append((f"{variable}{len(dims)}", -(-self.known.get(variable, tile) // tile)))
         return "Spatial", {**written, "component": component, "name": dims[-1][0]}
 
-    def below(self, nodes: Sequence[Node]) -> str | None:
+    def below(self, nodes: Sequence[YamlNode]) -> str | None:
         """The outermost storage below a spatial loop, else the compute unit: its instances are meant."""
         inner = _Builder(self.reading, self.shapes)
         inner.targets(nodes)

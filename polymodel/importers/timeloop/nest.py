@@ -10,7 +10,7 @@ from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.parts import TimeloopLevel, called, fanned
 from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended
-from polymodel.spec.faults import Node, TextFault, suggestion
+from polymodel.spec.faults import TextFault, YamlNode, suggestion
 
 FACTOR = re.compile(
     r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d{1,18})"
@@ -36,7 +36,7 @@ class Loop:
     bound: int
     last: int
     axis: str
-    node: Node
+    node: YamlNode
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class TimeloopNest:
         return tile
 
 
-def nest_of(reading: Reading, node: Node, parts: Sequence[TimeloopLevel], shape: EinsumShape) -> TimeloopNest:
+def nest_of(
+    reading: Reading, node: YamlNode, parts: Sequence[TimeloopLevel], shape: EinsumShape
+) -> TimeloopNest:
     """The loops of a mapping, those of one iteration left out. Faults: unknown names, factors that miss."""
     builder = _Builder(reading, tuple(parts), shape)
     entries = node.elements
@@ -104,10 +106,10 @@ class _Builder:
         else:
             self.across(fields, target)
 
-    def called(self, target: Node) -> str:
+    def called(self, target: YamlNode) -> str:
         return called(self.parts, str(target.scalar))
 
-    def named(self, target: Node, known: Sequence[str], path: str) -> str | None:
+    def named(self, target: YamlNode, known: Sequence[str], path: str) -> str | None:
         name = self.called(target)
         if name in known:
             return name
@@ -120,11 +122,11 @@ class _Builder:
         self.reading.fault(target, message, suggestion(name, known, "levels"), path)
         return None
 
-    def hollow(self, target: Node) -> bool:
+    def hollow(self, target: YamlNode) -> bool:
         """Whether the target is a container: it has no loops and holds nothing, as some files say of it."""
         return any(p.name == self.called(target) and p.kind == "container" for p in self.parts)
 
-    def kept(self, fields: Fields, target: Node) -> None:
+    def kept(self, fields: Fields, target: YamlNode) -> None:
         if self.hollow(target) and not fields.words("keep"):
             fields.ignore("bypass", "keep")
             return
@@ -144,7 +146,7 @@ class _Builder:
             what = f"{', '.join(both)} cannot both be kept in {level} and bypass it"
             self.reading.fault(fields.node, what, "name it once", fields.path)
 
-    def loops(self, fields: Fields, target: Node) -> None:
+    def loops(self, fields: Fields, target: YamlNode) -> None:
         fields.ignore("split")
         found = self.factors(fields, self.called(target))
         if self.hollow(target) and all(x.bound == 1 for x, _ in found):
@@ -157,7 +159,7 @@ class _Builder:
             self.reading.fault(fields.node, what, "write all its loops in one", fields.path)
         self.temporal[level] = [x for x, _ in found]
 
-    def across(self, fields: Fields, target: Node) -> None:
+    def across(self, fields: Fields, target: YamlNode) -> None:
         every = [p.name for p in self.parts]
         name = self.named(target, every, fields.path)
         split = fields.take("split")
@@ -218,7 +220,7 @@ class _Builder:
             self.text(found, item, path, part)
         return found
 
-    def text(self, found: dict[str, Loop], node: Node, path: str, part: str) -> None:
+    def text(self, found: dict[str, Loop], node: YamlNode, path: str, part: str) -> None:
         text, at = str(node.scalar or ""), 0
         while text[at:].strip(" ,\n\t"):
             match = FACTOR.match(text, at)
@@ -233,7 +235,7 @@ class _Builder:
             at = match.end()
 
     def expression(
-        self, found: dict[str, Loop], node: Node, text: str, at: int, path: str, part: str
+        self, found: dict[str, Loop], node: YamlNode, text: str, at: int, path: str, part: str
     ) -> None:
         """`M=TILE*2`: one factor, computed from variables."""
         name, equals, value = text.partition("=")
@@ -249,7 +251,7 @@ class _Builder:
         self.add(found, name.strip(), int(number), int(number), node, path, part)
 
     def add(
-        self, found: dict[str, Loop], name: str, bound: int, last: int, node: Node, path: str, part: str
+        self, found: dict[str, Loop], name: str, bound: int, last: int, node: YamlNode, path: str, part: str
     ) -> None:
         dims = self.shape.dims
         if name not in dims:
@@ -268,7 +270,7 @@ class _Builder:
         found = listed(self.reading, fields, self.shape)
         return [*found, *(v for v in self.shape.dims.values() if v not in found)]
 
-    def finished(self, node: Node) -> TimeloopNest:
+    def finished(self, node: YamlNode) -> TimeloopNest:
         loops: list[Loop] = []
         for part in self.parts:
             loops += self.spatial.get(part.name, [])
@@ -323,7 +325,7 @@ class _Builder:
             loops = [replace(x, bound=1, last=1) if x.bound == 0 and x.variable == ours else x for x in loops]
         return loops
 
-    def whole(self, node: Node, loops: list[Loop]) -> list[Loop]:
+    def whole(self, node: YamlNode, loops: list[Loop]) -> list[Loop]:
         """Check factors against sizes: total = total * bound + last - 1, from outer to inner loops."""
         if len(self.reading.faults) > self.before:
             return loops  # what is lacking may stand where a fault was found

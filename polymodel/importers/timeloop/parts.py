@@ -13,7 +13,7 @@ from typing import Literal
 
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, exact, name_and_count
-from polymodel.spec.faults import Node, TextFault, suggestion
+from polymodel.spec.faults import TextFault, YamlNode, suggestion
 from polymodel.spec.numbers import Value
 
 Kind = Literal["memory", "compute", "container"]
@@ -39,7 +39,7 @@ class LoopConstraint:
     """A constraint on the loops of a level, or on those over its instances (`spatial`)."""
 
     spatial: bool
-    node: Node
+    node: YamlNode
     path: str
 
 
@@ -56,7 +56,7 @@ class TimeloopLevel:
 
     name: str
     kind: Kind
-    node: Node
+    node: YamlNode
     mesh: tuple[int, int] = (1, 1)
     shaped: bool = True
     own_mesh: bool = False
@@ -71,7 +71,7 @@ class TimeloopLevel:
     held: Dataspace = field(default_factory=Dataspace)
     unicast: frozenset[str] = frozenset()
     asked: tuple[LoopConstraint, ...] = ()
-    sparse: Node | None = None
+    sparse: YamlNode | None = None
     metadata: int = 0
 
     @property
@@ -193,7 +193,7 @@ def scope_of(reading: Reading, fields: Fields | None, outer: Mapping[str, Value]
     return found
 
 
-def _quietly(node: Node, scope: Mapping[str, Value]) -> Value | None:
+def _quietly(node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
     """The value of an attribute if it is a number by now; many attributes are words."""
     value = node.scalar
     if value is None:
@@ -227,7 +227,10 @@ _LOOPS = ("temporal", "spatial")
 
 
 def constrained(
-    reading: Reading, sections: Mapping[str, Node], parts: Sequence[TimeloopLevel], tensors: Mapping[str, str]
+    reading: Reading,
+    sections: Mapping[str, YamlNode],
+    parts: Sequence[TimeloopLevel],
+    tensors: Mapping[str, str],
 ) -> tuple[TimeloopLevel, ...]:
     """The parts with what the sections say of them: what they keep, and their loops."""
     found = {p.name: p for p in parts}

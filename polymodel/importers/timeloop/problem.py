@@ -10,7 +10,7 @@ from fractions import Fraction
 from polymodel.arithmetic import Affine
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, number_of, plain_key, tidy_name
 from polymodel.spec.expressions import KEYWORDS
-from polymodel.spec.faults import Entry, Node, TextFault, close_to, suggestion
+from polymodel.spec.faults import TextFault, YamlEntry, YamlNode, close_to, suggestion
 from polymodel.spec.numbers import Value, parse_affine
 
 MOST = 256  # dimensions; a problem has some seven
@@ -56,7 +56,7 @@ class EinsumShape:
         return {s.theirs: s.name for s in self.spaces}
 
 
-def shapes_of(reading: Reading, node: Node) -> tuple[EinsumShape, ...]:
+def shapes_of(reading: Reading, node: YamlNode) -> tuple[EinsumShape, ...]:
     """The Einsums of `problem:`; several (a list) make a cascade, whose tensors' ranks go by position."""
     several = node.elements is not None
     entries = node.elements if node.elements is not None else (node,)
@@ -90,7 +90,7 @@ def _shape(reading: Reading, fields: Fields, several: bool) -> EinsumShape | Non
     known = _coefficients(shape)
     sizes: dict[str, int] = {}
     domain: tuple[str, ...] = ()
-    densities: Node | None = None
+    densities: YamlNode | None = None
     if instance.kind == "scalar":
         domain = _domain(str(instance.scalar), dims)
     else:
@@ -132,7 +132,7 @@ def _coefficients(shape: Fields) -> dict[str, int]:
 
 def _sizes(
     reading: Reading, fields: Fields, dims: Mapping[str, str], known: dict[str, int], into: dict[str, int]
-) -> Node | None:
+) -> YamlNode | None:
     """Fill in sizes and coefficients; the answer is `densities:`, which also stands here."""
     fields.ignore("version")
     densities = fields.take("densities", "commondensities", "common_densities")
@@ -146,7 +146,7 @@ def _sizes(
                 reading.seen.add(id(entry))
                 _idle(reading, fields, entry)
                 continue
-            place = Node(entry.source, entry.line, entry.column)
+            place = YamlNode(entry.source, entry.line, entry.column)
             names = [*dims, *known]
             what = f"{entry.key} is neither a dimension nor a coefficient of the shape"
             reading.fault(place, what, suggestion(entry.key, names, "dimensions"), fields.path)
@@ -165,9 +165,9 @@ def _sizes(
     return densities
 
 
-def _idle(reading: Reading, fields: Fields, entry: Entry) -> None:
+def _idle(reading: Reading, fields: Fields, entry: YamlEntry) -> None:
     """A size that is no dimension, such as the height of an input beside that of the output."""
-    place = Node(entry.source, entry.line, entry.column)
+    place = YamlNode(entry.source, entry.line, entry.column)
     what = f"{entry.key} is neither a dimension nor a coefficient of the shape, so no projection uses it"
     reading.note(place, what, "", fields.path)
 
@@ -207,7 +207,7 @@ def _spaces(
     return tuple(found)
 
 
-def _tensor(reading: Reading, node: Node, theirs: str) -> str:
+def _tensor(reading: Reading, node: YamlNode, theirs: str) -> str:
     """Our name of a data space: set expressions keep words such as Inputs to themselves."""
     if theirs not in (*KEYWORDS, "Other", "compute"):
         return tidy_name(reading, node, theirs)
@@ -228,7 +228,7 @@ def _rank_names(exprs: list[Affine]) -> list[str]:
 
 
 def _projection(
-    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> list[Affine]:
     if node.kind == "scalar":
         text = str(node.scalar or "").strip().removeprefix("[").removesuffix("]")
@@ -240,7 +240,7 @@ def _projection(
 
 
 def _rank(
-    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
     """A sum of products `[[P, Stride], [R]]`, one product `[P, Stride]`, or an expression."""
     if node.kind == "scalar":
@@ -258,7 +258,7 @@ def _rank(
 
 
 def _product(
-    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
     variable, factor = "", 1
     for part in node.elements or ():
@@ -280,7 +280,7 @@ def _product(
 
 
 def _written(
-    reading: Reading, node: Node, text: str, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: Reading, node: YamlNode, text: str, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
     values: dict[str, Value | None] = {k: v for k, v in known.items() if k not in dims}
     try:
@@ -298,7 +298,7 @@ def _written(
     return total
 
 
-def _check_outputs(reading: Reading, node: Node, spaces: tuple[Space, ...]) -> None:
+def _check_outputs(reading: Reading, node: YamlNode, spaces: tuple[Space, ...]) -> None:
     outputs = [s.name for s in spaces if s.output]
     if spaces and len(outputs) != 1:
         what = f"{len(outputs)} data spaces are written" if outputs else "no data space is written"
@@ -306,7 +306,7 @@ def _check_outputs(reading: Reading, node: Node, spaces: tuple[Space, ...]) -> N
 
 
 def _with_densities(
-    reading: Reading, node: Node | None, spaces: tuple[Space, ...], sizes: Mapping[str, int]
+    reading: Reading, node: YamlNode | None, spaces: tuple[Space, ...], sizes: Mapping[str, int]
 ) -> tuple[Space, ...]:
     if node is None:
         return spaces
@@ -322,7 +322,7 @@ def _with_densities(
         found.append(replace(s, density=density))
     for entry in node.entries or ():
         if id(entry) not in reading.seen:
-            place = Node(entry.source, entry.line, entry.column)
+            place = YamlNode(entry.source, entry.line, entry.column)
             names = [s.theirs for s in spaces]
             reading.seen.add(id(entry))
             remedy = suggestion(entry.key, names, "data spaces")
@@ -330,7 +330,7 @@ def _with_densities(
     return tuple(found)
 
 
-def _used(reading: Reading, node: Node, shape: EinsumShape) -> EinsumShape | None:
+def _used(reading: Reading, node: YamlNode, shape: EinsumShape) -> EinsumShape | None:
     """A dimension that indexes nothing cannot be said here; of size 1 it is of no matter."""
     if not shape.spaces:
         return None
@@ -349,7 +349,7 @@ def _used(reading: Reading, node: Node, shape: EinsumShape) -> EinsumShape | Non
 _LARGEST_GROUP = 1024
 
 
-def density_of(reading: Reading, node: Node, path: str, shape: Sequence[tuple[str, int]]) -> object:
+def density_of(reading: Reading, node: YamlNode, path: str, shape: Sequence[tuple[str, int]]) -> object:
     """What stands under `densities:` of a workload; None (left out, or a fault) if there is no counterpart.
 
     `shape`: (rank, size) of the data space, outermost first.
@@ -379,7 +379,7 @@ def density_of(reading: Reading, node: Node, path: str, shape: Sequence[tuple[st
     return None
 
 
-def _share(reading: Reading, node: Node, path: str) -> int | float | None:
+def _share(reading: Reading, node: YamlNode, path: str) -> int | float | None:
     value = number_of(reading, node, reading.variables, path)
     if value is not None and not 0 <= value <= 1:
         reading.fault(node, f"a density of {value}", "use a number from 0 to 1", path)
@@ -388,7 +388,7 @@ def _share(reading: Reading, node: Node, path: str) -> int | float | None:
 
 
 def _structured(
-    reading: Reading, node: Node, path: str, value: int | float, shape: Sequence[tuple[str, int]]
+    reading: Reading, node: YamlNode, path: str, value: int | float, shape: Sequence[tuple[str, int]]
 ) -> object:
     """So many of each group of the last rank whose size the group divides; else uniform, and told."""
     share = Fraction(value).limit_denominator(_LARGEST_GROUP)

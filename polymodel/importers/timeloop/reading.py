@@ -11,7 +11,7 @@ from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.imported import LeftOut
 from polymodel.importers.timeloop.unsupported_keys import left_out_key
-from polymodel.spec.faults import Entry, Faults, Node, TextFault, UnknownName, suggestion
+from polymodel.spec.faults import Faults, TextFault, UnknownName, YamlEntry, YamlNode, suggestion
 from polymodel.spec.numbers import Value
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
@@ -38,19 +38,19 @@ class Reading:
     words: dict[str, str] = field(default_factory=dict)  # variables that are no numbers
 
     def fault(
-        self, node: Node, message: str, remedy: str = "", path: str = "", offset: int | None = None
+        self, node: YamlNode, message: str, remedy: str = "", path: str = "", offset: int | None = None
     ) -> None:
         """Something that cannot be read."""
         self.faults.note(Diagnostic(message, remedy, path, node.place(offset)))
 
-    def note(self, node: Node | None, message: str, remedy: str = "", path: str = "") -> None:
+    def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
         """Something read otherwise than it is written, or assumed."""
         found = Diagnostic(message, remedy, path, node.place() if node else Place())
         if found not in self.notes:
             self.notes.append(found)
 
     def leave(
-        self, node: Node, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
+        self, node: YamlNode, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
     ) -> None:
         """Something that has no counterpart. `changes`: the figures that differ because of it.
 
@@ -60,17 +60,17 @@ class Reading:
         if found not in self.left:
             self.left.append(found)
 
-    def take(self, entry: Entry) -> Node:
+    def take(self, entry: YamlEntry) -> YamlNode:
         """Mark a key as read."""
         self.seen.add(id(entry))
         return entry.value
 
-    def whole(self, node: Node) -> None:
+    def whole(self, node: YamlNode) -> None:
         """Mark all keys inside as read."""
         for inner in node.walk():
             self.seen.update(id(e) for e in inner.entries or ())
 
-    def name_the_rest(self, root: Node) -> None:
+    def name_the_rest(self, root: YamlNode) -> None:
         """Everything that nobody has read is left out by name, but for what an alias has put elsewhere."""
         read = {(e.line, e.column) for e in _entries(root) if id(e) in self.seen and e.line}
         for entry in root.entries or ():
@@ -88,13 +88,13 @@ class Reading:
                     self.left.append(left)
 
 
-def _entries(node: Node) -> list[Entry]:
+def _entries(node: YamlNode) -> list[YamlEntry]:
     return [e for inner in node.walk() for e in inner.entries or ()]
 
 
 def _untouched(
-    node: Node, path: str, seen: set[int], owner: tuple[str, str]
-) -> Iterator[tuple[str, Entry, tuple[str, str]]]:
+    node: YamlNode, path: str, seen: set[int], owner: tuple[str, str]
+) -> Iterator[tuple[str, YamlEntry, tuple[str, str]]]:
     """(path, key, (name, path) of the innermost part around it that has a name or a target)."""
     for entry in node.entries or ():
         if plain_key(entry.key) in ("name", "target") and entry.value.scalar is not None:
@@ -112,7 +112,7 @@ def _untouched(
 class Fields:
     """A mapping of the file, read key by key. `path` is where it stands, for messages."""
 
-    def __init__(self, reading: Reading, node: Node, path: str, scope: Mapping[str, Value] | None = None):
+    def __init__(self, reading: Reading, node: YamlNode, path: str, scope: Mapping[str, Value] | None = None):
         self.reading = reading
         self.node = node
         self.path = path
@@ -123,7 +123,7 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self._entry(key) is not None
 
-    def _entry(self, *keys: str) -> Entry | None:
+    def _entry(self, *keys: str) -> YamlEntry | None:
         for entry in self.node.entries or ():
             if plain_key(entry.key) in keys:
                 return entry
@@ -132,7 +132,7 @@ class Fields:
     def below(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 
-    def take(self, *keys: str) -> Node | None:
+    def take(self, *keys: str) -> YamlNode | None:
         """The value of the first of these keys that is there."""
         entry = self._entry(*keys)
         return self.reading.take(entry) if entry else None
@@ -144,7 +144,7 @@ class Fields:
             if found is not None:
                 self.reading.whole(found)
 
-    def need(self, *keys: str, example: str) -> Node | None:
+    def need(self, *keys: str, example: str) -> YamlNode | None:
         """As `take`; a fault if there is none."""
         found = self.take(*keys)
         if found is None:
@@ -158,7 +158,7 @@ class Fields:
     def _numbers(self) -> dict[str, Value]:
         return {k: v for k, v in self.scope.items() if v is not None}
 
-    def items(self, *keys: str) -> tuple[Node, ...]:
+    def items(self, *keys: str) -> tuple[YamlNode, ...]:
         """The elements of a list; a single value stands for a list of one."""
         found = self.take(*keys)
         if found is None or (found.kind == "scalar" and found.scalar is None):
@@ -177,11 +177,11 @@ class Fields:
             return ""
         return str(found.scalar)
 
-    def words(self, *keys: str) -> tuple[tuple[str, Node], ...] | None:
+    def words(self, *keys: str) -> tuple[tuple[str, YamlNode], ...] | None:
         """A list of words, also written as one text; None if the key is not there."""
         if self._entry(*keys) is None:
             return None
-        found: list[tuple[str, Node]] = []
+        found: list[tuple[str, YamlNode]] = []
         for node in self.items(*keys):
             if node.kind != "scalar":
                 self.reading.fault(node, f"a name is expected, here is a {node.kind}", "", self.path)
@@ -214,7 +214,7 @@ class Fields:
 
 
 def number_of(
-    reading: Reading, node: Node, scope: Mapping[str, Value | None], path: str = ""
+    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], path: str = ""
 ) -> Value | None:
     """The value of a number or expression; what is none is a fault, and the answer is None."""
     value = node.scalar
@@ -236,7 +236,7 @@ def number_of(
 
 
 def cycle_of(
-    reading: Reading, node: Node, scope: Mapping[str, Value | None], path: str = CYCLE
+    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], path: str = CYCLE
 ) -> Value | None:
     """The seconds of a cycle; a fault, and None, for what cannot be."""
     value = number_of(reading, node, scope, path)
@@ -255,7 +255,7 @@ def mended(fault: TextFault) -> str:
 
 
 def count_of(
-    reading: Reading, node: Node, scope: Mapping[str, Value | None], what: str, least: int = 1
+    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], what: str, least: int = 1
 ) -> int | None:
     """A whole number from `least` to 2^53, else a fault."""
     value = number_of(reading, node, scope, what)
@@ -284,7 +284,7 @@ def name_and_count(text: str) -> tuple[str, int]:
     return name, int(match[2]) - int(match[1]) + 1
 
 
-def named_instances(reading: Reading, node: Node, text: str) -> tuple[str, int]:
+def named_instances(reading: Reading, node: YamlNode, text: str) -> tuple[str, int]:
     """`name_and_count`; a fault, and 1, for a range that holds no instance."""
     name, count = name_and_count(text)
     if count >= 1:
@@ -293,7 +293,7 @@ def named_instances(reading: Reading, node: Node, text: str) -> tuple[str, int]:
     return name, 1
 
 
-def tidy_name(reading: Reading, node: Node, text: str) -> str:
+def tidy_name(reading: Reading, node: YamlNode, text: str) -> str:
     """The text as a name of ours: letters, digits and _."""
     if _NAME.match(text):
         return text
@@ -303,7 +303,7 @@ def tidy_name(reading: Reading, node: Node, text: str) -> str:
     return tidy
 
 
-def chosen(reading: Reading, word: str, node: Node, known: Mapping[str, str], what: str) -> str | None:
+def chosen(reading: Reading, word: str, node: YamlNode, known: Mapping[str, str], what: str) -> str | None:
     """Our name of one of the known words; a fault with the nearest one if it is none."""
     if word in known:
         return known[word]

@@ -40,7 +40,7 @@ from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_o
 from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
-from polymodel.spec.faults import Faults, Node, Source, TextFault, node_of
+from polymodel.spec.faults import Faults, Source, TextFault, YamlNode, node_of
 from polymodel.spec.includes import Includes, base_of
 from polymodel.spec.other_tools import none_of_timeloops
 
@@ -102,8 +102,8 @@ def _roots(
     files: tuple[str | Path | Mapping[str, object], ...],
     variables: Mapping[str, object],
     document: Document,
-) -> list[Node]:
-    found: list[Node] = []
+) -> list[YamlNode]:
+    found: list[YamlNode] = []
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of Timeloop's YAML files"))
     for file in _each(files, document):
@@ -141,8 +141,8 @@ def _emptiness(fault: Diagnostic) -> Diagnostic:
     return fault
 
 
-def _sections(reading: Reading, roots: list[Node]) -> dict[str, Node]:
-    found: dict[str, Node] = {}
+def _sections(reading: Reading, roots: list[YamlNode]) -> dict[str, YamlNode]:
+    found: dict[str, YamlNode] = {}
     for root in roots:
         if root.entries is None:
             what = "a file of Timeloop's is a mapping of sections"
@@ -171,7 +171,7 @@ def _sections(reading: Reading, roots: list[Node]) -> dict[str, Node]:
     return found
 
 
-def _read_variables(reading: Reading, node: Node | None) -> None:
+def _read_variables(reading: Reading, node: YamlNode | None) -> None:
     """Numbers, also computed from earlier ones; words are for estimators, and stay unread."""
     if node is None:
         return
@@ -210,7 +210,7 @@ class _Found:
     explore: dict[str, object] = field(default_factory=dict)
 
 
-def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
+def _read(reading: Reading, sections: Mapping[str, YamlNode]) -> _Found:
     found = _Found()
     if "problem" in sections:
         found.shapes = shapes_of(reading, sections["problem"])
@@ -258,8 +258,8 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
 
 
 def _settled(
-    reading: Reading, node: Node, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
-) -> Node | None:
+    reading: Reading, node: YamlNode, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
+) -> YamlNode | None:
     """Constraints that leave one mapping only are that mapping; others are for a search."""
     trial = Reading(Faults(), variables=dict(reading.variables))
     nest_of(trial, node, parts, shape)

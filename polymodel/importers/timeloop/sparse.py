@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
 from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
-from polymodel.spec.faults import Node, suggestion
+from polymodel.spec.faults import YamlNode, suggestion
 
 _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
 _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
@@ -21,7 +21,7 @@ Format = str | dict[str, object]
 
 
 def sparse_of(
-    reading: Reading, node: Node | None, parts: Sequence[TimeloopLevel], shape: EinsumShape, mapped: bool
+    reading: Reading, node: YamlNode | None, parts: Sequence[TimeloopLevel], shape: EinsumShape, mapped: bool
 ) -> dict[str, dict[str, object]]:
     """Component -> `sparse:` section, from the list of targets and from what stands at the components.
 

@@ -16,7 +16,7 @@ from polymodel.importers.timeloop.parts import (
     scope_of,
 )
 from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, named_instances, plain_key, tidy_name
-from polymodel.spec.faults import UNKNOWN_TAG, Entry, Node
+from polymodel.spec.faults import UNKNOWN_TAG, YamlEntry, YamlNode
 from polymodel.spec.numbers import Value
 
 _OWN = ("meshx", "meshy", "instances")
@@ -26,7 +26,7 @@ TAGS = (
 )  # fmt: skip
 
 
-def parts_of(reading: Reading, node: Node, tensors: Mapping[str, str]) -> tuple[TimeloopLevel, ...]:
+def parts_of(reading: Reading, node: YamlNode, tensors: Mapping[str, str]) -> tuple[TimeloopLevel, ...]:
     """The parts, outermost first, the compute unit last. `tensors`: those of the problem, where known."""
     fields = Fields(reading, node, "architecture")
     fields.ignore("version")
@@ -47,10 +47,10 @@ class _Builder:
     reading: Reading
     tensors: Mapping[str, str]
     found: list[TimeloopLevel] = field(default_factory=list)
-    inherited: tuple[Entry, ...] = ()
+    inherited: tuple[YamlEntry, ...] = ()
     totals: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
 
-    def finished(self, node: Node) -> tuple[TimeloopLevel, ...]:
+    def finished(self, node: YamlNode) -> tuple[TimeloopLevel, ...]:
         parts = self.relative() if self.totals else self.found
         names = [p.name for p in parts]
         for p in parts:
@@ -71,13 +71,15 @@ class _Builder:
 
     # The form of version 0.4 -----------------------------------------------------------------------------
 
-    def new_nodes(self, nodes: tuple[Node, ...], path: str, outer: Mapping[str, Value]) -> dict[str, Value]:
+    def new_nodes(
+        self, nodes: tuple[YamlNode, ...], path: str, outer: Mapping[str, Value]
+    ) -> dict[str, Value]:
         scope = dict(outer)
         for i, node in enumerate(nodes):
             scope = self.new_node(node, f"{path}[{i}]", scope)
         return scope
 
-    def new_node(self, node: Node, path: str, outer: dict[str, Value]) -> dict[str, Value]:
+    def new_node(self, node: YamlNode, path: str, outer: dict[str, Value]) -> dict[str, Value]:
         """Read one node; the answer is what the nodes behind it may refer to."""
         fields = Fields(self.reading, node, path, outer)
         if node.tag in ("Hierarchical", "Parallel", "Pipelined", "Architecture") or "nodes" in fields:
@@ -114,7 +116,7 @@ class _Builder:
         self.reading.note(fields.node, what, "", fields.path)
         return True
 
-    def joined(self, given: Node | None, node: Node) -> Node:
+    def joined(self, given: YamlNode | None, node: YamlNode) -> YamlNode:
         """The attributes of a node: its own, and those of the containers around it."""
         if given is not None and given.entries is None:
             return given
@@ -123,7 +125,7 @@ class _Builder:
         outer = tuple(e for e in self.inherited if plain_key(e.key) not in names)
         return replace(given or node, tag="", entries=(*own, *outer), elements=None, scalar=None)
 
-    def branch(self, node: Node, fields: Fields, path: str, outer: dict[str, Value]) -> None:
+    def branch(self, node: YamlNode, fields: Fields, path: str, outer: dict[str, Value]) -> None:
         fields.ignore("name")
         before, inherited = len(self.found), self.inherited
         starts, scope = [], outer
@@ -144,7 +146,7 @@ class _Builder:
             remedy = "write the stages as a fused mapping (docs/howto/fuse.md)"
             self.reading.fault(node, "!Pipelined nodes have no counterpart", remedy, path)
 
-    def share_out(self, node: Node, path: str, starts: list[int]) -> None:
+    def share_out(self, node: YamlNode, path: str, starts: list[int]) -> None:
         """A tensor takes one branch of a !Parallel: what a branch does not keep passes it by, as in Timeloop.
 
         Where no branch says what it keeps, the mapping does.
@@ -161,7 +163,9 @@ class _Builder:
                 past = frozenset(self.tensors.values()) - own
                 self.found[i] = replace(self.found[i], held=replace(held, bypass=held.bypass | past))
 
-    def new_part(self, node: Node, fields: Fields, attributes: Fields, scope: Mapping[str, Value]) -> None:
+    def new_part(
+        self, node: YamlNode, fields: Fields, attributes: Fields, scope: Mapping[str, Value]
+    ) -> None:
         title = fields.need("name", example="name: PE")
         if title is None:
             return
@@ -238,7 +242,7 @@ class _Builder:
     # The form of versions 0.2 and 0.3 --------------------------------------------------------------------
 
     def old_tree(
-        self, nodes: tuple[Node, ...], path: str, outer: int, above: str, scope: Mapping[str, Value]
+        self, nodes: tuple[YamlNode, ...], path: str, outer: int, above: str, scope: Mapping[str, Value]
     ) -> None:
         for i, node in enumerate(nodes):
             if i:
@@ -255,7 +259,7 @@ class _Builder:
             below = f"{above}.{text}" if above else text
             self.old_tree(fields.items("subtree"), f"{fields.path}.subtree", outer * many, below, inner)
 
-    def old_local(self, node: Node, path: str, outer: int, scope: Mapping[str, Value]) -> None:
+    def old_local(self, node: YamlNode, path: str, outer: int, scope: Mapping[str, Value]) -> None:
         fields = Fields(self.reading, node, path, scope)
         title = fields.need("name", example="name: RegisterFile[0..15]")
         if title is None or self.absent(fields):

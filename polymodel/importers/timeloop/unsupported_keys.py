@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polymodel.importers.imported import LeftOut
-from polymodel.spec.faults import Entry
+from polymodel.spec.faults import YamlEntry
 
 _ENERGY = (
     "it serves estimators of energy and area",
@@ -74,7 +74,7 @@ _EFFECTS: dict[str, tuple[str, tuple[object, ...]]] = {
 }
 
 
-def _changes(entry: Entry, key: str) -> str:
+def _changes(entry: YamlEntry, key: str) -> str:
     """The figures that a key changes; empty if it, or its value, changes none."""
     what, neutral = _EFFECTS.get(key, ("", ()))
     value = entry.value
@@ -82,7 +82,7 @@ def _changes(entry: Entry, key: str) -> str:
     return "" if unchanged else what
 
 
-def left_out_key(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut:
+def left_out_key(entry: YamlEntry, key: str, path: str, below: str, owner: str) -> LeftOut:
     """The note on a key that was not converted: `key`, its plain spelling; `below`, its path in `owner`."""
     why, remedy = _REASONS.get(
         key, ("nothing here corresponds to it", "check that the counts do not need it")

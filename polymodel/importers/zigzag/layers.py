@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from polymodel.arithmetic import Affine
 from polymodel.importers.tables import KeyedTable, Reading
-from polymodel.spec.faults import Node, TextFault
+from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import parse_affine
 
 ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands, as the packaged machines call them
@@ -48,7 +48,7 @@ class _Layer:
         return 1 + expr.constant + sum(c * (self.sizes.get(v, 1) - 1) for v, c in expr.terms)
 
 
-def workload_of(reading: Reading, root: Node, links: Mapping[str, str]) -> dict[str, object]:
+def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> dict[str, object]:
     """The section `workload:`. `links`: operand -> memory operand, where a layer has none of its own."""
     layers = [_layer(reading, node, i) for i, node in enumerate(root.elements or ())]
     by_id = {layer.id: layer for layer in layers}
@@ -78,7 +78,7 @@ def _wide_sums(reading: Reading, layers: Sequence[_Layer]) -> None:
     )  # fmt: skip
 
 
-def _layer(reading: Reading, node: Node, number: int) -> _Layer:
+def _layer(reading: Reading, node: YamlNode, number: int) -> _Layer:
     table = KeyedTable(reading, node, f"layers[{number}]")
     layer = _Layer(table.text("id") or str(number), table.text("name"), table)
     layer.name = re.sub(r"\W+", "_", layer.name or f"layer{layer.id}", flags=re.ASCII)
@@ -116,7 +116,7 @@ def _layer(reading: Reading, node: Node, number: int) -> _Layer:
     return layer
 
 
-def _entries(table: KeyedTable, key: str) -> list[tuple[str, Node]]:
+def _entries(table: KeyedTable, key: str) -> list[tuple[str, YamlNode]]:
     node = table.take(key)
     return [] if node is None else [(e.key, e.value) for e in node.entries or ()]
 
@@ -130,7 +130,7 @@ def _numbers(reading: Reading, table: KeyedTable, key: str) -> dict[str, int]:
     return found
 
 
-def _count(reading: Reading, node: Node, path: str, least: int = 1) -> int | None:
+def _count(reading: Reading, node: YamlNode, path: str, least: int = 1) -> int | None:
     value = node.scalar
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
@@ -174,7 +174,7 @@ def _sizes(reading: Reading, layer: _Layer) -> None:
     layer.sizes |= {n.lower(): v for n, v in older.items()}
 
 
-def _relation(reading: Reading, layer: _Layer, node: Node) -> None:
+def _relation(reading: Reading, layer: _Layer, node: YamlNode) -> None:
     """`ix=2*ox+1*fx`."""
     name, equals, text = str(node.scalar).partition("=")
     path = f"{layer.table.path}.dimension_relations"

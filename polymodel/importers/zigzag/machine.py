@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import ROLES
-from polymodel.spec.faults import Node
+from polymodel.spec.faults import YamlNode
 
 Written = tuple[str, dict[str, object]]
 _IGNORED = ("latency", "auto_cost_extraction", "ports", "mem_type")
@@ -25,7 +25,7 @@ class _Memory:
     alone: frozenset[str]
 
 
-def machine_of(reading: Reading, root: Node, clock: float) -> list[Written]:
+def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
     """The nodes of `arch:`, outermost first."""
     top = KeyedTable(reading, root, "")
     top.take("name")
@@ -55,7 +55,7 @@ def machine_of(reading: Reading, root: Node, clock: float) -> list[Written]:
     return [*found, *_containers([d for d in names if d not in below], fanouts), unit]
 
 
-def _number(reading: Reading, node: Node, path: str) -> float:
+def _number(reading: Reading, node: YamlNode, path: str) -> float:
     value = node.scalar
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return value
@@ -168,7 +168,7 @@ def _rest(reading: Reading, table: KeyedTable) -> None:
         _left(reading, table, entry.key, entry.value)
 
 
-def _left(reading: Reading, table: KeyedTable, key: str, node: Node) -> None:
+def _left(reading: Reading, table: KeyedTable, key: str, node: YamlNode) -> None:
     """A key that is not read: areas have no unit there; of an unknown one, any count may differ."""
     if key in ("area", "unit_area", "multiplier_area"):
         if node.scalar:

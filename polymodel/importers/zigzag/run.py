@@ -13,7 +13,7 @@ from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
 from polymodel.spec.document import Document, existing, root_of
-from polymodel.spec.faults import Node, Source, node_of
+from polymodel.spec.faults import Source, YamlNode, node_of
 
 CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]
@@ -82,8 +82,8 @@ def _check_clock(clock: object) -> None:
 class _Sections:
     """The layers, the accelerator, and which memory operand holds which operand of a layer."""
 
-    layers: Node | None = None
-    machine: Node | None = None
+    layers: YamlNode | None = None
+    machine: YamlNode | None = None
     links: dict[str, str] = field(default_factory=dict)
 
 
@@ -112,19 +112,19 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
     return found
 
 
-def _root(file: File, document: Document) -> Node | None:
+def _root(file: File, document: Document) -> YamlNode | None:
     if not isinstance(file, (str, Path)):
         return node_of(file, Source("", ()), 0)
     path = existing(str(file), document)
     return None if path is None else root_of(path, document, {}, "", ())[0]
 
 
-def _once(reading: Reading, root: Node, before: Node | None, what: str) -> None:
+def _once(reading: Reading, root: YamlNode, before: YamlNode | None, what: str) -> None:
     if before is not None:
         reading.fault(root, f"{what} stand in two of the files", "keep one of them")
 
 
-def _mapping(reading: Reading, root: Node, found: _Sections) -> None:
+def _mapping(reading: Reading, root: YamlNode, found: _Sections) -> None:
     """The links of the entry `default`, else of the first one; what steers a search is left out by name."""
     tables = [KeyedTable(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]
     default = next((t for t in tables if str(_scalar(t, "name")) == "default"), tables[0])

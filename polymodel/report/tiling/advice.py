@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
 from polymodel.report.tiling.tables import BASE, Rival
-from polymodel.tiling.cost.model import Costs, kernel_bound
+from polymodel.tiling.cost.model import CutCosts, kernel_bound
 from polymodel.tiling.cost.model import lower_bound as bound_of
 from polymodel.tiling.fits.fit import Stored
 
@@ -79,7 +79,7 @@ def _shares(tiling: Tiling) -> Iterator[str]:
         )
 
 
-def _winners(own: Costs, rivals: Sequence[Rival]) -> Iterator[str]:
+def _winners(own: CutCosts, rivals: Sequence[Rival]) -> Iterator[str]:
     """Who is better than the chosen one, and at what."""
     known = [(r, c) for r in rivals if (c := r.costs) is not None and not c.overflowing]
     measures = (

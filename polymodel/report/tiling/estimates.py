@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.report.tiling.tables import room
 from polymodel.spec.faults import check_classes
-from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.estimate import Estimate
 from polymodel.tiling.estimate.fitted import FITTED
 from polymodel.tiling.fits.fit import Fit, Op
@@ -28,7 +28,7 @@ class Foretold:
     tensor: str
     model: str
     estimate: Estimate
-    actual: Costs | None
+    actual: CutCosts | None
 
     def error(self, quantity: str) -> float | None:
         """(estimated - actual) / actual of `tiles`, `kernels`, `run_cycles` or `total_cycles`."""

@@ -20,7 +20,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import check_classes
-from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
@@ -69,7 +69,7 @@ _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clo
 
 
 @dataclass(frozen=True)
-class Moved:
+class TensorMovement:
     """What one tensor's tiles move, all executions: words in from the parent, taken and given by the array,
     out to the parent. `tiles`: those that hold entries of it. `transfers`: of tiles in a format, which are
     moved whole, (bits, how many tiles); None where words are moved one by one."""
@@ -167,7 +167,7 @@ class TilingReport(Answer):
         return math.fsum(float(r["energy_J"] or 0) for r in rows if (r["einsum"], r["memory"]) in places)
 
     @cached_property
-    def moved(self) -> tuple[Moved, ...]:
+    def moved(self) -> tuple[TensorMovement, ...]:
         """What the tiles of every tensor move."""
         return tuple(_moved(self))
 
@@ -269,7 +269,7 @@ def _figure(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-def _made_of(x: Level | Expected) -> Costs | Estimate:
+def _made_of(x: Level | Expected) -> CutCosts | Estimate:
     return x.costs if isinstance(x, Level) else x.estimate
 
 
@@ -353,7 +353,7 @@ def _tiles(found: TilingReport) -> Table:
     return Table("tiling_tiles", columns, tuple(rows))
 
 
-def _moved(found: TilingReport) -> list[Moved]:
+def _moved(found: TilingReport) -> list[TensorMovement]:
     moved = []
     for x in found.levels:
         for tensor, role, parent, words in zip(x.tensors, _ROLES, x.parents, x.words, strict=True):
@@ -361,7 +361,9 @@ def _moved(found: TilingReport) -> list[Moved]:
             crossing = 0 if parent is None else total
             flows = (0, 0, total, crossing) if role == "output" else (crossing, total, 0, 0)
             each = _transfers(words, x.executions) if isinstance(x.costs.fit, Stored) else None
-            moved.append(Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows, each))
+            moved.append(
+                TensorMovement(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows, each)
+            )
     for product in found.products:
         moved += moved_by(product)
     return moved
@@ -418,7 +420,7 @@ def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
     return Table("tiling_product_tiles", columns, tuple(rows))
 
 
-def moved_by(x: ProductLevel) -> list[Moved]:
+def moved_by(x: ProductLevel) -> list[TensorMovement]:
     """What tiles of A, B and the output move. Tiles that stay are worked on again at every launch."""
     found = []
     for tensor, role, parent, words, tiles in zip(
@@ -429,12 +431,14 @@ def moved_by(x: ProductLevel) -> list[Moved]:
             into = out = 0
         count = tiles.tiles * x.executions
         found.append(
-            Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, count, into, read, written, out)
+            TensorMovement(
+                x.einsum, x.memory, x.word_bits, tensor, role, parent, count, into, read, written, out
+            )
         )
     return found
 
 
-def traffic_table(moved: Iterable[Moved]) -> Table:
+def traffic_table(moved: Iterable[TensorMovement]) -> Table:
     """All executions. `in_words` come from the parent, `out_words` go to it; the array reads and writes the
     words of a kernel's tiles once. `tiles`: launched ones that hold entries of the tensor."""
     names = ("in_words", "read_words", "written_words", "out_words")
@@ -454,7 +458,7 @@ def traffic_table(moved: Iterable[Moved]) -> Table:
     return Table("tiling_traffic", columns, tuple(rows))
 
 
-def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
+def energy_table(moved: Iterable[TensorMovement], hierarchy: Hierarchy) -> Table:
     """Every access of a word: in and out of the memory, and what it exchanges with its parent.
 
     `memory`: whose tiles; `component`: which is read or written.

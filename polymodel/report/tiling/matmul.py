@@ -11,12 +11,12 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.matmul.dynamic import Dynamic
-from polymodel.tiling.matmul.panels import Panels
-from polymodel.tiling.matmul.product import Product
-from polymodel.tiling.matmul.search import Candidate
-from polymodel.tiling.matmul.shapes import UNBOUNDED, Asked
+from polymodel.tiling.matmul.panels import RowPanels
+from polymodel.tiling.matmul.product import PatternProduct
+from polymodel.tiling.matmul.search import TilingCandidate
+from polymodel.tiling.matmul.shapes import UNBOUNDED, TilingSearch
 from polymodel.tiling.matmul.uniform import Uniform
-from polymodel.tiling.matmul.walk import Traffic
+from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Ints
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Cell, Column, Table
@@ -40,15 +40,15 @@ class MatmulTiling(Answer):
     Tables are DataFrames; `table(name)` gives them as plain data.
     """
 
-    product: Product
-    asked: Asked
-    best: Candidate
-    found: tuple[Candidate, ...]
+    product: PatternProduct
+    asked: TilingSearch
+    best: TilingCandidate
+    found: tuple[TilingCandidate, ...]
     told: tuple[str, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
         remedy = "pm.tile_matmul(...) makes one"
-        check_classes(self, remedy, {"product": Product, "best": Candidate, "found": tuple})
+        check_classes(self, remedy, {"product": PatternProduct, "best": TilingCandidate, "found": tuple})
 
     @property
     def words(self) -> int:
@@ -152,7 +152,7 @@ class MatmulTiling(Answer):
         return shown
 
 
-def summary_table(product: Product, asked: Asked, best: Candidate) -> Table:
+def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
     """One quantity a row, with its unit and how certain it is."""
     source, t = best.source, best.traffic
     rows: list[tuple[Cell, ...]] = [("multiplies", product.multiplies, "multiplies", "exact")]
@@ -178,7 +178,7 @@ def summary_table(product: Product, asked: Asked, best: Candidate) -> Table:
     return Table("summary", columns, tuple(rows))
 
 
-def orders_table(product: Product, asked: Asked, best: Candidate) -> Table:
+def orders_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
     """Every order asked for, under the best tiles; panels and dynamic tiles have one order of their own."""
     traffic = [best.traffic]
     if isinstance(best.source, Uniform):
@@ -195,17 +195,19 @@ def orders_table(product: Product, asked: Asked, best: Candidate) -> Table:
     return Table("orders", columns, tuple(_order(product, asked, best, t) for t in traffic))
 
 
-def _order(product: Product, asked: Asked, best: Candidate, t: Traffic) -> tuple[Cell, ...]:
+def _order(
+    product: PatternProduct, asked: TilingSearch, best: TilingCandidate, t: OrderTraffic
+) -> tuple[Cell, ...]:
     cycles = asked.machine.cycles(product.multiplies, t.words, best.launches)
     words = t.a_read, t.b_read, t.z_read, t.z_write, t.words
     return t.order, t.a_fetches, t.b_fetches, t.z_visits, *words, t.streamed, _ratio(product, t), cycles
 
 
-def _ratio(product: Product, t: Traffic) -> float:
+def _ratio(product: PatternProduct, t: OrderTraffic) -> float:
     return t.words / product.compulsory_words if product.compulsory_words else 1.0
 
 
-def tiles_table(product: Product, asked: Asked, best: Candidate) -> Table:
+def tiles_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
     """A, B and Z: how they are cut, and how full the buffers get."""
     columns = (
         Column("tensor"), Column("nnz", "element"), Column("words", "element"), Column("tiles", "element"),
@@ -222,12 +224,12 @@ def tiles_table(product: Product, asked: Asked, best: Candidate) -> Table:
     return Table("tiles", columns, tuple(rows))
 
 
-def _cut(best: Candidate) -> list[tuple[int, int]]:
+def _cut(best: TilingCandidate) -> list[tuple[int, int]]:
     """Different tiles of A, B and Z that hold entries, and their words together."""
     source = best.source
     if isinstance(source, Uniform):
         return [(side.count, side.total) for side in (source.a, source.b, source.z)]
-    if isinstance(source, Panels):
+    if isinstance(source, RowPanels):
         rows = source.product.b.row_nnz
         whole = int(np.count_nonzero(rows)), int(2 * rows.sum() + 2 * np.count_nonzero(rows))
         a, z = ((int(np.count_nonzero(x)), int(x.sum())) for x in (source.a, source.z))
@@ -251,7 +253,7 @@ def _different(ranges: list[Ints], words: Ints) -> tuple[int, int]:
     return int(np.count_nonzero(last)), int(words[order][last].sum())
 
 
-def candidates_table(product: Product, found: Sequence[Candidate]) -> Table:
+def candidates_table(product: PatternProduct, found: Sequence[TilingCandidate]) -> Table:
     """Everything that was counted, best first."""
     columns = (
         Column("strategy"), Column("tile"), Column("order"), Column("launches", "element"),
@@ -270,7 +272,7 @@ def candidates_table(product: Product, found: Sequence[Candidate]) -> Table:
     return Table("candidates", columns, rows)
 
 
-def pieces_table(best: Candidate) -> Table:
+def pieces_table(best: TilingCandidate) -> Table:
     """What is launched: pairs of tiles (uniform, dynamic; in the order of the launches) or panels."""
     if best.launches > _LISTED:
         raise Refused(f"{best.launches:,} launches are too many for a table", "look at the tables of sums")
@@ -280,7 +282,7 @@ def pieces_table(best: Candidate) -> Table:
         return _numbered(
             ("i_tile", "k_tile", "j_tile", "A_words", "B_words", "Z_words"), (p.i, p.k, p.j, p.a, p.b, p.z)
         )
-    if isinstance(source, Panels):
+    if isinstance(source, RowPanels):
         names = ("row", "rows", "A_words", "B_words", "Z_words", "B_rows")
         columns = (source.begins[:-1], source.heights, source.a, source.b, source.z, source.b_rows)
         return _numbered(names, columns)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from polymodel.report.tiling.matmul import MatmulTiling
     from polymodel.report.tiling.tune import Tuning
-    from polymodel.tiling.cost.model import Costs
+    from polymodel.tiling.cost.model import CutCosts
     from polymodel.tiling.estimate import Estimate
-    from polymodel.tiling.matmul.search import Candidate
+    from polymodel.tiling.matmul.search import TilingCandidate
 
 BINS = 400  # cells of entries along an axis: about a pixel and a half each at the size of a new figure
 _MOST_BINS = 4000
@@ -318,7 +318,7 @@ def _legend(handles: Sequence[Patch], ax: Axes) -> None:
 
 
 @dataclass(frozen=True)
-class Bar:
+class TilerBar:
     """One tiler among others. Reduction and speed-up are against another one, None for that one."""
 
     tiler: str
@@ -330,7 +330,7 @@ class Bar:
     chosen: bool = False
 
 
-def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> Figure:
+def plot_bars(bars: Sequence[TilerBar], *, bound: int, against: str, title: str) -> Figure:
     """Kernels, configuration and run cycles per tiler; the bound as a line in the first.
 
     Behind the bars stand kernels over the bound, the change of configuration time and the speed-up against
@@ -392,7 +392,7 @@ def plot_orders(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
 
 def plot_strategies(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
     """Words of the best candidate of each strategy; above each bar its modelled cycles."""
-    best: dict[str, Candidate] = {}
+    best: dict[str, TilingCandidate] = {}
     for candidate in tiling.found:
         best.setdefault(candidate.strategy, candidate)
     traffic = [c.traffic for c in best.values()]
@@ -460,7 +460,7 @@ class _Foretold(Protocol):
     @property
     def estimate(self) -> Estimate: ...
     @property
-    def actual(self) -> Costs | None: ...
+    def actual(self) -> CutCosts | None: ...
 
 
 def plot_estimates(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.tiling.cost.model import Costs, Launch, costs
+from polymodel.tiling.cost.model import CutCosts, Launch, costs
 from polymodel.tiling.fits.fit import Fit, Op, Stored
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.swift.compat import as_built
@@ -38,7 +38,7 @@ class Rival:
     """
 
     tiler: str
-    costs: Costs | None
+    costs: CutCosts | None
     seconds: float | None
     refused: str = ""
     chosen: bool = False
@@ -151,7 +151,7 @@ def summary_table(rivals: Sequence[Rival], bound: int) -> Table:
     return Table("summary", _COLUMNS, rows, notes)
 
 
-def _row(rival: Rival, base: Costs | None, bound: int) -> tuple[Cell, ...]:
+def _row(rival: Rival, base: CutCosts | None, bound: int) -> tuple[Cell, ...]:
     if rival.costs is None:
         return (rival.name, *(None for _ in _COLUMNS[1:]))
     c = rival.costs
@@ -161,14 +161,14 @@ def _row(rival: Rival, base: Costs | None, bound: int) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def speedup(found: Costs, base: Costs | None) -> float | None:
+def speedup(found: CutCosts, base: CutCosts | None) -> float | None:
     """Run cycles of the base over those found; configuration is not in it, as in Tiler-Swift's charts."""
     if base is None or not found.run_cycles:
         return None
     return base.run_cycles / found.run_cycles
 
 
-def reduction(found: Costs, base: Costs | None) -> float | None:
+def reduction(found: CutCosts, base: CutCosts | None) -> float | None:
     """The share of the base's configuration cycles that is saved."""
     if base is None or not base.config_cycles:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.quantities import engineering
-from polymodel.report.tiling.plots import Bar, Tiled
+from polymodel.report.tiling.plots import Tiled, TilerBar
 from polymodel.report.tiling.tables import (
     BASE,
     COLUMNS,
@@ -19,7 +19,7 @@ from polymodel.report.tiling.tables import (
     speedup,
     summary_table,
 )
-from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.plane.operands import Rolled
 from polymodel.tiling.plane.pattern import Pattern
@@ -103,11 +103,11 @@ def _least(tiling: Tiling) -> str:
     return f"; {tiling.costs.total_cycles / least:.2f} x the least, {least:,} cycles (bound)"
 
 
-def _cycles(c: Costs, cycles: int) -> str:
+def _cycles(c: CutCosts, cycles: int) -> str:
     return f"{cycles:,} cycles = {engineering(c.launch.seconds(cycles), 's')}"
 
 
-def _filled(c: Costs) -> str:
+def _filled(c: CutCosts) -> str:
     """How full tiles are: what few large entries or rows leave unused."""
     loads = c.loads[c.runs & (c.counts.union > 0)]
     if not loads.size:
@@ -172,7 +172,7 @@ def comparison_text(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def tiled(rival: Rival, costs: Costs, bound: int) -> Tiled:
+def tiled(rival: Rival, costs: CutCosts, bound: int) -> Tiled:
     """For the picture of one tiling."""
     p = costs.pattern
     rule = f"{p.name}: {costs.op}, {room(costs.fit)}, {rival.name}"
@@ -180,13 +180,13 @@ def tiled(rival: Rival, costs: Costs, bound: int) -> Tiled:
     return Tiled(p, costs.cut.rects, costs.runs, costs.fits, f"{rule}\n{counts}")
 
 
-def small(rival: Rival, costs: Costs) -> Tiled:
+def small(rival: Rival, costs: CutCosts) -> Tiled:
     """For one of several pictures side by side."""
     title = f"{rival.name}\n{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched"
     return Tiled(costs.pattern, costs.cut.rects, costs.runs, costs.fits, title)
 
 
-def bars(rivals: Sequence[Rival]) -> list[Bar]:
+def bars(rivals: Sequence[Rival]) -> list[TilerBar]:
     """For the picture that compares tilers; those that refused are not in it."""
     base = next((r.costs for r in rivals if r.tiler == BASE), None)
     found = []
@@ -195,7 +195,7 @@ def bars(rivals: Sequence[Rival]) -> list[Bar]:
             against = None if r.costs is base else base
             won, faster = reduction(r.costs, against), speedup(r.costs, against)
             c = r.costs
-            found.append(Bar(r.name, c.kernels, c.config_cycles, c.run_cycles, won, faster, r.chosen))
+            found.append(TilerBar(r.name, c.kernels, c.config_cycles, c.run_cycles, won, faster, r.chosen))
     return found
 
 

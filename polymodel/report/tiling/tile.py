@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost.model import Costs, Launch, cost_bound, kernel_bound, lower_bound
+from polymodel.tiling.cost.model import CutCosts, Launch, cost_bound, kernel_bound, lower_bound
 from polymodel.tiling.fits.fit import Fit, Op, Words
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
@@ -39,7 +39,7 @@ class Tiling(Answer):
     a: SparseTensor
     second: Second
     task: Task
-    costs: Costs
+    costs: CutCosts
     asked: str
     seconds: float
     told: tuple[str, ...] = ()

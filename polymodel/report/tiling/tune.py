@@ -10,7 +10,7 @@ from polymodel.quantities import engineering
 from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import check_classes
-from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.fits.fit import Stored
 from polymodel.tiling.plane.operands import Second
 from polymodel.tiling.plane.pattern import Cut, Pattern
@@ -41,7 +41,7 @@ class Tuning(Answer):
         check_classes(self, remedy, {"a": SparseTensor, "tuned": Tuned})
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> CutCosts:
         """Of the best cutting."""
         return self.tuned.costs
 

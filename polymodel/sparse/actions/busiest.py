@@ -22,7 +22,7 @@ from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
+from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared
 from polymodel.sparse.actions.links import Condition, Structure
 from polymodel.sparse.actions.records import Certainty
 from polymodel.sparse.density import maxima
@@ -38,7 +38,7 @@ MOST_INSTANCES = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class InstanceSplit:
     """One rank variable among instances: the part of each value, the size of each part, and whether what a
     condition looks at are single values."""
 
@@ -62,12 +62,12 @@ def parts_of_instances(counters: Counters, spatial: Set[int]) -> Ints:
     return group_numbers(digit_columns(counters, own), counters.size)
 
 
-def split_of(counters: Counters, spatial: Set[int], condition: Condition) -> Split:
+def split_of(counters: Counters, spatial: Set[int], condition: Condition) -> InstanceSplit:
     """How instances share the values of one rank variable."""
     part = parts_of_instances(counters, spatial)
     looked = group_numbers(digit_columns(counters, condition.digits), counters.size)
     single = int(looked.max(initial=0)) + 1 == counters.size and counters.low == 0
-    return Split(part, np.bincount(part), single)
+    return InstanceSplit(part, np.bincount(part), single)
 
 
 def is_plain(access: TensorAccess) -> bool:
@@ -78,7 +78,7 @@ def is_plain(access: TensorAccess) -> bool:
 
 
 def most_nonzeros(
-    access: TensorAccess, data: TensorData, splits: Mapping[str, Split]
+    access: TensorAccess, data: TensorData, splits: Mapping[str, InstanceSplit]
 ) -> tuple[float, Certainty] | None:
     """Nonzeros of the fullest part of a leader with a density model, and what that number is; None where
     it is not worked out. `splits`: of its rank variables."""
@@ -134,7 +134,7 @@ class Instances:
         self.data = data
         spatial = {i for i, loop in structure.loops if loop.spatial}
         self.most: dict[str, Array] = {}
-        self.kinds: dict[str, tuple[Split, ...]] = {}
+        self.kinds: dict[str, tuple[InstanceSplit, ...]] = {}
         self.kind: dict[str, Array] = {}
         for variable, every in settings.items():
             splits = [split_of(counters, spatial, condition) for counters in every]
@@ -181,7 +181,7 @@ class Instances:
 
 
 def operations_by_instance(
-    structure: Structure, conditions: Sequence[Condition], tables: Mapping[Condition, Table]
+    structure: Structure, conditions: Sequence[Condition], tables: Mapping[Condition, GroupTable]
 ) -> Ints:
     """Operations at which every condition holds, one number per instance that has any.
 
@@ -189,7 +189,7 @@ def operations_by_instance(
     spatial loops. Raises Refused where these are too many to list.
     """
     spatial = frozenset(i for i, loop in structure.loops if loop.spatial)
-    axes: dict[str, Axis] = {}
+    axes: dict[str, VariableParts] = {}
     listed = [tables[c] for c in conditions]
     names: list[str] = []
     instances = 1
@@ -205,7 +205,7 @@ def operations_by_instance(
             groups[len(listed)] = np.arange(counters.size)
             names.append(f"{counters.variable}@")
             listed.append(_places(counters, place, names[-1]))
-        axes[counters.variable] = Axis(np.ones(counters.size, np.int64), groups)
+        axes[counters.variable] = VariableParts(np.ones(counters.size, np.int64), groups)
     if instances > MOST_INSTANCES:
         raise Refused(f"{structure.name}: {instances:,} instances are too many to tell apart")
     total, waiting = prepared(listed, axes)
@@ -216,6 +216,6 @@ def operations_by_instance(
     return joined_rows(waiting, names).weighed() * total
 
 
-def _places(counters: Counters, place: Ints, name: str) -> Table:
+def _places(counters: Counters, place: Ints, name: str) -> GroupTable:
     """The instance that takes each value of a rank variable."""
-    return Table((counters.variable, name), (np.arange(counters.size), place), counters.size)
+    return GroupTable((counters.variable, name), (np.arange(counters.size), place), counters.size)

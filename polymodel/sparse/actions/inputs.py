@@ -11,7 +11,7 @@ import numpy as np
 from polymodel.analysis.result import Problem
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import MOST_ROWS, Table
+from polymodel.sparse.actions.join import MOST_ROWS, GroupTable
 from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.places import differs, result_density, seen_by
@@ -122,7 +122,7 @@ def _pattern(
         actual = data[a.tensor].actual
         assert actual is not None, "asked for actual operands only"
         points = points_of(einsum, a, actual)
-        tables.append(Table.of(points.variables, points.columns, points.rows, True))
+        tables.append(GroupTable.of(points.variables, points.columns, points.rows, True))
     found = rows_of(tables, output.variables)
     size = _extents(einsum, output.variables)
     missing = [v for v in output.variables if v not in found.variables]

@@ -17,7 +17,7 @@ _WHOLE, _LONG = 2.0**53, 2.0**63
 
 
 @dataclass(frozen=True)
-class Table:
+class GroupTable:
     """Which groups of values of several rank variables go together: one row of `ids` per variable.
 
     `weights` None: every row counts once, and no two are equal.
@@ -29,14 +29,14 @@ class Table:
     weights: Ints | None = None
 
     @staticmethod
-    def of(variables: Sequence[str], ids: Sequence[Ints], rows: int, different: bool = False) -> Table:
+    def of(variables: Sequence[str], ids: Sequence[Ints], rows: int, different: bool = False) -> GroupTable:
         """Different rows of these; `different` says that they are."""
-        found = Table(tuple(variables), tuple(ids), rows)
+        found = GroupTable(tuple(variables), tuple(ids), rows)
         if different or not rows:
             return found
         numbers = group_numbers(list(ids), rows)
         first = _firsts(numbers)
-        return Table(tuple(variables), tuple(column[first] for column in ids), first.size)
+        return GroupTable(tuple(variables), tuple(column[first] for column in ids), first.size)
 
     def column(self, variable: str) -> Ints:
         return self.ids[self.variables.index(variable)]
@@ -48,11 +48,11 @@ class Table:
         """Sum of all weights, exactly."""
         return self.rows if self.weights is None else _sum(self.weights)
 
-    def without(self, variables: Sequence[str]) -> Table:
+    def without(self, variables: Sequence[str]) -> GroupTable:
         """Weights of rows that differ in these variables only are added."""
         kept = [i for i, v in enumerate(self.variables) if v not in variables]
         if len(kept) == len(self.variables) or not self.rows:
-            return Table(
+            return GroupTable(
                 tuple(self.variables[i] for i in kept),
                 tuple(self.ids[i] for i in kept),
                 self.rows,
@@ -62,7 +62,7 @@ class Table:
         first = _firsts(numbers)
         ids = tuple(self.ids[i][first] for i in kept)
         weights = _added(numbers, self.weights, first.size)
-        return Table(tuple(self.variables[i] for i in kept), ids, first.size, weights)
+        return GroupTable(tuple(self.variables[i] for i in kept), ids, first.size, weights)
 
 
 def _firsts(numbers: Ints) -> Ints:
@@ -90,7 +90,7 @@ def _sum(weights: Ints) -> int:
 
 
 @dataclass(frozen=True)
-class Axis:
+class VariableParts:
     """The values of one rank variable in parts (`weights`: how often each counts), and which group of each
     table every part lies in."""
 
@@ -98,7 +98,7 @@ class Axis:
     groups: Mapping[int, Ints]
 
 
-def weighted_count(tables: Sequence[Table], axes: Mapping[str, Axis]) -> int:
+def weighted_count(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) -> int:
     """Sum over one part per axis of the product of their weights, where every table has their groups.
 
     Raises Refused for products that would need more than 5e7 rows on the way.
@@ -113,7 +113,7 @@ def weighted_count(tables: Sequence[Table], axes: Mapping[str, Axis]) -> int:
     return total * joined_rows(found).total()
 
 
-def prepared(tables: Sequence[Table], axes: Mapping[str, Axis]) -> tuple[int, list[Table]]:
+def prepared(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) -> tuple[int, list[GroupTable]]:
     """What all rows count, and the tables with other weights in their rows, shared variables in parts."""
     total = 1
     waiting = list(tables)
@@ -129,7 +129,7 @@ def prepared(tables: Sequence[Table], axes: Mapping[str, Axis]) -> tuple[int, li
     return total, waiting
 
 
-def _weighed(table: Table, variable: str, axis: Axis, number: int) -> tuple[Table, int]:
+def _weighed(table: GroupTable, variable: str, axis: VariableParts, number: int) -> tuple[GroupTable, int]:
     """The variable is in no other table: its weights go into the rows; one weight that all have stays out."""
     column, groups = table.column(variable), axis.groups[number]
     count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
@@ -140,12 +140,12 @@ def _weighed(table: Table, variable: str, axis: Axis, number: int) -> tuple[Tabl
         return table, int(each[0])
     weights = table.weighed() * each[column]
     if not (each == 0).any():
-        return Table(table.variables, table.ids, table.rows, weights), 1
+        return GroupTable(table.variables, table.ids, table.rows, weights), 1
     kept = np.flatnonzero(weights)
-    return Table(table.variables, tuple(c[kept] for c in table.ids), kept.size, weights[kept]), 1
+    return GroupTable(table.variables, tuple(c[kept] for c in table.ids), kept.size, weights[kept]), 1
 
 
-def _share(tables: list[Table], users: list[int], variable: str, axis: Axis) -> None:
+def _share(tables: list[GroupTable], users: list[int], variable: str, axis: VariableParts) -> None:
     """The variable is in several tables: their groups become common parts, weighed in the first table."""
     some = np.flatnonzero(axis.weights)
     numbers = group_numbers([axis.groups[k][some] for k in users], some.size)
@@ -158,10 +158,10 @@ def _share(tables: list[Table], users: list[int], variable: str, axis: Axis) -> 
         ids, found = _refined(table, at, groups)
         if place == 0 and not (weights == 1).all():
             found = (np.ones(ids[at].size, np.int64) if found is None else found) * weights[ids[at]]
-        tables[k] = Table(table.variables, ids, ids[at].size, found)
+        tables[k] = GroupTable(table.variables, ids, ids[at].size, found)
 
 
-def _refined(table: Table, at: int, groups: Ints) -> tuple[tuple[Ints, ...], Ints | None]:
+def _refined(table: GroupTable, at: int, groups: Ints) -> tuple[tuple[Ints, ...], Ints | None]:
     """Rows once for each part (by its number) of their group; parts of no row are left out."""
     column = table.ids[at]
     count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
@@ -195,7 +195,7 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     return rows, np.arange(total, dtype=np.int64) - starts[rows] + low[rows]
 
 
-def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:
+def joined_rows(tables: Sequence[GroupTable], kept: Sequence[str] = ()) -> GroupTable:
     """Tables joined pair by pair, one or more: the different rows of the variables in `kept`, weights added.
 
     Other variables are summed out as soon as no other table has them.
@@ -216,14 +216,16 @@ def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:
     return first.without([v for v in first.variables if v not in kept])
 
 
-def _keys(first: Table, second: Table, shared: Sequence[str]) -> tuple[Ints, Ints, int]:
+def _keys(first: GroupTable, second: GroupTable, shared: Sequence[str]) -> tuple[Ints, Ints, int]:
     """Equal numbers for rows that agree in the shared variables, and how many numbers there are."""
     both = [np.concatenate((first.column(v), second.column(v))) for v in shared]
     keys = group_numbers(both, first.rows + second.rows)
     return keys[: first.rows], keys[first.rows :], int(keys.max(initial=-1)) + 1
 
 
-def _matched(first: Table, second: Table, shared: Sequence[str], waiting: list[Table]) -> Table:
+def _matched(
+    first: GroupTable, second: GroupTable, shared: Sequence[str], waiting: list[GroupTable]
+) -> GroupTable:
     """Two tables of the same variables, none of which is needed any more: a product of sums, no rows."""
     a, b, count = _keys(first, second, shared)
     sums = _added(a, first.weights, count), _added(b, second.weights, count)
@@ -232,10 +234,12 @@ def _matched(first: Table, second: Table, shared: Sequence[str], waiting: list[T
     else:
         total = sum(x * y for x, y in zip(*(s.tolist() for s in sums), strict=True))
     rest = joined_rows(waiting).total() if waiting else 1
-    return Table((), (), 1, np.array([total * rest], dtype=object if total * rest >= _LONG else np.int64))
+    return GroupTable(
+        (), (), 1, np.array([total * rest], dtype=object if total * rest >= _LONG else np.int64)
+    )
 
 
-def _pair(first: Table, second: Table, shared: Sequence[str]) -> Table:
+def _pair(first: GroupTable, second: GroupTable, shared: Sequence[str]) -> GroupTable:
     a, b, count = _keys(first, second, shared)
     order = np.argsort(b, kind="stable")
     sizes = np.bincount(b, minlength=count)
@@ -248,4 +252,4 @@ def _pair(first: Table, second: Table, shared: Sequence[str]) -> Table:
     weights = None
     if first.weights is not None or second.weights is not None:
         weights = first.weighed()[rows] * second.weighed()[mates]
-    return Table(names, ids, rows.size, weights)
+    return GroupTable(names, ids, rows.size, weights)

@@ -43,7 +43,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Link:
+class TransferEdge:
     """One tensor between a storage node and the next one in; `child` None: compute.
 
     `level`: position in the tensor's chain of storages, 0 outermost. `fine`: what tells transfers apart at
@@ -79,7 +79,7 @@ class Structure:
     def __init__(self, problem: Problem, einsum: str) -> None:
         self.problem = problem
         self.name = einsum
-        self._known_links: dict[str, tuple[Link, ...]] = {}
+        self._known_links: dict[str, tuple[TransferEdge, ...]] = {}
 
     @property
     def einsum(self) -> Einsum:
@@ -102,19 +102,19 @@ class Structure:
     def variable(self, loop: Loop) -> str:
         return loop.variable_in(self.name)
 
-    def links(self, tensor: str) -> tuple[Link, ...]:
+    def links(self, tensor: str) -> tuple[TransferEdge, ...]:
         """The links of one tensor, outermost first; none for a copy or a tensor without storage."""
         chain = storage_chain(self.problem.tree, self.name, tensor)
         if self.einsum.is_copy:
             return ()
-        found: list[Link] = []
+        found: list[TransferEdge] = []
         for level, step in enumerate(chain):
             child = chain[level + 1].id if level + 1 < len(chain) else None
             above = found[-1].conditions if found else ()
             found.append(self._link(tensor, level, step.id, child, above))
         return tuple(found)
 
-    def way(self, tensor: str, node: int, kind: str) -> tuple[Link, ...]:
+    def way(self, tensor: str, node: int, kind: str) -> tuple[TransferEdge, ...]:
         """The tensor's links from the outermost to the one over which this kind of access of a storage node
         goes; none where it goes over no link."""
         if tensor not in self._known_links:
@@ -128,7 +128,7 @@ class Structure:
 
     def _link(
         self, tensor: str, level: int, parent: int, child: int | None, above: tuple[Condition, ...]
-    ) -> Link:
+    ) -> TransferEdge:
         access = self.einsum.access_of(tensor)
         own = set(access.variables)
         over = [(i, x) for i, x in self.loops if child is None or i < child]
@@ -145,7 +145,7 @@ class Structure:
         read = frozenset(fine - shared - stays)
         component = self._storage(parent).component
         fresh = {i for i, x in over if not x.spatial and (i > parent or level == 0)} | point
-        return Link(
+        return TransferEdge(
             einsum=self.name,
             tensor=tensor,
             level=level,

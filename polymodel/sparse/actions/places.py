@@ -17,7 +17,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import Table, joined_rows
+from polymodel.sparse.actions.join import GroupTable, joined_rows
 from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.records import Certainty, least_certain
@@ -239,11 +239,11 @@ class _Box:
         at = weights[tuple(rows.column(v) for v in kept)]
         return float((rows.weighed().astype(np.float64) * at).sum()) * others
 
-    def _table(self, access: TensorAccess) -> Table:
+    def _table(self, access: TensorAccess) -> GroupTable:
         actual = self.data[access.tensor].actual
         assert actual is not None, "asked for given tensors only"
         points = points_of(self.einsum, access, actual)
-        return Table.of(points.variables, points.columns, points.rows, True)
+        return GroupTable.of(points.variables, points.columns, points.rows, True)
 
 
 @dataclass(frozen=True)

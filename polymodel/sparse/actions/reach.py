@@ -15,8 +15,8 @@ import numpy as np
 
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
-from polymodel.sparse.actions.links import Condition, Digits, Link, Structure, sharpest
+from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared
+from polymodel.sparse.actions.links import Condition, Digits, Structure, TransferEdge, sharpest
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats
 from polymodel.workload.einsum import Einsum
@@ -64,7 +64,7 @@ class Looked:
 
 def looked_at(
     structure: Structure,
-    link: Link,
+    link: TransferEdge,
     kinds: Sequence[str],
     data: Mapping[str, TensorData],
     gaps: bool = True,
@@ -195,9 +195,9 @@ def _is_counted(einsum: Einsum, meeting: Meeting, data: Mapping[str, TensorData]
     return True
 
 
-def meeting_table(structure: Structure, meeting: Meeting, tables: Sequence[Table]) -> Table:
+def meeting_table(structure: Structure, meeting: Meeting, tables: Sequence[GroupTable]) -> GroupTable:
     """Which values of the counters in `digits` have a meeting of given data; `tables`: of its conditions."""
-    axes: dict[str, Axis] = {}
+    axes: dict[str, VariableParts] = {}
     listed, names = list(tables), []
     for counters in structure.counters:
         users = [k for k, t in enumerate(tables) if counters.variable in t.variables]
@@ -213,14 +213,14 @@ def meeting_table(structure: Structure, meeting: Meeting, tables: Sequence[Table
             groups[len(listed)] = np.arange(counters.size)
             names.append(name)
             ids = (np.arange(counters.size), place)
-            listed.append(Table((counters.variable, name), ids, counters.size))
-        axes[counters.variable] = Axis(np.ones(counters.size, np.int64), groups)
+            listed.append(GroupTable((counters.variable, name), ids, counters.size))
+        axes[counters.variable] = VariableParts(np.ones(counters.size, np.int64), groups)
     total, waiting = prepared(listed, axes)
     if not total or any(not t.rows for t in waiting):
-        return Table(tuple(n[:-1] for n in names), tuple(np.zeros(0, np.int64) for _ in names), 0)
+        return GroupTable(tuple(n[:-1] for n in names), tuple(np.zeros(0, np.int64) for _ in names), 0)
     found = joined_rows(waiting, names)
     some = np.flatnonzero(found.weighed())
-    return Table(tuple(n[:-1] for n in found.variables), tuple(c[some] for c in found.ids), some.size)
+    return GroupTable(tuple(n[:-1] for n in found.variables), tuple(c[some] for c in found.ids), some.size)
 
 
 @dataclass(frozen=True)

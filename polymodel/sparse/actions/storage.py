@@ -81,7 +81,7 @@ class Formats:
             raise SpecError(faults)
         return found
 
-    def counted(self, tiles: Tiles, how: Kept, tensor: SparseTensor) -> ActualBits:
+    def counted(self, tiles: LoopTiles, how: Kept, tensor: SparseTensor) -> ActualBits:
         """Bits of actual tiles, counted once for each tiling and format."""
         key = (tensor, how.format, *((v, g.tobytes()) for v, g in tiles.groups.items()))
         if key not in self._counted:
@@ -111,7 +111,7 @@ def kept(format: Format) -> Kept:
     return Kept(format, False, not all(plain))
 
 
-class Tiles:
+class LoopTiles:
     """The tiles that loops with these ids (and POINT) cut a tensor into, as one Einsum touches it."""
 
     def __init__(self, structure: Structure, tensor: str, digits: Set[int | str]) -> None:
@@ -229,7 +229,7 @@ class TileBits:
 
 
 @dataclass(frozen=True)
-class Moved:
+class AccessShare:
     """What is left of one kind of access: elements that are held, of these those that take time, of these
     those that move, and metadata bits that go with them. `share`: of what is held that moves, 0
     without a format. Numbers or arrays."""
@@ -254,21 +254,21 @@ def moved(
     how: Kept | None,
     tiling: Callable[[Kept], TileBits],
     bits: int,
-) -> Moved:
+) -> AccessShare:
     """The record of these elements under a component's format. `tiling`: the tiles that move at once, asked
     where there is a format; `bits`: of one value."""
     held = at_most(held, dense)
     turns = at_most(turns, held)
     actual = at_most(actual, turns)
     if how is None:
-        return Moved(dense, held, turns, actual, 0.0, 0.0)
+        return AccessShare(dense, held, turns, actual, 0.0, 0.0)
     share, tiles = ratio(actual, held, 0.0), tiling(how)
     values = tiles.payload if how.blocks else tiles.nonzeros * bits
     metadata = ratio(dense * (tiles.total - values), tiles.points, 0.0) * share
     if how.blocks:
         left = ratio(values, tiles.points * bits, 0.0)
         held, turns, actual = held * left, turns * left, actual * left
-    return Moved(dense, held, turns, actual, metadata, share)
+    return AccessShare(dense, held, turns, actual, metadata, share)
 
 
 def shape_of(structure: Structure, access: TensorAccess) -> tuple[int, ...]:
@@ -293,7 +293,7 @@ def tiling_bits(
     What a model that knows places says of a tile is the mean of all. Where some are smaller, all are taken to
     be as large as the largest: a bound. Raises Refused where they do not lie at multiples of their size.
     """
-    tiles = Tiles(structure, tensor, digits)
+    tiles = LoopTiles(structure, tensor, digits)
     access, format = tiles.access, how.format
     shape = shape_of(structure, access)
     boxes = list(tiles.classes())
@@ -331,7 +331,7 @@ def resident(
     known = seen_by(structure.einsum, data)[buffet.tensor]
     access = structure.einsum.access_of(buffet.tensor)
     digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
-    tiles = Tiles(structure, buffet.tensor, digits)
+    tiles = LoopTiles(structure, buffet.tensor, digits)
     dense = buffet.tile_max * access.bits_per_value
     if known.actual is not None:
         found = formats.counted(tiles, how, known.actual)
@@ -344,7 +344,7 @@ def resident(
 
 
 def _expected_resident(
-    structure: Structure, buffet: Buffet, tiles: Tiles, how: Kept, known: TensorData, confidence: float
+    structure: Structure, buffet: Buffet, tiles: LoopTiles, how: Kept, known: TensorData, confidence: float
 ) -> Footprint:
     access = tiles.access
     dense = buffet.tile_max * access.bits_per_value

@@ -12,12 +12,12 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.join import Table
-from polymodel.sparse.actions.links import POINT, Condition, Digits, Link, Structure, sharpest
+from polymodel.sparse.actions.join import GroupTable
+from polymodel.sparse.actions.links import POINT, Condition, Digits, Structure, TransferEdge, sharpest
 from polymodel.sparse.actions.places import differs, each_once
 from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
-from polymodel.sparse.actions.storage import Tiles
-from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
+from polymodel.sparse.actions.storage import LoopTiles
+from polymodel.sparse.actions.tally import Bools, Floats, LinkTally, region_table
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.workload.einsum import TensorAccess
 
@@ -34,7 +34,7 @@ class Tied:
     and conditions hold (`chance`). `given`: leaders whose nonzeros are given. `own`: the tensor of which only
     nonzeros count, if any."""
 
-    tally: Tally
+    tally: LinkTally
     data: Mapping[str, TensorData]
     counted: Bools
     met: Floats
@@ -116,9 +116,9 @@ class Tables:
     """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
     and sums that were asked for before."""
 
-    known: dict[tuple[str, Digits, bool], Table] = field(default_factory=dict)
+    known: dict[tuple[str, Digits, bool], GroupTable] = field(default_factory=dict)
     sums: dict[tuple[object, ...], tuple[Number, bool]] = field(default_factory=dict)
-    meetings: dict[Meeting, Table] = field(default_factory=dict)
+    meetings: dict[Meeting, GroupTable] = field(default_factory=dict)
 
 
 # The end of a link at which an access is counted.
@@ -132,7 +132,11 @@ class LinkSums:
     """
 
     def __init__(
-        self, structure: Structure, data: Mapping[str, TensorData], tables: Tables, chain: Sequence[Link] = ()
+        self,
+        structure: Structure,
+        data: Mapping[str, TensorData],
+        tables: Tables,
+        chain: Sequence[TransferEdge] = (),
     ) -> None:
         self.structure = structure
         self.data = data
@@ -183,7 +187,7 @@ class LinkSums:
         met = tuple(m for m in looked.meetings if self._is_given(m))
         parts: tuple[Condition | Meeting, ...] = (*given, *met, *overlaps(modelled))
         parts += tuple(m for m in looked.meetings if m not in met)
-        tally = Tally(self.structure, self.chain, parts, by_value or looked.by_value)
+        tally = LinkTally(self.structure, self.chain, parts, by_value or looked.by_value)
         counted = self._counted(tally, kind)
         factor, sure = self._met(tally, looked.meetings)
         leaders = [c.leader for c in given] + [t for m in met for t in m.leaders]
@@ -210,14 +214,14 @@ class LinkSums:
     def _is_given(self, meeting: Meeting) -> bool:
         return all(self.data[t].actual is not None for t in meeting.leaders)
 
-    def _meeting(self, meeting: Meeting) -> Table:
+    def _meeting(self, meeting: Meeting) -> GroupTable:
         """Where a meeting of given data happens."""
         if meeting not in self._tables.meetings:
             tables = [self.table(c) for c in meeting.conditions]
             self._tables.meetings[meeting] = meeting_table(self.structure, meeting, tables)
         return self._tables.meetings[meeting]
 
-    def _met(self, tally: Tally, meetings: Sequence[Meeting]) -> tuple[Floats, bool]:
+    def _met(self, tally: LinkTally, meetings: Sequence[Meeting]) -> tuple[Floats, bool]:
         """Probability that all meetings of tensors with densities happen; False beside it: at most."""
         found, sure = np.ones([1] * len(tally.axes)), True
         for meeting in meetings:
@@ -239,7 +243,7 @@ class LinkSums:
             for c in m.conditions
         )
         useful = sharpest(useful)
-        tally = Tally(self.structure, self.chain, (*overlaps(useful), *modelled), looked.by_value)
+        tally = LinkTally(self.structure, self.chain, (*overlaps(useful), *modelled), looked.by_value)
         counted = np.broadcast_to(self._counted(tally, kind), [p.size for p in tally.picks])
         each = self._met(tally, modelled)[0] * self._factor(tally, useful)
         factor = np.broadcast_to(each, counted.shape)
@@ -252,7 +256,7 @@ class LinkSums:
         # The part that goes with a nonzero of the leader itself holds that nonzero.
         return not (nonzeros and condition.leader == self.tensor)
 
-    def _counted(self, tally: Tally, kind: str) -> Bools:
+    def _counted(self, tally: LinkTally, kind: str) -> Bools:
         if self.link is None:
             return tally.masks("all")
         found = tally.masks(_SIDES[kind])
@@ -267,10 +271,10 @@ class LinkSums:
         data = self.data[condition.leader]
         if data.actual is not None or data.placeless:
             return False
-        tiles = Tiles(self.structure, condition.leader, condition.digits)
+        tiles = LoopTiles(self.structure, condition.leader, condition.digits)
         return not tiles.regular() or sum(1 for _ in tiles.classes()) > 1
 
-    def _holds(self, tally: Tally, condition: Condition) -> Floats:
+    def _holds(self, tally: LinkTally, condition: Condition) -> Floats:
         """Probability that the leader's part is not empty.
 
         A model that knows places answers for the full tiles of a tiling together; smaller tiles, of which it
@@ -280,14 +284,14 @@ class LinkSums:
         chances = self.data[condition.leader].nonempty(parts)
         if not self.uneven(condition):
             return chances
-        if not Tiles(self.structure, condition.leader, condition.digits).regular():
+        if not LoopTiles(self.structure, condition.leader, condition.digits).regular():
             return np.ones_like(chances)
         full = np.ones(chances.shape, np.bool_)
         for sizes in parts:
             full = full & (sizes == sizes.max())
         return np.where(full, chances, 1.0)
 
-    def _factor(self, tally: Tally, conditions: Sequence[Condition]) -> Floats:
+    def _factor(self, tally: LinkTally, conditions: Sequence[Condition]) -> Floats:
         """Probability that all conditions hold, leaders being independent of each other."""
         found = np.ones([1] * len(tally.axes))
         for leader in dict.fromkeys(c.leader for c in conditions):
@@ -305,11 +309,11 @@ class LinkSums:
                 )
         return found
 
-    def table(self, condition: Condition) -> Table:
+    def table(self, condition: Condition) -> GroupTable:
         """Which parts of a condition's leader hold a nonzero."""
         return self._cached(condition.leader, condition.digits)
 
-    def _own_table(self, by_value: bool) -> Table:
+    def _own_table(self, by_value: bool) -> GroupTable:
         """Nonzeros of the tensor; behind ranks of several variables, of each transfer that brings them."""
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
         assert self.link is not None, "operations have no tensor of their own"
@@ -318,7 +322,7 @@ class LinkSums:
     def _access(self, tensor: str) -> TensorAccess:
         return self.structure.einsum.access_of(tensor)
 
-    def _cached(self, tensor: str, digits: Digits, each: bool = False) -> Table:
+    def _cached(self, tensor: str, digits: Digits, each: bool = False) -> GroupTable:
         key = tensor, digits, each
         found = self._tables.known.get(key)
         if found is None:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
-from polymodel.sparse.actions.join import Axis as JoinAxis
-from polymodel.sparse.actions.join import Table, weighted_count
-from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
+from polymodel.sparse.actions.join import GroupTable, weighted_count
+from polymodel.sparse.actions.join import VariableParts as JoinAxis
+from polymodel.sparse.actions.links import POINT, Condition, Structure, TransferEdge
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.reach import Inner, Meeting, inner
 from polymodel.sparse.tensor import SparseTensor
@@ -73,13 +73,13 @@ class Atoms:
         return numbers, np.unique(numbers, return_index=True)[1]
 
 
-class Tally:
+class LinkTally:
     """Sums over the transfers of one link (`link` None: over the operations of the Einsum)."""
 
     def __init__(
         self,
         structure: Structure,
-        chain: Sequence[Link],
+        chain: Sequence[TransferEdge],
         conditions: Sequence[Condition | Meeting],
         by_value: bool,
     ) -> None:
@@ -243,7 +243,9 @@ class Tally:
                     points[k] = points[k] * self._whole(n, found.extents[k])
         return parts, tuple(points), even
 
-    def actual(self, counted: Bools, factor: Floats, tables: dict[int, Table], own: Table | None) -> float:
+    def actual(
+        self, counted: Bools, factor: Floats, tables: dict[int, GroupTable], own: GroupTable | None
+    ) -> float:
         """The sum where leaders (by number of condition), perhaps the tensor itself, are given.
 
         `counted` and `factor`: per combination of classes. An int where every factor is 1.
@@ -279,7 +281,7 @@ def region_table(
     digits: Set[int | str],
     data: SparseTensor,
     each: bool = False,
-) -> Table:
+) -> GroupTable:
     """Which tiles (told apart by these loops) of a tensor hold a nonzero; POINT with all loops: which values.
 
     `each`: a row for each nonzero of a tile, told apart by a column that stands for no rank variable. Refused
@@ -296,8 +298,8 @@ def region_table(
         ids.append(at if whole else groups[at])
     if each:
         ids.append(np.arange(points.rows) if points.nonzero is None else points.nonzero)
-        return Table.of([*points.variables, ""], ids, points.rows, different or points.nonzero is None)
-    return Table.of(points.variables, ids, points.rows, different)
+        return GroupTable.of([*points.variables, ""], ids, points.rows, different or points.nonzero is None)
+    return GroupTable.of(points.variables, ids, points.rows, different)
 
 
 def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:

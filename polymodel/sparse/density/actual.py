@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import MOST_POINTS, DensityModel, Floats, Ints, Label
-from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.sparse.density.placed import CountedTiles, Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -121,7 +121,7 @@ class Actual(Placed):
         for row, number in zip(where, whole, strict=True):
             full &= row < number
         grid = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
-        return Counted(_histogram(counts[full], prod(whole)), _histogram(counts, prod(grid)))
+        return CountedTiles(_histogram(counts[full], prod(whole)), _histogram(counts, prod(grid)))
 
 
 def _starts(ordered: Ints) -> Ints:

@@ -18,7 +18,7 @@ from polymodel.sparse.density.model import (
     edge_classes,
     points_of,
 )
-from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.sparse.density.placed import CountedTiles, Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
@@ -189,7 +189,7 @@ class Banded(Placed):
         full = values[0], numbers[0]
         others = [axis for axis in range(len(tile)) if axis not in axes]
         if not others:
-            return Counted(full, (np.concatenate(values), np.concatenate(numbers)))
+            return CountedTiles(full, (np.concatenate(values), np.concatenate(numbers)))
         sizes, counts = edge_classes(
             np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
         )
@@ -197,7 +197,7 @@ class Banded(Placed):
         every_numbers = [n * c for c in counts for n in numbers]
         whole = float(np.prod([self.shape[a] // tile[a] for a in others], dtype=np.float64))
         depth = prod(tile[a] for a in others)
-        return Counted(
+        return CountedTiles(
             (full[0] * depth, full[1] * whole), (np.concatenate(every_values), np.concatenate(every_numbers))
         )
 

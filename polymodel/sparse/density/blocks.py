@@ -11,7 +11,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hierarchical import Hierarchical
-from polymodel.sparse.density.laws import Counts
+from polymodel.sparse.density.laws import CountLaws
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
@@ -291,7 +291,7 @@ class OfBlocks(Regions):
             found[own] += np.maximum(self.arrangement.variance(box), 0.0) * held**2
         return found
 
-    def laws(self, rects: Ints) -> Counts:
+    def laws(self, rects: Ints) -> CountLaws:
         plain = super().laws(rects)
         most = np.zeros(rects.shape[0])
         for box, part, own in self._parts(rects):
@@ -356,7 +356,7 @@ class OfBlocks(Regions):
 
 
 @dataclass(frozen=True, eq=False)
-class Compound(Counts):
+class Compound(CountLaws):
     """Counts of blocks that are filled by themselves: written out, or matched where that is too long."""
 
     regions: OfBlocks
@@ -378,7 +378,7 @@ class Compound(Counts):
             asked = s[own] if s.shape[0] > 1 else s
             written = self.regions.written(self.rects[own])
             if written is None:
-                found[own] = Counts._above(Counts.only(self, own), asked)
+                found[own] = CountLaws._above(CountLaws.only(self, own), asked)
                 continue
             tails = np.cumsum(written[:, ::-1], axis=1)[:, ::-1]
             place = np.clip(np.floor(asked) + 1, 0, tails.shape[1] - 1).astype(np.int64)

@@ -32,7 +32,7 @@ _LOOKED, _ALL = 1024, 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class BlockSample:
     """Blocks of `side` x `side` points: of each row, column and diagonal of blocks three in five are seen.
 
     The block (I, J) is seen where (I + 2 J) mod 5 is below 3: a Latin square whose diagonals hold all
@@ -43,7 +43,7 @@ class Split:
     side: int
 
     @classmethod
-    def of(cls, shape: tuple[int, int]) -> Split:
+    def of(cls, shape: tuple[int, int]) -> BlockSample:
         """Blocks of a power of two, about twenty along the shorter side."""
         least = max(1, -(-max(shape) // _MOST))
         wanted = max(4, min(shape) // _WANTED, least)
@@ -70,7 +70,7 @@ class Observed:
     """Nonzeros of a matrix at seen points; `split` None: all are seen."""
 
     tensor: SparseTensor
-    split: Split | None
+    split: BlockSample | None
     seen: Callable[[Ints, Ints], Bools] | None
 
     @classmethod
@@ -79,7 +79,7 @@ class Observed:
         return cls(tensor, None, None)
 
     @classmethod
-    def part(cls, tensor: SparseTensor, split: Split) -> Observed:
+    def part(cls, tensor: SparseTensor, split: BlockSample) -> Observed:
         """What is seen of a matrix."""
         kept = split.seen(tensor.coords[0], tensor.coords[1])
         return cls(chosen(tensor, kept), split, split.seen)
@@ -160,23 +160,23 @@ _DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ModelCandidate:
     """A kind of model, and how it is fitted: None where what is seen is nothing of the kind."""
 
     name: str
     fit: Callable[[Observed], DensityModel | None]
 
 
-def candidates(whole: Observed) -> Iterator[Candidate]:
+def candidates(whole: Observed) -> Iterator[ModelCandidate]:
     """Kinds worth a trial, simplest first. Sizes of blocks are chosen from the whole matrix."""
-    yield Candidate("uniform", uniform)
-    yield Candidate("fixed_structured", groups)
-    yield Candidate("diagonals", diagonals)
+    yield ModelCandidate("uniform", uniform)
+    yield ModelCandidate("fixed_structured", groups)
+    yield ModelCandidate("diagonals", diagonals)
     for size in sizes_of_blocks(whole):
-        yield Candidate(f"blocks of {size}", partial(blocks, size=size, arranged=uniform))
-        yield Candidate(f"blocks of {size} on diagonals", partial(blocks, size=size, arranged=diagonals))
-    yield Candidate("row_column", row_column)
-    yield Candidate("sampled", sampled)
+        yield ModelCandidate(f"blocks of {size}", partial(blocks, size=size, arranged=uniform))
+        yield ModelCandidate(f"blocks of {size} on diagonals", partial(blocks, size=size, arranged=diagonals))
+    yield ModelCandidate("row_column", row_column)
+    yield ModelCandidate("sampled", sampled)
 
 
 def uniform(seen: Observed) -> Uniform:
@@ -355,7 +355,7 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
         raise Refused(what, "take RankNnz or Actual")
     if not tensor.nnz:
         raise SpecError([Diagnostic(f"{tensor.name} has no nonzeros", "take Uniform with nnz=0", "tensor")])
-    whole, split = Observed.whole(tensor), Split.of((tensor.shape[0], tensor.shape[1]))
+    whole, split = Observed.whole(tensor), BlockSample.of((tensor.shape[0], tensor.shape[1]))
     part = Observed.part(tensor, split)
     held = chosen(tensor, ~split.seen(tensor.coords[0], tensor.coords[1]))
     data, asked = Actual.of(tensor), tuple(_questions(tensor, tuple(tiles), units))
@@ -433,7 +433,7 @@ def _compared(question: Question, data: Actual, model: DensityModel) -> Compared
     return Compared(name, unit, answer(data), expected, room)
 
 
-def _likelihoods(model: DensityModel, held: SparseTensor, split: Split) -> Floats:
+def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) -> Floats:
     """Logarithms of the likelihood of the tiles of each block that is held out, as tiles at random places."""
     side, shape = split.side, split.shape
     grid = [np.arange(s // side, dtype=np.int64) for s in shape]

@@ -223,7 +223,7 @@ _EQUAL, _SURE = 1e-7, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class CountLaws:
     """Laws of counts, one per entry: `mean`, `variance`, ln P(0), nonzeros that are `sure`, and the `most`
     there is room for."""
 
@@ -233,9 +233,9 @@ class Counts:
     sure: Floats
     most: Floats
 
-    def only(self, chosen: NDArray[np.int64]) -> Counts:
+    def only(self, chosen: NDArray[np.int64]) -> CountLaws:
         """Some of the entries."""
-        return Counts(
+        return CountLaws(
             self.mean[chosen], self.variance[chosen], self.log_empty[chosen], self.sure[chosen],
             self.most[chosen],
         )  # fmt: skip

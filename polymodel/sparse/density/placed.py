@@ -63,7 +63,7 @@ class Tiling(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Counted(Tiling):
+class CountedTiles(Tiling):
     """Tiles whose occupancies are known: each value and how many tiles have it, of the full ones and of
     all."""
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.hypergeometric import Hypergeometric
-from polymodel.sparse.density.laws import LONGEST, Counts, Law
+from polymodel.sparse.density.laws import LONGEST, CountLaws, Law
 from polymodel.sparse.density.model import (
     MOST_PLACES,
     ByPlace,
@@ -65,11 +65,11 @@ class Regions(ABC):
         """P(more than s entries), rectangles x values of s."""
         return self.laws(rects).above(s.astype(np.float64))
 
-    def laws(self, rects: Ints) -> Counts:
+    def laws(self, rects: Ints) -> CountLaws:
         """The laws of the entries of each."""
         most = rects[:, 2].astype(np.float64) * rects[:, 3]
         variance = np.maximum(self.variance(rects), 0.0)
-        return Counts(self.mean(rects), variance, self.log_empty(rects), self.sure(rects), most)
+        return CountLaws(self.mean(rects), variance, self.log_empty(rects), self.sure(rects), most)
 
 
 def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
@@ -386,7 +386,7 @@ class Regional(Placed):
         number = grid[2] * (int(of_column.max(initial=0)) + 1) + grid_1[2]
         one = self.regions().laws(rects)
         values = (one.mean, one.variance, one.log_empty, one.sure, one.most)
-        many = Counts(*(np.bincount(number, weights=v).astype(np.float64) for v in values))
+        many = CountLaws(*(np.bincount(number, weights=v).astype(np.float64) for v in values))
         ones = np.ones(many.mean.size)
         greatest = OfKinds(Kinds(rects, ones, ones, float(ones.size)), many, False).greatest[0]
         return greatest, "expected" if self.independent and not self.cuts(rects) else "estimate"
@@ -403,7 +403,7 @@ class OfKinds(Tiling):
     """Tiles of several kinds, each with the law of its counts."""
 
     kinds: Kinds
-    counts: Counts
+    counts: CountLaws
     dependent: bool
 
     @property
@@ -472,7 +472,7 @@ class OfKinds(Tiling):
         return np.exp(_log_below(self.counts.only(able), self.kinds.every[able], s.astype(np.float64)))
 
 
-def _log_below(counts: Counts, number: Floats, s: Floats) -> Floats:
+def _log_below(counts: CountLaws, number: Floats, s: Floats) -> Floats:
     """ln P(none of so many counts of each law exceeds s)."""
     found = np.zeros(s.size)
     step = max(1, _BLOCK // max(s.size, 1))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.laws import Counts
+from polymodel.sparse.density.laws import CountLaws
 from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import Kinds, Regional, Regions, summed
@@ -551,5 +551,5 @@ class OfMargins(Regions):
 def _log_none(mean: Floats, variance: Floats) -> Floats:
     """ln P(0) of the binomial law of this mean and variance."""
     zero = np.zeros_like(mean)
-    counts = Counts(mean, np.minimum(variance, mean), zero, zero, zero)
+    counts = CountLaws(mean, np.minimum(variance, mean), zero, zero, zero)
     return np.maximum(counts.log_plain_empty, -700.0)

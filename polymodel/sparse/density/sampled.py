@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.laws import Counts, Law, counted
+from polymodel.sparse.density.laws import CountLaws, Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
 from polymodel.sparse.density.placed import Placed, Tiling
 from polymodel.sparse.density.reader import Path, Reader
@@ -276,7 +276,7 @@ class _OfSampled(Tiling):
         one = np.array([self.mean])
         with np.errstate(divide="ignore"):
             none = np.log(np.array([self.empty]))
-        counts = Counts(one, np.array([self.variance]), none, np.zeros(1), np.array([self.room]))
+        counts = CountLaws(one, np.array([self.variance]), none, np.zeros(1), np.array([self.room]))
         values = np.arange(int(counts.reach[0]) + 2)
         tails = np.concatenate(([1.0], counts.above(values.astype(np.float64))[0]))
         return Law(self.mean, self.variance, 0, np.maximum(-np.diff(tails), 0.0))

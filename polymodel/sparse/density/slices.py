@@ -38,7 +38,7 @@ _VALUES, _BLOCK = 4096, 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RandomRows:
     """Random rows that are alike: how many, and the law of a nonempty one's load, in steps of `unit`.
 
     `above[i]`: P(load > first + i unit), given the row is not empty. `greatest`: E[max row] of all.
@@ -53,7 +53,7 @@ class Rows:
     greatest: float
 
     @classmethod
-    def of(cls, model: DensityModel) -> Rows:
+    def of(cls, model: DensityModel) -> RandomRows:
         one = (1, *model.shape[1:])
         mean, variance = float(model.expected(one)), float(model.variance(one))
         reach = deviation(RARE, max(variance, mean) if mean < 1e4 else variance, 1.0)
@@ -227,7 +227,7 @@ def _at_least(rows: int, filled: float, count: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class Slices:
+class SliceCosts:
     """What slices of rows cost: loads in nonzeros, lock-step time in nonzeros processed one after another.
 
     `slices` of `rows` rows; `occupied` slices with a nonzero. `max_load` lies within `lower` and `upper`,
@@ -260,7 +260,7 @@ def load_bounds(nonzeros: float, max_row: float, slices: float) -> tuple[float, 
     return max(mean, max_row), mean + (1 - 1 / slices) * max_row
 
 
-def greedy(model: DensityModel, slices: int) -> Slices:
+def greedy(model: DensityModel, slices: int) -> SliceCosts:
     """`uniform_slice(slices)`: each row, in order, to the slice with the least load, ties to the lowest."""
     if slices < 1:
         raise SpecError([Diagnostic(f"{slices} slices", "at least one is needed")])
@@ -269,12 +269,12 @@ def greedy(model: DensityModel, slices: int) -> Slices:
         return _counted(model, counts, least_loaded(counts, slices), slices, ordered=False)
     if not model.expected_nnz:
         return _none(float(slices), model.label)
-    rows = Rows.of(model)
+    rows = RandomRows.of(model)
     load = rows.greedy_load(slices)
     lower, upper = load_bounds(rows.nonzeros, rows.greatest, slices)
     occupied = min(float(slices), rows.nonempty)
     steps = rows.greedy_lockstep(slices)
-    return Slices(
+    return SliceCosts(
         float(slices),
         occupied,
         rows.nonzeros,
@@ -288,7 +288,7 @@ def greedy(model: DensityModel, slices: int) -> Slices:
     )
 
 
-def shape_tiles(model: DensityModel, rows: int) -> Slices:
+def shape_tiles(model: DensityModel, rows: int) -> SliceCosts:
     """`uniform_shape(rows)`: a slice is `rows` consecutive rows; the last may have fewer."""
     if rows < 1:
         raise SpecError([Diagnostic(f"slices of {rows} rows", "at least one is needed")])
@@ -300,13 +300,13 @@ def shape_tiles(model: DensityModel, rows: int) -> Slices:
         return _counted(model, counts, np.where(counts > 0, place, -1), number, ordered=True)
     if not model.expected_nnz:
         return _none(float(number), model.label)
-    every = Rows.of(model)
+    every = RandomRows.of(model)
     tile = (rows, *model.shape[1:])
     load = float(model.expected_max(tile))
     steps = every.block_lockstep(rows, model.shape[0])
     nonzeros = every.nonzeros
     lower = max(nonzeros / number, every.greatest)
-    return Slices(
+    return SliceCosts(
         float(number),
         float(model.expected_tiles(tile)),
         nonzeros,
@@ -320,19 +320,19 @@ def shape_tiles(model: DensityModel, rows: int) -> Slices:
     )
 
 
-def nway(model: DensityModel, parts: int) -> Slices:
+def nway(model: DensityModel, parts: int) -> SliceCosts:
     """`nway_shape(parts)`: slices of (rows - 1) // parts + 1 consecutive rows."""
     if parts < 1:
         raise SpecError([Diagnostic(f"{parts} parts", "at least one is needed")])
     return shape_tiles(model, (model.shape[0] - 1) // parts + 1)
 
 
-def _none(slices: float, label: Label) -> Slices:
+def _none(slices: float, label: Label) -> SliceCosts:
     """Slices of a tensor without nonzeros."""
-    return Slices(slices, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, label)
+    return SliceCosts(slices, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, label)
 
 
-def _counted(model: DensityModel, rows: Ints, place: Ints, slices: int, *, ordered: bool) -> Slices:
+def _counted(model: DensityModel, rows: Ints, place: Ints, slices: int, *, ordered: bool) -> SliceCosts:
     """Counted loads and lock-step time of rows with known slices."""
     filled = np.flatnonzero(rows)
     if not filled.size:
@@ -348,7 +348,7 @@ def _counted(model: DensityModel, rows: Ints, place: Ints, slices: int, *, order
     lower, upper = load_bounds(nonzeros, greatest, slices)
     if ordered:
         upper = nonzeros
-    return Slices(
+    return SliceCosts(
         float(slices),
         float((total > 0).sum()),
         nonzeros,

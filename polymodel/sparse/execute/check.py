@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import Expression, Operand, Product, Take
+from polymodel.spec.teaal.records import Expression, FactorProduct, Operand, Take
 
 if TYPE_CHECKING:
     from polymodel.sparse.execute.records import Execution
@@ -157,7 +157,7 @@ def _array(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> 
     return found
 
 
-def _factor(term: Product | Take, scalars: Mapping[str, float]) -> float | int:
+def _factor(term: FactorProduct | Take, scalars: Mapping[str, float]) -> float | int:
     found: float | int = 1
     for f in term.factors:
         if not isinstance(f, Operand):

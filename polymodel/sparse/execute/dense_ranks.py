@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.sparse.execute.loops import Cursor, Walk, Walked
+from polymodel.sparse.execute.loops import Cursor, LoopWalk, Walked
 from polymodel.sparse.execute.output import Bools, effectual
 from polymodel.sparse.execute.plan import Plan, Slot, rank_of
 from polymodel.sparse.fibertree import Fibertree, Ints, Level, LoopRank, build
@@ -106,7 +106,7 @@ def _regular(tree: Fibertree, depth: int) -> bool:
     return True
 
 
-def enter(walk: Walk) -> Tail | None:
+def enter(walk: LoopWalk) -> Tail | None:
     """Walk the rest of the loops for one node of each kind; None where there are too many kinds."""
     if not walk.nodes:
         return None
@@ -192,7 +192,7 @@ class Thin:
     def has(self, expression: Expression) -> bool:
         return any(self.rank in ranks(o) for o in expression.operands)
 
-    def tail(self, walk: Walk) -> Tail:
+    def tail(self, walk: LoopWalk) -> Tail:
         """What the loops left would do below each node."""
         start = walk.at
         kind = np.zeros(walk.nodes, dtype=np.int64)

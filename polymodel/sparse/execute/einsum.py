@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.dense_ranks import Tail, Thin, candidates, enter
-from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.loops import LoopWalk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
@@ -32,7 +32,7 @@ from polymodel.sparse.execute.values import (
 )
 from polymodel.sparse.fibertree import Ints, changes, sorting
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import Expression, Operand, Product, SpaceTime
+from polymodel.spec.teaal.records import Expression, FactorProduct, Operand, SpaceTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Ran:
     """
 
     plan: Plan
-    walk: Walk
+    walk: LoopWalk
     tail: Tail | None
     terms: tuple[Bools | None, ...]
     there: Bools | None
@@ -111,7 +111,7 @@ def walk_through(
     enters = len(plan.order) if keep_loops else candidates(plan, timed)
     enters = enters if thin is None else len(plan.order) - thin.inner
     merges = thin is None and not keep_loops and merging.applies(plan, spacetime, values)
-    walk = Walk(plan, keep_loops)
+    walk = LoopWalk(plan, keep_loops)
     while walk.at < len(plan.order):
         if 0 < walk.at == enters:
             ran = _with_tail(plan, walk, thin)
@@ -127,7 +127,7 @@ def walk_through(
     return Ran(plan, walk, None, tuple(terms), there, tuple(alive), tuple(grow(plan, walk.loops, alive)))
 
 
-def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
+def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> Ran | None:
     """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
     tail = enter(walk) if thin is None else thin.tail(walk)
     if tail is None:
@@ -144,7 +144,7 @@ def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
     return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
 
 
-def _with_merged(plan: Plan, walk: Walk) -> Ran | None:
+def _with_merged(plan: Plan, walk: LoopWalk) -> Ran | None:
     """The innermost loop as one that merges; None where it does more than that."""
     found = merging.enter(walk)
     if found is None:
@@ -188,7 +188,7 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
 
 def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[SparseTensor, EinsumCounts]:
     """An Einsum that reads no tensor: its one value, and what it takes to write it."""
-    products = [t for t in expression.terms if isinstance(t, Product)]
+    products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     named = [[scalars[f] if isinstance(f, str) else f for f in t.factors] for t in products]
     value = sum(prod(float(n) for n in numbers if not isinstance(n, Operand)) for numbers in named)
     made = SparseTensor.from_coo(expression.name, (), (), np.zeros((0, 1), dtype=np.int64), [value])

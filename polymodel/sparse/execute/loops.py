@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
-from polymodel.sparse.execute.plan import Plan, Slot, Step
+from polymodel.sparse.execute.plan import LoopAction, Plan, Slot
 from polymodel.sparse.fibertree import Ints, Level, blocks
 
 # Fibers of one loop, one per loop node, and how they co-iterate: all nodes at once.
@@ -340,7 +340,7 @@ class Walked:
         return found
 
 
-class Walk:
+class LoopWalk:
     """Walks the loops of a plan; `loops` so far, `cursors` at the nodes of the last one.
 
     `keep`: what each loop touched at each node.
@@ -363,9 +363,9 @@ class Walk:
         """The index of the next loop."""
         return self.skipped + len(self.loops)
 
-    def branch(self, nodes: Ints) -> Walk:
+    def branch(self, nodes: Ints) -> LoopWalk:
         """A walk that goes on from some nodes of the last loop only."""
-        found = Walk(self.plan)
+        found = LoopWalk(self.plan)
         found.skipped, found.nodes = self.at, int(nodes.size)
         for ours, theirs in zip(self.cursors, found.cursors, strict=True):
             theirs.bound, theirs.element, theirs.partial, theirs.cut = (
@@ -402,7 +402,7 @@ class Walk:
             for table in (loop.element, loop.begin, loop.reads):
                 table.clear()
 
-    def _fibers(self, s: int, step: Step, at: int) -> Fibers:
+    def _fibers(self, s: int, step: LoopAction, at: int) -> Fibers:
         cursor = self.cursors[s]
         found = cursor.fibers(self.nodes)
         if step.kind != "project":
@@ -418,7 +418,7 @@ class Walk:
         high = found.low + whole.upto(stop - 1)
         return Fibers(found.level, found.fiber, low, high, shift, step.factor)
 
-    def _shift(self, step: Step) -> Ints:
+    def _shift(self, step: LoopAction) -> Ints:
         """The sum of the earlier variables of index math."""
         shift = np.zeros(self.nodes, dtype=np.int64)
         for loop, factor in step.offset:

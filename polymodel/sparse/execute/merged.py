@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.governor import look
-from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.loops import LoopWalk
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.fibertree import Ints, Level
@@ -53,12 +53,12 @@ class Merged:
         return int(self.lengths.sum())
 
     @cached_property
-    def tally(self) -> Tally:
+    def tally(self) -> OutputTally:
         """What merging finds in the output."""
         visits = _visits(self.lengths, self.output, by_size=True)
         found = [self._counted(*block) for block in _blocked(visits, self.lengths)]
         totals = (sum(getattr(t, name) for t in found) for name in ("elements", "reads", "writes"))
-        return Tally(*totals)
+        return OutputTally(*totals)
 
     @cached_property
     def sizes(self) -> Ints:
@@ -101,11 +101,11 @@ class Merged:
         ]
         return sum(there for there, _ in found), sum(touched for _, touched in found)
 
-    def _counted(self, visited: Ints, fibers: Ints) -> Tally:
+    def _counted(self, visited: Ints, fibers: Ints) -> OutputTally:
         """The same for some output fibers: the nodes that visit them, and how many visits each has."""
         total = int(self.lengths[visited].sum())
         if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
-            return Tally(total, 0, total)
+            return OutputTally(total, 0, total)
         return _populated(Fibers(self.level, self.low[visited], self.high[visited], fibers))
 
     def pattern(self) -> tuple[Ints, Ints]:
@@ -120,7 +120,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Tally:
+class OutputTally:
     """Elements of the output's fibers, and reads and writes of populating them."""
 
     elements: int
@@ -152,7 +152,7 @@ class Entered:
     grown: tuple[Grown, ...]
 
 
-def enter(walk: Walk) -> Entered | None:
+def enter(walk: LoopWalk) -> Entered | None:
     """The innermost loop; None where nothing leads to it, a tensor has nothing at some nodes, or a fiber is
     cut there."""
     last = len(walk.plan.order) - 1
@@ -381,13 +381,13 @@ def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
     return Elements(bounds, coords[first], visit[first])
 
 
-def _populated(fibers: Fibers) -> Tally:
+def _populated(fibers: Fibers) -> OutputTally:
     """Elements, reads and writes of some output fibers: the rules of `output.grow`, visit by visit."""
     elements, lengths = fibers.elements, fibers.lengths
     came = np.bincount(elements.born, minlength=lengths.size)
     total, new = int(lengths.sum()), int(elements.born.size)
     searched, moved = _inserted(fibers, elements, lengths, came)
-    return Tally(new, total - new + searched + moved, total + moved)
+    return OutputTally(new, total - new + searched + moved, total + moved)
 
 
 def _inserted(fibers: Fibers, elements: Elements, lengths: Ints, came: Ints) -> tuple[int, int]:

@@ -12,11 +12,11 @@ from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.partition import Columns, Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Product, Take
+from polymodel.spec.teaal.records import EinsumMapping, Expression, FactorProduct, Operand, Take
 
 
 @dataclass(frozen=True)
-class Step:
+class LoopAction:
     """What one loop does to one tensor.
 
     iterate: its level `level` co-iterates. cut: its fiber is cut where the leader's parts begin. lookup: the
@@ -41,11 +41,11 @@ class Slot:
     name: str
     tensor: str
     tree: Fibertree
-    steps: Mapping[int, tuple[Step, ...]]
+    steps: Mapping[int, tuple[LoopAction, ...]]
 
 
 @dataclass(frozen=True)
-class Term:
+class SlotProduct:
     """A product (or take) of slots, by index; `factor`: the product of its numbers, `numbers` of them."""
 
     slots: tuple[int, ...]
@@ -64,7 +64,7 @@ class Plan:
     einsum: str
     order: tuple[LoopRank, ...]
     slots: tuple[Slot, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[SlotProduct, ...]
     populate: tuple[int, ...]
     output: tuple[tuple[str, int, int], ...]
     shape: tuple[int, ...]
@@ -147,7 +147,7 @@ def _columns(operand: Operand, name: str, tensor: SparseTensor) -> Columns:
 
 def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapping[str, int]) -> Slot:
     """Place each rank of a tensor at the loop that binds it."""
-    placed: list[tuple[int, str, Step]] = []
+    placed: list[tuple[int, str, LoopAction]] = []
     cuts: list[tuple[int, str]] = []
     affine = {
         f"{rank}=": i
@@ -158,17 +158,17 @@ def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapp
         if name in affine:
             placed += _projected(name, affine[name].terms, arranged, index, columns)
         elif (columns.name, name) in arranged.parts:
-            placed.append((index[arranged.parts[columns.name, name]], name, Step("iterate", 0)))
+            placed.append((index[arranged.parts[columns.name, name]], name, LoopAction("iterate", 0)))
         elif name in index:
-            placed.append((index[name], name, Step("iterate", 0)))
+            placed.append((index[name], name, LoopAction("iterate", 0)))
         else:
             flat, column = arranged.inside[name]
-            placed.append((index[arranged.chains[flat][-1]], name, Step("lookup", 0, column)))
+            placed.append((index[arranged.chains[flat][-1]], name, LoopAction("lookup", 0, column)))
         if name in arranged.dynamic.get(columns.name, {}):
             cuts += [(index[cut], name) for cut in arranged.dynamic[columns.name][name]]
     placed.sort(key=lambda p: p[0])
     order = [name for _, name, _ in placed]
-    steps: dict[int, list[Step]] = {}
+    steps: dict[int, list[LoopAction]] = {}
     for level, (at, _, step) in enumerate(placed):
         steps.setdefault(at, []).append(replace(step, level=level))
     for at, name in cuts:
@@ -178,7 +178,7 @@ def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapp
             raise Refused(
                 what, f"put the loop {name} next to {arranged.order[at]}, or lead by another tensor"
             )
-        steps.setdefault(at, []).insert(0, Step("cut", level))
+        steps.setdefault(at, []).insert(0, LoopAction("cut", level))
     found = {at: tuple(s) for at, s in steps.items()}
     return Slot(columns.name, operand.tensor, columns.tree(order), found)
 
@@ -189,7 +189,7 @@ def _projected(
     arranged: Arrangement,
     index: Mapping[str, int],
     columns: Columns,
-) -> list[tuple[int, str, Step]]:
+) -> list[tuple[int, str, LoopAction]]:
     """Index math is bound by the last loop of its variables, inside the tile there if that is split."""
     tensor = columns.name
     bound = []
@@ -208,7 +208,7 @@ def _projected(
         raise Refused(what, "put the loop of an unsplit variable with a factor of at least 1 innermost")
     offset = tuple((at, f) for at, f, _ in bound[:-1])
     tile = (index[chain[-2]], steps[-1]) if steps else None
-    step = Step("project", 0, 0, offset, factor, tile)
+    step = LoopAction("project", 0, 0, offset, factor, tile)
     if factor == 1:
         return [(last, name, step)]
     columns.residue(name, factor, f"{name}%")
@@ -238,7 +238,7 @@ def _output(
     return tuple(sorted(populate)), tuple(found)
 
 
-def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[Term, ...]:
+def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[SlotProduct, ...]:
     found = []
     at = 0
     for term in expression.terms:
@@ -246,7 +246,7 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[Term, 
             if term.scalars:
                 raise Refused("take(...) of a scalar is not executed", "multiply the result by it")
             slots = tuple(range(at, at + len(term.factors)))
-            found.append(Term(slots, 1, 0, term.which))
+            found.append(SlotProduct(slots, 1, 0, term.which))
             at += len(slots)
             continue
         found.append(_product(term, at, scalars))
@@ -254,7 +254,7 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[Term, 
     return tuple(found)
 
 
-def _product(term: Product, at: int, scalars: Mapping[str, float]) -> Term:
+def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> SlotProduct:
     factor: float | int = 1
     numbers = 0
     slots: list[int] = []
@@ -266,4 +266,4 @@ def _product(term: Product, at: int, scalars: Mapping[str, float]) -> Term:
         numbers += 1
     if not slots:
         raise Refused("a term without a tensor is not executed", "add the constant to the result")
-    return Term(tuple(slots), factor, numbers)
+    return SlotProduct(tuple(slots), factor, numbers)

@@ -17,7 +17,7 @@ from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import as_number, by_name, not_a, shown
 from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides
-from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
+from polymodel.spec.teaal.records import EinsumMapping, FactorProduct, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]
 
@@ -212,7 +212,7 @@ def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Dia
         f
         for e in teaal.expressions
         for t in e.terms
-        if isinstance(t, Product)
+        if isinstance(t, FactorProduct)
         for f in t.factors
         if isinstance(f, str)
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.execute.dense_ranks import Tail
-from polymodel.sparse.execute.loops import Walk, Walked
+from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan
@@ -93,7 +93,9 @@ def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
     return np.bincount(found // second_size, minlength=first_size)
 
 
-def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, computed: Bools | None) -> Times:
+def measure(
+    plan: Plan, walk: LoopWalk, tail: Tail | None, spacetime: SpaceTime, computed: Bools | None
+) -> Times:
     """Stamp all activities. `computed`: which nodes of the last loop walked lead to some; None: all."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     start = len(walk.loops)
@@ -147,7 +149,7 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
 
 
 def walked_keys(
-    walk: Walk, index: Mapping[str, int], stamps: Sequence[Stamp], computed: Bools | None
+    walk: LoopWalk, index: Mapping[str, int], stamps: Sequence[Stamp], computed: Bools | None
 ) -> Keys:
     """The stamps of the nodes of the last loop as one number each, made from the outermost loop on."""
     columns = [_stamps(walk.loops[index[s.rank]], s) for s in stamps]
@@ -275,7 +277,7 @@ class _Points:
 
 
 def measure_merged(
-    plan: Plan, walk: Walk, merged: Merged, spacetime: SpaceTime, computed: Bools | None
+    plan: Plan, walk: LoopWalk, merged: Merged, spacetime: SpaceTime, computed: Bools | None
 ) -> Times:
     """Stamp all activities; the innermost loop is stamped in time. `computed`: see `measure`."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from polymodel.governor import charge
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.dense_ranks import Tail, first_leaf
-from polymodel.sparse.execute.loops import Cursor, Walk
+from polymodel.sparse.execute.loops import Cursor, LoopWalk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools
-from polymodel.sparse.execute.plan import Plan, Term
+from polymodel.sparse.execute.plan import Plan, SlotProduct
 from polymodel.sparse.fibertree import Ints, sorting
 from polymodel.sparse.tensor import SparseTensor
 
@@ -22,7 +22,7 @@ Values = NDArray[Any]
 BLOCK = 4_000_000
 
 
-def coordinates(plan: Plan, walk: Walk, nodes: Ints) -> dict[int, Ints]:
+def coordinates(plan: Plan, walk: LoopWalk, nodes: Ints) -> dict[int, Ints]:
     """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
     found = {}
     wanted = {loop for _, loop, _ in plan.output}
@@ -39,7 +39,7 @@ def coordinates(plan: Plan, walk: Walk, nodes: Ints) -> dict[int, Ints]:
     return found
 
 
-def presence(plan: Plan, walk: Walk) -> tuple[list[Bools | None], Bools | None]:
+def presence(plan: Plan, walk: LoopWalk) -> tuple[list[Bools | None], Bools | None]:
     """Per term the leaves where it is (None: all), and the leaves where any is."""
     found: list[Bools | None] = []
     for term in plan.terms:
@@ -56,12 +56,12 @@ def presence(plan: Plan, walk: Walk) -> tuple[list[Bools | None], Bools | None]:
     return found, None if anywhere is None or anywhere.all() else anywhere
 
 
-def term_multiplies(term: Term) -> int:
+def term_multiplies(term: SlotProduct) -> int:
     """Products at one leaf: one less than the factors."""
     return 0 if term.take is not None else len(term.slots) + term.numbers - 1
 
 
-def leaf_values(plan: Plan, walk: Walk, there: list[Bools | None]) -> Values:
+def leaf_values(plan: Plan, walk: LoopWalk, there: list[Bools | None]) -> Values:
     """The value of each leaf: the sum of its terms."""
     found: Values | None = None
     for term, kept in zip(plan.terms, there, strict=True):
@@ -73,7 +73,7 @@ def leaf_values(plan: Plan, walk: Walk, there: list[Bools | None]) -> Values:
     return found
 
 
-def _product(term: Term, cursors: list[Cursor]) -> Values:
+def _product(term: SlotProduct, cursors: list[Cursor]) -> Values:
     factors = term.slots if term.take is None else (term.slots[term.take],)
     found: Values | None = None
     for s in factors:
@@ -128,7 +128,7 @@ def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
 
 
 def tail_values(
-    plan: Plan, walk: Walk, tail: Tail, kind: int, nodes: Ints, output: Ints
+    plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, output: Ints
 ) -> tuple[Ints, Values]:
     """For nodes of one kind: their outputs, ascending, and per output a row of values, one per leaf below.
 
@@ -164,7 +164,7 @@ def leaves_of(tail: Tail, kind: int) -> Ints:
     return np.flatnonzero(tail.owner(len(tail.loops) - 1) == kind)
 
 
-def _rows(term: Term, walk: Walk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
+def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
     """Products: a row per node, a column per leaf below it."""
     found: Values | None = None
     factors = term.slots if term.take is None else (term.slots[term.take],)
@@ -191,7 +191,7 @@ def _rows(term: Term, walk: Walk, tail: Tail, kind: int, nodes: Ints, leaves: In
 # The output of a loop that is merged and not walked: its pattern, or its values as a sparse product.
 
 
-def merged_result(plan: Plan, walk: Walk, merged: Merged, elements: int, values: bool) -> SparseTensor:
+def merged_result(plan: Plan, walk: LoopWalk, merged: Merged, elements: int, values: bool) -> SparseTensor:
     """The output, which has so many elements; without `values` all are 1."""
     one = np.zeros(merged.outputs, dtype=np.int64)
     one[merged.output] = np.arange(walk.nodes, dtype=np.int64)
@@ -211,7 +211,7 @@ def merged_result(plan: Plan, walk: Walk, merged: Merged, elements: int, values:
 
 
 def _merged_product(
-    plan: Plan, walk: Walk, merged: Merged, above: dict[int, Ints]
+    plan: Plan, walk: LoopWalk, merged: Merged, above: dict[int, Ints]
 ) -> tuple[Ints, NDArray[np.integer], Values]:
     """Fiber, coordinate and value of every element: the fibers' weights at the nodes times the fibers."""
     from scipy.sparse import csr_array

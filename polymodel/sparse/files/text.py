@@ -88,7 +88,7 @@ def keep(comments: list[str], text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Block:
+class LineBlock:
     """Whole lines: `data` ends where a line ends, its first line is number `line`."""
 
     line: int
@@ -173,14 +173,14 @@ class Text:
             )
             self._buffer, self._at = b"", 0
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[LineBlock]:
         """All that is left. Stops early once the file is broken or there are too many faults."""
         while True:
             cut = self._buffer.rfind(b"\n") + 1
             if cut <= self._at:
                 cut = self._at if self.broken or not self._end else len(self._buffer)
             if cut > self._at:
-                block = Block(self.line, self._buffer[self._at : cut])
+                block = LineBlock(self.line, self._buffer[self._at : cut])
                 self._at = cut
                 self.line += block.data.count(b"\n") + (not block.data.endswith(b"\n"))
                 yield block
@@ -406,7 +406,7 @@ def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     return Entries(coords, np.concatenate([f.values for f in found]))
 
 
-def one_by_one(block: Block, rule: Rule, faults: Faults) -> Entries:
+def one_by_one(block: LineBlock, rule: Rule, faults: Faults) -> Entries:
     """Line after line, each fault with its place."""
     points: list[list[int]] = []
     values: list[int | float | complex] = []
@@ -438,7 +438,7 @@ def _dtype(rule: Rule) -> type:
     return {"real": np.float64, "complex": np.complex128}.get(rule.field, np.int64)
 
 
-def bulk(block: Block, rule: Rule, small: int = SMALL) -> Entries | None:
+def bulk(block: LineBlock, rule: Rule, small: int = SMALL) -> Entries | None:
     """The whole block at once; None if it is small, or anything in it is not as usual."""
     data = block.data
     if len(data) < small or b"x" in data or b"X" in data:  # hexadecimal numbers pass elsewhere

@@ -208,7 +208,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Nest:
+class TileLoops:
     """Loops over tiles with whole sizes and tile sizes, outermost first. Sizes are at least 1."""
 
     sizes: Mapping[str, int]
@@ -258,7 +258,7 @@ def operands(kernel: Kernel) -> dict[str, tuple[str, ...]]:
 
 def nest(
     kernel: Kernel, shape: tuple[int, ...], across: int, kept: int, machine: Machine, tiles: Tiles
-) -> Nest:
+) -> TileLoops:
     """The loops over tiles. SpecError tells of tiles that do not fit the buffers, and of unknown loops."""
     sizes = dict(zip(("i", "j", "k"), (*shape, 1), strict=False)) | {"across": across, "kept": kept}
     faults = [
@@ -273,7 +273,7 @@ def nest(
     if faults:
         raise SpecError(faults)
     chosen = chosen_tiles(kernel, sizes, machine, tiles)
-    found = Nest(sizes, {name: int(getattr(chosen, name)) for name in LOOPS}, tiles.order)
+    found = TileLoops(sizes, {name: int(getattr(chosen, name)) for name in LOOPS}, tiles.order)
     faults = _too_large(kernel, found, machine)
     if faults:
         raise SpecError(faults)
@@ -317,7 +317,7 @@ def _scratchpad(kernel: Kernel, machine: Machine) -> int:
     return machine.spm_bytes if kernel.across else machine.first_spm_bytes
 
 
-def _too_large(kernel: Kernel, found: Nest, machine: Machine) -> list[Diagnostic]:
+def _too_large(kernel: Kernel, found: TileLoops, machine: Machine) -> list[Diagnostic]:
     """What does not fit a side of the MSU or of a scratchpad. A column holds its lanes of the fibers across,
     and all of the fibers that its registers keep."""
     word = machine.data_bits / 8

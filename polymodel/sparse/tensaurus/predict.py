@@ -10,9 +10,16 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel
-from polymodel.sparse.tensaurus.machine import Kernel, Machine, Nest, Tiles, kernel_of, nest, operands
+from polymodel.sparse.tensaurus.machine import Kernel, Machine, TileLoops, Tiles, kernel_of, nest, operands
 from polymodel.sparse.tensaurus.report import Flow, Memory, Number, Stage, TensaurusReport, Way
-from polymodel.sparse.tensaurus.statistics import Counted, Expected, Share, Statistics, of_data, of_model
+from polymodel.sparse.tensaurus.statistics import (
+    Expected,
+    FiberCounts,
+    Statistics,
+    WorkShare,
+    of_data,
+    of_model,
+)
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
@@ -56,7 +63,7 @@ def tensaurus(
     _check_indices(loops, chosen)
     per_fiber = tuple(n for n, _ in _kept_tiles(found, loops))
     if isinstance(a, SparseTensor):
-        counted = of_data(found, Counted(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
+        counted = of_data(found, FiberCounts(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
     else:
         counted = of_model(found, Expected(a), loops.sparse_tile, chosen.rows, per_fiber)
     sizes = {**dict(zip(found.ranks, shape, strict=True)), **_dense_sizes(found, across, kept)}
@@ -95,7 +102,7 @@ def _check_kinds(a: object, machine: object, tiles: object) -> None:
         raise not_a("record of tiles", "tensaurus", tiles, "write e.g. tiles=Tiles(i=256)")
 
 
-def _check_indices(loops: Nest, machine: Machine) -> None:
+def _check_indices(loops: TileLoops, machine: Machine) -> None:
     most = 1 << machine.index_bits
     faults = [
         Diagnostic(
@@ -109,7 +116,7 @@ def _check_indices(loops: Nest, machine: Machine) -> None:
         raise SpecError(faults)
 
 
-def _kept_tiles(kernel: Kernel, loops: Nest) -> Iterator[tuple[int, int]]:
+def _kept_tiles(kernel: Kernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
     """Steps per fiber of the second Einsum, and the number of passes over A that have them."""
     if not kernel.factored:
         yield 0, loops.passes
@@ -121,7 +128,7 @@ def _kept_tiles(kernel: Kernel, loops: Nest) -> Iterator[tuple[int, int]]:
 
 
 def _report(
-    kernel: Kernel, counted: Statistics, loops: Nest, machine: Machine, sizes: dict[str, int]
+    kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine, sizes: dict[str, int]
 ) -> TensaurusReport:
     across, kept = loops.sizes["across"], loops.sizes["kept"]
     first, second = kernel.multiplies(counted.nnz, counted.fibers, across, kept)
@@ -157,7 +164,13 @@ def _report(
 
 
 def _stage(
-    einsum: str, share: Share, multiplies: Number, loops: Nest, machine: Machine, each: int, kernel: Kernel
+    einsum: str,
+    share: WorkShare,
+    multiplies: Number,
+    loops: TileLoops,
+    machine: Machine,
+    each: int,
+    kernel: Kernel,
 ) -> Stage:
     """Steps of one Einsum: `each` per unit of load and block of columns."""
     times = each * -(-loops.sizes["across"] // machine.width)
@@ -179,7 +192,7 @@ def _stage(
     )
 
 
-def _flows(kernel: Kernel, counted: Statistics, loops: Nest, machine: Machine) -> Iterator[Flow]:
+def _flows(kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine) -> Iterator[Flow]:
     """All traffic. Forms name trips n_x of tile loops; docs/sparse/tensaurus.md explains each."""
     label, word = counted.label, machine.data_bits
     across, kept, tiled = loops.sizes["across"], loops.sizes["kept"], counted.tiled
@@ -227,14 +240,14 @@ def _dense_flow(memory: Memory, way: Way, tensor: str, elements: int, *, word: i
     return Flow(memory, way, tensor, elements, elements * word, "exact", form)
 
 
-def _columns(loops: Nest, machine: Machine) -> int:
+def _columns(loops: TileLoops, machine: Machine) -> int:
     """Columns in use, summed over the tiles across."""
     whole, rest = divmod(loops.sizes["across"], loops.tiles["across"])
     return whole * -(-loops.tiles["across"] // machine.vlen) + -(-rest // machine.vlen)
 
 
 def _reads(
-    kernel: Kernel, counted: Statistics, loops: Nest, machine: Machine
+    kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine
 ) -> Iterator[tuple[str, Number, str]]:
     """Elements that PEs read from scratchpads."""
     across, kept = loops.sizes["across"], loops.sizes["kept"]

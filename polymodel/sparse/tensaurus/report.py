@@ -9,7 +9,7 @@ from typing import Literal
 
 from polymodel.quantities import engineering
 from polymodel.sparse.density.model import Label
-from polymodel.sparse.tensaurus.machine import KERNELS, Machine, Nest
+from polymodel.sparse.tensaurus.machine import KERNELS, Machine, TileLoops
 from polymodel.view.answer import Answer, Block, Facts, Line, declared
 from polymodel.view.table import Column, Table
 
@@ -80,7 +80,7 @@ class TensaurusReport(Answer):
     label: Label
     sizes: Mapping[str, int]
     machine: Machine
-    nest: Nest
+    nest: TileLoops
     nnz: Number
     fibers: Number
     slices: Number

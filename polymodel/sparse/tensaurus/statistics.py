@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Slices:
+class LaneSlices:
     """Nonempty slices of nonempty tiles, tile by tile, in order of their index within a tile.
 
     `tile`: ascending; `nnz`, `fibers`: of each slice within its tile. One entry each per pair of tile and
@@ -55,7 +55,7 @@ class TileTimes:
     slices: Ints
 
 
-def tile_times(slices: Slices, lanes: int, per_fiber: int) -> TileTimes:
+def tile_times(slices: LaneSlices, lanes: int, per_fiber: int) -> TileTimes:
     """Greedy lanes in every tile."""
     if not slices.number:
         none = np.zeros(0, dtype=np.int64)
@@ -84,7 +84,7 @@ _NUMBERED = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class FiberCounts:
     """What the kernels need of a tensor of two or three ranks, slices first."""
 
     tensor: SparseTensor
@@ -117,7 +117,7 @@ class Counted:
         """The lane of each slice (-1: empty), by the nonzeros `of` each (default: the tensor's own)."""
         return least_loaded(self.row_nnz if of is None else of, lanes)
 
-    def slices(self, tiles: tuple[int, int, int]) -> Slices:
+    def slices(self, tiles: tuple[int, int, int]) -> LaneSlices:
         """Nonempty pairs of tile and slice, tiles in order of i, j, k."""
         coords = self.tensor.coords
         shape = (*self.tensor.shape, 1)[:3]
@@ -136,7 +136,7 @@ class Counted:
         row, column = found // (nj * nk), found % (nj * nk)
         tile = row // tiles[0] * (nj * nk) + column
         order = np.argsort(tile, kind="stable")
-        return Slices(tile[order], nnz[order], fibers[order])
+        return LaneSlices(tile[order], nnz[order], fibers[order])
 
     def lockstep(self, lane: Ints, digits: tuple[tuple[int, int], ...], per_fiber: bool = False) -> int:
         """Distinct time tuples by position, over all lanes, of one pass over the fibers across.
@@ -381,7 +381,7 @@ _Y: dict[str, Digits] = {"MTTKRP": ((1, 8), (1, 1)), "TTMc": ((1, 1),)}
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkShare:
     """How one Einsum's work (nonzeros, or fibers) lies on the rows of PEs, for one pass."""
 
     loads: tuple[int, ...]
@@ -427,14 +427,14 @@ class Statistics:
     nnz: Number
     fibers: Number
     rows: Number
-    first: Share
-    second: Share | None
+    first: WorkShare
+    second: WorkShare | None
     tiled: Tiled
 
 
 def of_data(
     kernel: Kernel,
-    data: Counted,
+    data: FiberCounts,
     tiles: tuple[int, int, int],
     lanes: int,
     per_fiber: tuple[int, ...],
@@ -466,9 +466,9 @@ def of_data(
     )
 
 
-def _share(of: Ints, lane: Ints, lanes: int, lockstep: int, own: bool = True) -> Share:
+def _share(of: Ints, lane: Ints, lanes: int, lockstep: int, own: bool = True) -> WorkShare:
     loads = part_loads(of, lane, lanes)
-    return Share(
+    return WorkShare(
         loads=tuple(loads.tolist()),
         total=int(of.sum()),
         largest=int(loads.max(initial=0)),
@@ -494,8 +494,8 @@ def of_model(
     largest, biggest, lockstep = model.slices(i, (j, k), lanes)
     ratio = model.fibers / model.nnz if model.nnz else 0.0
 
-    def share(scale: float, digits: Digits) -> Share:
-        return Share(
+    def share(scale: float, digits: Digits) -> WorkShare:
+        return WorkShare(
             loads=(),
             total=model.nnz * scale,
             largest=largest * scale,

@@ -13,7 +13,7 @@ from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.times import keys_of, numbered
 from polymodel.sparse.fibertree import Bools, Ints
 from polymodel.sparse.ranges import distinct_between, neighbours, sums_before
-from polymodel.sparse.traffic.nest import Nest, OutLevel, OutTree
+from polymodel.sparse.traffic.nest import OutLevel, OutTree, WalkedEinsum
 from polymodel.spec.teaal.records import SpaceTime
 
 # Lines fetched and written back: what a buffer that holds everything since its last eviction moves.
@@ -36,7 +36,7 @@ def pairs(first: Ints, second: Ints, span: int) -> Ints:
     return first * span + second
 
 
-def output_lines(nest: Nest, level: OutLevel, per_line: int, evict: int) -> tuple[int, int]:
+def output_lines(nest: WalkedEinsum, level: OutLevel, per_line: int, evict: int) -> tuple[int, int]:
     """Lines read and written while a loop populates the output: an element that is there is read, then
     written, whether anything is added or not; a new one is written if it is kept. An element has the place
     that it takes in the finished fiber."""
@@ -154,7 +154,7 @@ class Accesses:
 class Clock:
     """When things happen: nodes are entered in loop order, outer ones before what is in them."""
 
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: WalkedEinsum) -> None:
         self.nest = nest
 
     @cached_property
@@ -331,7 +331,7 @@ class Lanes:
     `loop`: the innermost loop in space; `instance`: of each of its nodes.
     """
 
-    nest: Nest
+    nest: WalkedEinsum
     loop: int
     instance: Ints
     instances: int
@@ -341,7 +341,7 @@ class Lanes:
         return self.instance[self.nest.up(loop, self.loop)[nodes]]
 
 
-def lanes_of(nest: Nest, spacetime: SpaceTime | None, instances: int) -> Lanes | None:
+def lanes_of(nest: WalkedEinsum, spacetime: SpaceTime | None, instances: int) -> Lanes | None:
     """None where nothing runs in space, or the loops in space are not walked.
 
     One rank in space: its stamp (position or coordinate) is the number of the point; of several, the points

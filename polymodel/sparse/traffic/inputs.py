@@ -12,8 +12,8 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.cache import Accesses, Clock, Lanes, ceil_div, pairs
-from polymodel.sparse.traffic.nest import Nest, Place, Stored
-from polymodel.spec.teaal.records import Binding, Component, RankFormat, TeaalSpec, TensorFormat
+from polymodel.sparse.traffic.nest import Place, StoredElements, WalkedEinsum
+from polymodel.spec.teaal.records import Binding, HardwareComponent, RankFormat, TeaalSpec, TensorFormat
 
 # The bindings of one Einsum to memories, resolved: what each buffer holds and where it loads it from.
 
@@ -22,17 +22,17 @@ _MEMORIES = ("DRAM", *BUFFERS)
 
 
 @dataclass(frozen=True)
-class Held:
+class BufferedRank:
     """One kind of data of one rank in one buffer. `bits`: of an element; `root`: the rank at which an eager
     binding starts, empty for a lazy one; `source`: the memory it is loaded from, None for none."""
 
-    buffer: Component
+    buffer: HardwareComponent
     binding: Binding
     rank: str
     kind: str
     bits: int
     root: str = ""
-    source: Component | None = None
+    source: HardwareComponent | None = None
 
     @property
     def tensor(self) -> str:
@@ -63,7 +63,7 @@ def element_bits(rank: RankFormat, kind: str) -> int:
     return {"coord": coordinate, "payload": payload, "elem": coordinate + payload}[kind]
 
 
-def held_data(spec: TeaalSpec, einsum: str) -> tuple[Held, ...]:
+def held_data(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
     """Everything the Einsum's buffers hold, in order of the architecture, then of the text.
 
     SpecError with every fault: unknown formats or ranks, elements wider than a line, no width, no eviction.
@@ -73,7 +73,7 @@ def held_data(spec: TeaalSpec, einsum: str) -> tuple[Held, ...]:
         return ()
     components = spec.configuration(bound.config).components
     faults: list[Diagnostic] = []
-    found: list[Held] = []
+    found: list[BufferedRank] = []
     loads: dict[str, list[tuple[str, str, str, str]]] = {}
     for component in components:
         if component.kind not in _MEMORIES:
@@ -91,13 +91,15 @@ def held_data(spec: TeaalSpec, einsum: str) -> tuple[Held, ...]:
     return tuple(replace(h, source=_source(h, components, loads)) for h in found)
 
 
-def _key(held: Held) -> tuple[str, str, str, str]:
+def _key(held: BufferedRank) -> tuple[str, str, str, str]:
     return held.tensor, held.rank, held.kind, held.binding.format
 
 
 def _source(
-    held: Held, components: Sequence[Component], loads: Mapping[str, list[tuple[str, str, str, str]]]
-) -> Component | None:
+    held: BufferedRank,
+    components: Sequence[HardwareComponent],
+    loads: Mapping[str, list[tuple[str, str, str, str]]],
+) -> HardwareComponent | None:
     """The last memory before this one, in order of the architecture, that holds the same data."""
     source = None
     for component in components:
@@ -109,8 +111,8 @@ def _source(
 
 
 def _spread(
-    spec: TeaalSpec, einsum: str, buffer: Component, binding: Binding, faults: list[Diagnostic]
-) -> Iterator[Held]:
+    spec: TeaalSpec, einsum: str, buffer: HardwareComponent, binding: Binding, faults: list[Diagnostic]
+) -> Iterator[BufferedRank]:
     """A lazy binding by itself; an eager one as all data of its rank and the ranks below it."""
     where = f"{einsum}: {binding.tensor} on {buffer.name}"
     form = spec.format_of(binding.tensor, binding.format)
@@ -133,7 +135,9 @@ def _spread(
         bits = element_bits(ranks[rank], kind)
         if not bits:
             continue
-        held = Held(buffer, binding, rank, kind, bits, binding.rank if binding.style == "eager" else "")
+        held = BufferedRank(
+            buffer, binding, rank, kind, bits, binding.rank if binding.style == "eager" else ""
+        )
         if fault := _fault(held, where):
             faults.append(fault)
         else:
@@ -150,7 +154,7 @@ def _kinds(rank: RankFormat) -> tuple[str, ...]:
     return tuple(k for k in ("coord", "payload") if element_bits(rank, k))
 
 
-def _fault(held: Held, where: str) -> Diagnostic | None:
+def _fault(held: BufferedRank, where: str) -> Diagnostic | None:
     if not held.width:
         return Diagnostic(f"{where}: {held.buffer.name} has no width", "give the bits of a line as `width`")
     if held.bits > held.width:
@@ -161,7 +165,7 @@ def _fault(held: Held, where: str) -> Diagnostic | None:
     return None
 
 
-def evict_loops(held: Held, names: Sequence[str], last: int) -> int:
+def evict_loops(held: BufferedRank, names: Sequence[str], last: int) -> int:
     """How many loops lie at or above the eviction; 0 for one that never happens. `last`: the loop that binds
     the data (or enters its subtree), below which it cannot be evicted."""
     if held.cached or held.binding.evict_on == "root":
@@ -179,7 +183,7 @@ def evict_loops(held: Held, names: Sequence[str], last: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Use:
+class InputRank:
     """Data of one rank of an input, lazily bound.
 
     payload: of the elements whose iteration is entered. coordinate: of all that the co-iteration reads,
@@ -189,13 +193,13 @@ class Use:
     (no coordinate: `found` leaves those out). `turn`: orders what happens at the same time.
     """
 
-    nest: Nest
+    nest: WalkedEinsum
     tensor: str
     place: Place
     per_line: int
     how: Literal["payload", "coordinate", "leader"]
     turn: int
-    stored: Stored | None = None
+    stored: StoredElements | None = None
     found: bool = False
 
     @cached_property
@@ -284,7 +288,7 @@ class Use:
         return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
 
 
-def subtree_reads(nest: Nest, tensor: str, root: Place, depth: int, per_line: int, evict: int) -> int:
+def subtree_reads(nest: WalkedEinsum, tensor: str, root: Place, depth: int, per_line: int, evict: int) -> int:
     """Lines of one rank of subtrees that are fetched whole before the first loop to enter them.
 
     `root`: the place of the subtree's root fiber, `depth`: of the rank; a window fetches a subtree once.
@@ -302,7 +306,7 @@ def subtree_reads(nest: Nest, tensor: str, root: Place, depth: int, per_line: in
     return int(lines[found % (lines.size + 1)].sum())
 
 
-def places_of(nest: Nest, held: Held) -> Mapping[str, Place]:
+def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, Place]:
     """Where the ranks of a bound input stand; SpecError or Refused where the binding makes no sense."""
     einsum, tensor = nest.plan.einsum, held.tensor
     if tensor not in nest.slot:
@@ -319,7 +323,7 @@ def places_of(nest: Nest, held: Held) -> Mapping[str, Place]:
     return places
 
 
-def use_of(nest: Nest, held: Held, leader: str) -> Use:
+def use_of(nest: WalkedEinsum, held: BufferedRank, leader: str) -> InputRank:
     """How a lazily bound input is used. `leader`: of the leader-follower intersection there, if any."""
     place, tensor, slot = places_of(nest, held)[held.rank], held.tensor, nest.slot[held.tensor]
     read = slot in nest.reads(place.loop)
@@ -328,9 +332,9 @@ def use_of(nest: Nest, held: Held, leader: str) -> Use:
     stored = nest.stored.get((tensor, place.depth)) if follows else None
     if held.kind == "payload" or follows:
         turn = slot if held.kind == "payload" else -1
-        return Use(nest, tensor, place, held.per_line, "payload", turn, stored, held.kind != "payload")
+        return InputRank(nest, tensor, place, held.per_line, "payload", turn, stored, held.kind != "payload")
     if not read:
         what = f"{nest.plan.einsum}: coordinates of {tensor} {held.rank} are looked up, not read in order"
         raise Refused(what, "bind the payloads, or bind it eagerly")
     how: Literal["leader", "coordinate"] = "leader" if leader == tensor else "coordinate"
-    return Use(nest, tensor, place, held.per_line, how, slot)
+    return InputRank(nest, tensor, place, held.per_line, how, slot)

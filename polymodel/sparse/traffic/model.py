@@ -23,8 +23,8 @@ from polymodel.sparse.traffic.cache import (
     output_subtree_lines,
 )
 from polymodel.sparse.traffic.inputs import (
-    Held,
-    Use,
+    BufferedRank,
+    InputRank,
     element_bits,
     evict_loops,
     held_data,
@@ -32,11 +32,11 @@ from polymodel.sparse.traffic.inputs import (
     subtree_reads,
     use_of,
 )
-from polymodel.sparse.traffic.nest import Nest, OutTree
+from polymodel.sparse.traffic.nest import OutTree, WalkedEinsum
 from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
 from polymodel.sparse.traffic.units import intersections, merge_steps
 from polymodel.spec.teaal.convert import strides_of, with_strides
-from polymodel.spec.teaal.records import Binding, Component, Expression, Operand, Take, TeaalSpec
+from polymodel.spec.teaal.records import Binding, Expression, HardwareComponent, Operand, Take, TeaalSpec
 
 # Which Einsums run fused, and how long the cascade takes.
 
@@ -233,15 +233,15 @@ class _Einsum:
         self.misses: dict[tuple[str, ...], int] = {}
         self.apart: set[str] = set()
 
-    def nested(self, plan: Plan, later: bool) -> Nest:
+    def nested(self, plan: Plan, later: bool) -> WalkedEinsum:
         """The loops, as far as they have to be walked. `later`: whether another Einsum reads the output."""
         depth = None if later else self.depth(plan)
         spacetime = self.spec.mapping_of(self.name).spacetime
         if depth is None and applies(plan, spacetime, later):
-            self.nest = Nest(plan, self.walked, merges=True)
+            self.nest = WalkedEinsum(plan, self.walked, merges=True)
             if self._fits():
                 return self.nest
-        return Nest(plan, self.walked, depth)
+        return WalkedEinsum(plan, self.walked, depth)
 
     def _fits(self) -> bool:
         """Whether what is bound can be told without walking the loop that is merged."""
@@ -282,12 +282,12 @@ class _Einsum:
                     deepest = max(deepest, names.index(b.rank) + 1)
         return None if deepest == len(names) else deepest
 
-    def _components(self) -> tuple[Component, ...]:
+    def _components(self) -> tuple[HardwareComponent, ...]:
         if not self.bound.bindings:
             return ()
         return self.spec.configuration(self.bound.config).components
 
-    def traffic(self, nest: Nest) -> EinsumTraffic:
+    def traffic(self, nest: WalkedEinsum) -> EinsumTraffic:
         self.nest = nest
         if not self.bound.bindings:
             return EinsumTraffic(self.name, (), ())
@@ -309,7 +309,7 @@ class _Einsum:
     def _memories(self) -> tuple[MemoryTraffic, ...]:
         self._cache_misses()
         sums: dict[str, dict[str, list[int]]] = {}
-        sources: dict[str, Component] = {}
+        sources: dict[str, HardwareComponent] = {}
         notes: dict[tuple[str, str], dict[str, None]] = {}
         for held in self.held:
             if held.source is None:
@@ -358,7 +358,7 @@ class _Einsum:
             self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
 
     def _read(
-        self, mine: Sequence[Held], lanes: Lanes | None
+        self, mine: Sequence[BufferedRank], lanes: Lanes | None
     ) -> tuple[list[Accesses], Visits | None, list[tuple[str, ...]]]:
         """All accesses to a cache, those of the loop that is merged by whole fibers, and the kinds of data,
         with those of whole fibers last."""
@@ -372,7 +372,7 @@ class _Einsum:
             visits = clock.fibers(self.nest.merged, [uses[key].per_line for _, key in whole], lanes)
         return [u.accesses(clock, lanes) for u in apart.values()], visits, [*apart, *(k for _, k in whole)]
 
-    def _lanes(self, component: Component, mine: Sequence[Held]) -> Lanes | None:
+    def _lanes(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> Lanes | None:
         """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
         most = max(c.instances for c in self._components() if self.bound.of(c.name))
         if component.instances == 1 or component.instances < most:
@@ -384,7 +384,7 @@ class _Einsum:
             return None
         return lanes
 
-    def _own_misses(self, component: Component, mine: Sequence[Held], lanes: Lanes) -> None:
+    def _own_misses(self, component: HardwareComponent, mine: Sequence[BufferedRank], lanes: Lanes) -> None:
         """Misses of all instances, each a cache by itself."""
         accesses, visits, keys = self._read(mine, lanes)
         depth = component.number("depth")
@@ -397,7 +397,7 @@ class _Einsum:
         self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
         self.apart.add(component.name)
 
-    def _shared(self, held: Held) -> str:
+    def _shared(self, held: BufferedRank) -> str:
         """What to know of a number where there are several instances of the buffer; empty if nothing."""
         name, n = held.buffer.name, held.buffer.instances
         if n == 1:
@@ -413,7 +413,7 @@ class _Einsum:
             return "" if within or not space else f"{name}: as if its {n} instances shared one buffer"
         return f"{name}: as if its {n} instances shared one cache, not one for each"
 
-    def _lines(self, held: Held) -> tuple[int, int]:
+    def _lines(self, held: BufferedRank) -> tuple[int, int]:
         """Lines read and written."""
         if held.key in self.misses:
             return self.misses[held.key], 0
@@ -427,7 +427,7 @@ class _Einsum:
             return subtree_reads(nest, held.tensor, root, depth, held.per_line, evict), 0
         return self._use(held).fetched(evict_loops(held, nest.names, places[held.rank].loop)), 0
 
-    def _use(self, held: Held) -> Use:
+    def _use(self, held: BufferedRank) -> InputRank:
         return use_of(self.nest, held, self._leader(places_of(self.nest, held)[held.rank].loop))
 
     def _leader(self, loop: int) -> str:
@@ -440,7 +440,7 @@ class _Einsum:
                         return b.leader
         return ""
 
-    def _out_lines(self, held: Held) -> tuple[int, int]:
+    def _out_lines(self, held: BufferedRank) -> tuple[int, int]:
         if self.tree is None:
             self.tree = OutTree(self.nest)
         tree, merged = self.tree, self.nest.merged
@@ -475,7 +475,9 @@ class _Einsum:
 
     # ----------------------------------------------------------------------------------------- units
 
-    def _counts(self, component: Component, bindings: Sequence[Binding]) -> tuple[tuple[str, int], ...]:
+    def _counts(
+        self, component: HardwareComponent, bindings: Sequence[Binding]
+    ) -> tuple[tuple[str, int], ...]:
         if component.kind == "Compute":
             return tuple((b.op or component.type, self._operations(b.op or component.type)) for b in bindings)
         if component.kind == "Intersector":
@@ -498,7 +500,7 @@ class _Einsum:
             raise SpecError([Diagnostic(what, f"the loops are {', '.join(self.nest.names)}")])
         return self.nest.names.index(binding.rank)
 
-    def _merges(self, component: Component, binding: Binding) -> int:
+    def _merges(self, component: HardwareComponent, binding: Binding) -> int:
         tensor = self.tensors.get(binding.tensor)
         if tensor is None or set(binding.init_ranks) != set(tensor.ranks):
             what = f"{self.name}: {component.name} merges {binding.tensor} {', '.join(binding.init_ranks)}"

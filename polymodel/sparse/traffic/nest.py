@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
-from polymodel.sparse.execute.loops import Walk, Walked
+from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged, enter
 from polymodel.sparse.execute.plan import Plan, Slot
 from polymodel.sparse.execute.values import merged_result
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredElements:
     """Of the elements of a rank that is walked over its whole shape: the place of each among the stored ones
     of its fiber, of one that is not stored where a search for it ends; and whether it is stored."""
 
@@ -39,7 +39,7 @@ class Stored:
     present: Bools
 
 
-class Nest:
+class WalkedEinsum:
     """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
     `walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not stored
@@ -58,10 +58,10 @@ class Nest:
         if len(plan.terms) > 1:
             what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
             raise Refused(what, "give each term an Einsum of its own")
-        self.stored: dict[tuple[str, int], Stored] = {}
+        self.stored: dict[tuple[str, int], StoredElements] = {}
         slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
         self.plan = replace(plan, slots=slots)
-        walk = self._walk = Walk(self.plan)
+        walk = self._walk = LoopWalk(self.plan)
         for _ in plan.order[: -1 if merges else depth]:
             walk.step()
         entered = enter(walk) if merges else None
@@ -210,7 +210,7 @@ def _first(points: Ints, shape: Sequence[int]) -> Ints:
     return np.sort(order[np.flatnonzero(np.append(~same, True))])
 
 
-def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Stored]:
+def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, StoredElements]:
     """The tree with every coordinate of a rank present, and what is stored of these."""
     level = tree.levels[depth]
     size = level.rank.size
@@ -226,7 +226,7 @@ def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Stored]:
     present = np.zeros(counts.size, dtype=bool)
     present[at] = True
     each = present.reshape(level.fibers, size).astype(np.int64)
-    stored = Stored((np.cumsum(each, axis=1) - each).reshape(-1), present)
+    stored = StoredElements((np.cumsum(each, axis=1) - each).reshape(-1), present)
     coords = np.tile(np.arange(size, dtype=np.int64), level.fibers)
     full = Level(level.rank, coords, np.arange(level.fibers + 1, dtype=np.int64) * size)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
@@ -266,7 +266,7 @@ class OutLevel:
 class OutTree:
     """All ranks of the output, outermost first. Refused where a flattened loop binds one of them."""
 
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: WalkedEinsum) -> None:
         self.nest = nest
         populate = nest.plan.populate
         if any(loop not in populate for _, loop, _ in nest.plan.output):

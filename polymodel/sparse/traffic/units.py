@@ -11,12 +11,12 @@ from polymodel.errors import Refused
 from polymodel.sparse.fibertree import Ints, LoopRank, build
 from polymodel.sparse.ranges import count_at_least
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.sparse.traffic.nest import Nest
+from polymodel.sparse.traffic.nest import WalkedEinsum
 
 # How many steps intersectors take: two-finger, leader-follower and skip-ahead.
 
 
-def intersections(nest: Nest, loop: int, kind: str, leader: str = "") -> int:
+def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") -> int:
     """Steps of the intersections at one loop, summed over all visits.
 
     two-finger: one per comparison of two coordinates, until one fiber ends. skip-ahead: one per match and
@@ -44,13 +44,13 @@ def intersections(nest: Nest, loop: int, kind: str, leader: str = "") -> int:
     return int(side.size - same.sum())
 
 
-def _fiber_lengths(nest: Nest, tensor: str, loop: int) -> Ints:
+def _fiber_lengths(nest: WalkedEinsum, tensor: str, loop: int) -> Ints:
     """The length of the tensor's fiber at each visit of a loop."""
     low, high = _bounds(nest, tensor, loop)
     return high - low
 
 
-def _bounds(nest: Nest, tensor: str, loop: int) -> tuple[Ints, Ints]:
+def _bounds(nest: WalkedEinsum, tensor: str, loop: int) -> tuple[Ints, Ints]:
     place = next(p for p in nest.places(tensor).values() if p.loop == loop)
     fibers = nest.element(tensor, place.depth - 1, loop - 1)
     starts = nest.level(tensor, place.depth).starts
@@ -59,7 +59,7 @@ def _bounds(nest: Nest, tensor: str, loop: int) -> tuple[Ints, Ints]:
     return low, np.where(present, starts[np.maximum(fibers, 0) + 1], 0)
 
 
-def _comparisons(nest: Nest, tensors: list[str], loop: int) -> tuple[Ints, Ints]:
+def _comparisons(nest: WalkedEinsum, tensors: list[str], loop: int) -> tuple[Ints, Ints]:
     """Every comparison in order: the visit, and what advances: 0 or 1 one finger, 2 both.
 
     A coordinate is compared as long as neither fiber has ended, so up to the smaller of the last ones.

@@ -13,13 +13,13 @@ from polymodel.spec.teaal.mapping_section import MappingSection
 from polymodel.spec.teaal.records import (
     MEMORIES,
     Binding,
-    Component,
     Configuration,
     EinsumBindings,
     Expression,
+    HardwareComponent,
     TensorFormat,
 )
-from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.teaal.walk import TreeWalk
 
 _MEMORY = ("tensor", "rank", "type", "format", "evict-on", "style")
 KEYS: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ class Known:
     configurations: tuple[Configuration, ...]
 
 
-def read_bindings(data: object, section: str, known: Known, walk: Walk) -> tuple[EinsumBindings, ...]:
+def read_bindings(data: object, section: str, known: Known, walk: TreeWalk) -> tuple[EinsumBindings, ...]:
     """Read and check the section, which is called `section`; every fault is noted."""
     path: Path = (section,)
     expressions = {e.name: e for e in known.einsums.expressions}
@@ -66,7 +66,7 @@ def read_bindings(data: object, section: str, known: Known, walk: Walk) -> tuple
 
 
 def _einsum(
-    expression: Expression, listed: list[object], path: Path, known: Known, walk: Walk
+    expression: Expression, listed: list[object], path: Path, known: Known, walk: TreeWalk
 ) -> EinsumBindings:
     names = [c.name for c in known.configurations]
     config, prefix = "", ""
@@ -102,8 +102,8 @@ def _einsum(
 
 
 def _component_of(
-    name: object, path: Path, above: Path, configuration: Configuration, walk: Walk
-) -> Component | None:
+    name: object, path: Path, above: Path, configuration: Configuration, walk: TreeWalk
+) -> HardwareComponent | None:
     if name is None:
         walk.add(above, "key `component` is missing", "add `component:`")
         return None
@@ -116,7 +116,12 @@ def _component_of(
 
 
 def _to(
-    component: Component, data: object, path: Path, expression: Expression, known: Known, walk: Walk
+    component: HardwareComponent,
+    data: object,
+    path: Path,
+    expression: Expression,
+    known: Known,
+    walk: TreeWalk,
 ) -> list[Binding]:
     """The bindings of one Einsum to one component."""
     found: list[Binding] = []
@@ -136,13 +141,13 @@ def _place(binding: Binding) -> tuple[str, str, str, str]:
 
 
 def _one(
-    component: Component,
+    component: HardwareComponent,
     data: object,
     path: Path,
     expression: Expression,
     known: Known,
     strict: bool,
-    walk: Walk,
+    walk: TreeWalk,
 ) -> Binding | None:
     """One binding; older files (not `strict`) leave more of it open."""
     before = len(walk.faults)
@@ -155,7 +160,7 @@ def _one(
     return _record(component, plain) if len(walk.faults) == before else None
 
 
-def _record(component: Component, given: Mapping[str, object]) -> Binding:
+def _record(component: HardwareComponent, given: Mapping[str, object]) -> Binding:
     kind, style, op = (str(given.get(k, "")) for k in ("type", "style", "op"))
     return Binding(
         component.name,
@@ -177,7 +182,7 @@ def _listed(value: object) -> tuple[str, ...]:
 
 
 def _check_words(
-    given: dict[str, object], path: Path, component: Component, strict: bool, walk: Walk
+    given: dict[str, object], path: Path, component: HardwareComponent, strict: bool, walk: TreeWalk
 ) -> None:
     """Keys that must be there, and words out of a few."""
     needed: tuple[str, ...]
@@ -208,10 +213,10 @@ def _check_words(
 def _check_names(
     given: dict[str, object],
     path: Path,
-    component: Component,
+    component: HardwareComponent,
     expression: Expression,
     known: Known,
-    walk: Walk,
+    walk: TreeWalk,
 ) -> None:
     loops = next(m.loop_order for m in known.mapping.mappings if m.einsum == expression.name)
     tensors = tuple(dict.fromkeys((expression.name, *(o.tensor for o in expression.operands))))
@@ -242,7 +247,7 @@ def _check_names(
         _check_merge(given, path, tensor, known, walk)
 
 
-def _check_merge(given: dict[str, object], path: Path, tensor: str, known: Known, walk: Walk) -> None:
+def _check_merge(given: dict[str, object], path: Path, tensor: str, known: Known, walk: TreeWalk) -> None:
     before = len(walk.faults)
     listed = [walk.names(given[k], (*path, k), "rank", "[M, K, N]") for k in ("init-ranks", "final-ranks")]
     ranks = stored_ranks(tensor, known.einsums, known.mapping)
@@ -266,7 +271,7 @@ def _ranks_of(tensor: str, configuration: object, known: Known) -> tuple[str, ..
 
 
 def _older(
-    data: list[object], path: Path, known: Known, expressions: Mapping[str, Expression], walk: Walk
+    data: list[object], path: Path, known: Known, expressions: Mapping[str, Expression], walk: TreeWalk
 ) -> tuple[EinsumBindings, ...]:
     """A list of components; each binding names its Einsum, or holds for every one with the tensor."""
     configuration = known.configurations[0]

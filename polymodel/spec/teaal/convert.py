@@ -15,15 +15,15 @@ from polymodel.spec.teaal.hardware import NUMBERS
 from polymodel.spec.teaal.records import (
     MEMORIES,
     Attribute,
-    Component,
     Configuration,
     Directive,
     EinsumMapping,
     Expression,
+    FactorProduct,
+    HardwareComponent,
+    HardwareLevel,
     Index,
-    Level,
     Operand,
-    Product,
     Take,
     TeaalSpec,
 )
@@ -134,16 +134,16 @@ def _operation(expression: Expression) -> str | None:
     if isinstance(term, Take):
         return "take"
     if len(expression.terms) > 1 and all(
-        isinstance(t, Product) and len(t.factors) == 1 for t in expression.terms
+        isinstance(t, FactorProduct) and len(t.factors) == 1 for t in expression.terms
     ):
         return "add"
-    products = [t for t in expression.terms if isinstance(t, Product)]
+    products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     if len(products) > 1:
         return " + ".join(_product(t, tuple(dict.fromkeys(expression.operands))) for t in products)
     return None
 
 
-def _product(term: Product, operands: tuple[Operand, ...]) -> str:
+def _product(term: FactorProduct, operands: tuple[Operand, ...]) -> str:
     """A term of a sum with its operands numbered, `_0 * _1`."""
     return " * ".join(f"_{operands.index(f)}" if isinstance(f, Operand) else str(f) for f in term.factors)
 
@@ -224,10 +224,10 @@ class _Fill:
             terms=tuple(self.term(t) for t in expression.terms),
         )
 
-    def term(self, term: Product | Take) -> Product | Take:
+    def term(self, term: FactorProduct | Take) -> FactorProduct | Take:
         if isinstance(term, Take):
             return replace(term, factors=tuple(self.operand(f) for f in term.factors))
-        return Product(tuple(self.operand(f) if isinstance(f, Operand) else f for f in term.factors))
+        return FactorProduct(tuple(self.operand(f) if isinstance(f, Operand) else f for f in term.factors))
 
     def operand(self, operand: Operand) -> Operand:
         return replace(operand, indices=tuple(self.index(i) for i in operand.indices))
@@ -254,12 +254,12 @@ class _Fill:
             return directive
         return replace(directive, size=self.size(directive.size, path))
 
-    def level(self, level: Level) -> Level:
+    def level(self, level: HardwareLevel) -> HardwareLevel:
         local = tuple(self.component(c) for c in level.local)
         subtree = tuple(self.level(x) for x in level.subtree)
         return replace(level, attributes=self.attributes(level.attributes), local=local, subtree=subtree)
 
-    def component(self, component: Component) -> Component:
+    def component(self, component: HardwareComponent) -> HardwareComponent:
         return replace(component, attributes=self.attributes(component.attributes))
 
     def attributes(self, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
@@ -289,7 +289,7 @@ def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
         return None, (f"its Einsums run on different architectures ({names}), and a dense count knows one",)
     nodes: list[ArchNode] = []
     remarks: list[str] = []
-    level: Level | None = configuration.root
+    level: HardwareLevel | None = configuration.root
     while level is not None:
         _add(level, configuration, nodes, remarks)
         below = [x for x in level.subtree if x.components]
@@ -317,7 +317,9 @@ def _chosen(spec: TeaalSpec) -> Configuration | None:
     return found[0] if len(found) == 1 else None
 
 
-def _add(level: Level, configuration: Configuration, nodes: list[ArchNode], remarks: list[str]) -> None:
+def _add(
+    level: HardwareLevel, configuration: Configuration, nodes: list[ArchNode], remarks: list[str]
+) -> None:
     if level.instances > 1:
         taken = {c.name for c in configuration.components} | {n.name for n in nodes}
         name = level.name if level.name not in taken else f"{level.name}Level"
@@ -334,7 +336,7 @@ def _add(level: Level, configuration: Configuration, nodes: list[ArchNode], rema
             remarks.append(f"{component.name} ({what}) has no counterpart in dense counts")
 
 
-def _memory(component: Component) -> Memory:
+def _memory(component: HardwareComponent) -> Memory:
     given = component.attributes
     bandwidth = _number(given.get("bandwidth", math.inf))
     size: float | int | str = math.inf
@@ -344,7 +346,7 @@ def _memory(component: Component) -> Memory:
     return Memory(name=component.name, size=size, actions=actions)
 
 
-def _compute(component: Component, configuration: Configuration) -> ComputeUnit:
+def _compute(component: HardwareComponent, configuration: Configuration) -> ComputeUnit:
     clock = component.attributes.get("clock_frequency", configuration.root.attributes.get("clock_frequency"))
     rate = math.inf if clock is None else _number(clock)
     return ComputeUnit(name=component.name, actions=(Action(name="compute", energy=0, throughput=rate),))

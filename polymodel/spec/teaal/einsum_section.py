@@ -10,7 +10,7 @@ from functools import partial
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.records import Expression
 from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_expression
-from polymodel.spec.teaal.walk import NAME, Walk
+from polymodel.spec.teaal.walk import NAME, TreeWalk
 
 KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value")
 Declaration = Mapping[str, tuple[str, ...]]
@@ -27,7 +27,7 @@ class EinsumSection:
     whole: bool = True
 
 
-def read_einsums(data: object, walk: Walk) -> EinsumSection:
+def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
     """Read and check the section; every fault is noted."""
     path: Path = ("einsum",)
     section = walk.mapping(data, path, "einsum: {declaration: ..., expressions: ...}")
@@ -42,7 +42,7 @@ def read_einsums(data: object, walk: Walk) -> EinsumSection:
     return EinsumSection(declaration, expressions, sizes, bits, whole)
 
 
-def _declaration(data: object, path: Path, walk: Walk) -> dict[str, tuple[str, ...]]:
+def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
         if not NAME.match(tensor):
@@ -59,7 +59,7 @@ def _declaration(data: object, path: Path, walk: Walk) -> dict[str, tuple[str, .
     return found
 
 
-def _numbers(data: object, path: Path, what: str, known: list[str], walk: Walk) -> dict[str, int | str]:
+def _numbers(data: object, path: Path, what: str, known: list[str], walk: TreeWalk) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
     for name, value in walk.mapping(data, path, f"{path[-1]}: {{{known[0] if known else 'K'}: 64}}").items():
         if name not in known:
@@ -71,7 +71,9 @@ def _numbers(data: object, path: Path, what: str, known: list[str], walk: Walk) 
     return found
 
 
-def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[tuple[Expression, ...], bool]:
+def _expressions(
+    data: object, declaration: Declaration, walk: TreeWalk
+) -> tuple[tuple[Expression, ...], bool]:
     path: Path = ("einsum", "expressions")
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
@@ -102,7 +104,7 @@ def _with_brackets(text: str, declaration: Declaration) -> str:
 
 
 def _check_tensor(
-    tensor: Located, parsed: ParsedExpression, path: Path, declaration: Declaration, walk: Walk
+    tensor: Located, parsed: ParsedExpression, path: Path, declaration: Declaration, walk: TreeWalk
 ) -> None:
     """The tensor is declared, has an index per rank, and each variable is the name of a rank."""
     name, indices = tensor.operand.tensor, tensor.operand.indices
@@ -144,7 +146,7 @@ def _own_ranks(parsed: ParsedExpression, declaration: Declaration) -> list[str]:
     return list(found)
 
 
-def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaration, walk: Walk) -> None:
+def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaration, walk: TreeWalk) -> None:
     for name, offset in parsed.scalars:
         if name in declaration:
             ranks = ", ".join(r.lower() for r in declaration[name])
@@ -158,7 +160,9 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
         walk.add(path, "there is no tensor on the right", EXAMPLE)
 
 
-def _check_order(found: list[tuple[Path, ParsedExpression]], declaration: Declaration, walk: Walk) -> None:
+def _check_order(
+    found: list[tuple[Path, ParsedExpression]], declaration: Declaration, walk: TreeWalk
+) -> None:
     """One expression for each output, and none that reads what a later one makes."""
     made: dict[str, int] = {}
     outputs = [parsed.expression.name for _, parsed in found]

@@ -9,7 +9,7 @@ from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.einsum_section import EinsumSection
 from polymodel.spec.teaal.mapping_section import MappingSection
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
-from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.teaal.walk import TreeWalk
 
 BITS = ("cbits", "pbits", "fhbits", "rhbits")
 KEYS = ("format", *BITS, "layout")
@@ -18,7 +18,7 @@ _EXAMPLE = "A: {default: {rank-order: [M, K], M: {format: U}, K: {format: C, cbi
 
 
 def read_formats(
-    data: object, einsums: EinsumSection, mapping: MappingSection, walk: Walk
+    data: object, einsums: EinsumSection, mapping: MappingSection, walk: TreeWalk
 ) -> tuple[TensorFormat, ...]:
     """Read and check the section; every fault is noted."""
     path: Path = ("format",)
@@ -76,7 +76,7 @@ def _configuration(
     order: tuple[str, ...],
     path: Path,
     known: tuple[str, ...],
-    walk: Walk,
+    walk: TreeWalk,
 ) -> TensorFormat:
     for i, rank in enumerate(order):
         if rank not in known:
@@ -90,7 +90,7 @@ def _configuration(
     return TensorFormat(tensor, name, tuple(formats.get(r, RankFormat(r)) for r in order), order)
 
 
-def _rank_format(rank: str, data: object, path: Path, walk: Walk) -> RankFormat:
+def _rank_format(rank: str, data: object, path: Path, walk: TreeWalk) -> RankFormat:
     given = walk.mapping(data, path, "{format: C, cbits: 32, pbits: 64}")
     walk.keys(given, path, KEYS)
     bits: dict[str, int | None] = {}

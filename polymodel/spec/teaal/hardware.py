@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from polymodel.spec.base import shown
 from polymodel.spec.faults import Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import evaluate_number, symbols_in
-from polymodel.spec.teaal.records import Attribute, Class, Component, Configuration, Level
+from polymodel.spec.teaal.records import Attribute, Class, Configuration, HardwareComponent, HardwareLevel
 from polymodel.spec.teaal.text import parse_level
-from polymodel.spec.teaal.walk import NAME, Walk
+from polymodel.spec.teaal.walk import NAME, TreeWalk
 
 LEVEL = ("name", "num", "attributes", "local", "subtree")
 _EXAMPLE = "[{name: System, local: [{name: Memory, class: DRAM}]}]"
@@ -49,11 +49,11 @@ WORDS: dict[str, dict[str, tuple[str, ...]]] = {
 class _Tree:
     """`names`: components seen so far."""
 
-    walk: Walk
+    walk: TreeWalk
     names: set[str] = field(default_factory=set)
 
 
-def read_architecture(data: object, walk: Walk) -> tuple[Configuration, ...]:
+def read_architecture(data: object, walk: TreeWalk) -> tuple[Configuration, ...]:
     """Read and check the section; every fault is noted."""
     path: Path = ("architecture",)
     found = []
@@ -71,7 +71,7 @@ def read_architecture(data: object, walk: Walk) -> tuple[Configuration, ...]:
     return tuple(found)
 
 
-def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> Level:
+def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> HardwareLevel:
     walk = tree.walk
     given = walk.mapping(data, path, _EXAMPLE)
     walk.keys(given, path, LEVEL)
@@ -96,12 +96,12 @@ def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: 
     )
     below = walk.items(given.get("subtree"), (*path, "subtree"), "[{name: PE[0..31]}]")
     subtree = tuple(_level(x, (*path, "subtree", i), here, copies, tree) for i, x in enumerate(below))
-    return Level(name, count, attributes, local, subtree)
+    return HardwareLevel(name, count, attributes, local, subtree)
 
 
 def _component(
     data: object, path: Path, levels: tuple[str, ...], instances: int, tree: _Tree
-) -> Component | None:
+) -> HardwareComponent | None:
     walk = tree.walk
     given = walk.mapping(data, path, "{name: Memory, class: DRAM, attributes: {bandwidth: 1e12}}")
     walk.keys(given, path, ("name", "class", "attributes"))
@@ -133,10 +133,10 @@ def _component(
             f"{kind} {name} has no type",
             f"add `attributes: {{type: {options[0]}}}`: {', '.join(options)}",
         )
-    return Component(name, kind, instances, levels, attributes)
+    return HardwareComponent(name, kind, instances, levels, attributes)
 
 
-def _attributes(data: object, path: Path, kind: str, walk: Walk) -> dict[str, Attribute]:
+def _attributes(data: object, path: Path, kind: str, walk: TreeWalk) -> dict[str, Attribute]:
     """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
     numbers, words = NUMBERS[kind], WORDS.get(kind, {})
     found: dict[str, Attribute] = {}
@@ -160,7 +160,7 @@ def _attributes(data: object, path: Path, kind: str, walk: Walk) -> dict[str, At
     return found
 
 
-def _number(value: object, path: Path, walk: Walk) -> int | float | str | None:
+def _number(value: object, path: Path, walk: TreeWalk) -> int | float | str | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         walk.add(path, f"{shown(value)} is not a number", "write a number")
         return None

@@ -18,7 +18,7 @@ from polymodel.spec.teaal.records import (
     Stamp,
 )
 from polymodel.spec.teaal.text import parse_directive, parse_ranks, parse_stamp
-from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.teaal.walk import TreeWalk
 
 KEYS = ("rank-order", "partitioning", "loop-order", "spacetime")
 _OLD = {"display": "spacetime", "partitions": "partitioning"}  # keys of older files
@@ -35,7 +35,7 @@ class MappingSection:
     ranks: Mapping[str, Ranks]
 
 
-def read_mappings(data: object, einsums: EinsumSection, walk: Walk) -> MappingSection:
+def read_mappings(data: object, einsums: EinsumSection, walk: TreeWalk) -> MappingSection:
     """Read and check the section; every fault is noted."""
     given = walk.mapping(data, PATH, "mapping: {loop-order: {Z: [M, N, K]}}")
     section = {_OLD.get(k, k) if _OLD.get(k, k) not in given else k: v for k, v in given.items()}
@@ -74,7 +74,7 @@ def _listed(data: object) -> object:
     return [r.strip() for r in data.split(",")] if isinstance(data, str) and "," in data else data
 
 
-def _rank_order(data: object, einsums: EinsumSection, walk: Walk) -> dict[str, tuple[str, ...]]:
+def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     """As stored; the declared order where none is given."""
     path = (*PATH, "rank-order")
     found = dict(einsums.declaration)
@@ -99,7 +99,7 @@ def _mapping_of(
     einsums: EinsumSection,
     order: Mapping[str, tuple[str, ...]],
     tables: Mapping[str, dict[str, object]],
-    walk: Walk,
+    walk: TreeWalk,
 ) -> tuple[Ranks, EinsumMapping]:
     name = expression.name
     before = len(walk.faults)
@@ -125,7 +125,7 @@ def _mapping_of(
     return ranks, EinsumMapping(name, partitions, loops, spacetime)
 
 
-def _partitions(data: object, path: Path, walk: Walk) -> list[tuple[Path, Partition]]:
+def _partitions(data: object, path: Path, walk: TreeWalk) -> list[tuple[Path, Partition]]:
     found: list[tuple[Path, Partition]] = []
     for key, operations in walk.mapping(data, path, "K: [uniform_shape(32)]").items():
         at = (*path, key)
@@ -142,7 +142,7 @@ def _partitions(data: object, path: Path, walk: Walk) -> list[tuple[Path, Partit
     return found
 
 
-def _spacetime(data: object, path: Path, walk: Walk) -> SpaceTime:
+def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
     section = walk.mapping(data, path, _SPACETIME)
     walk.keys(section, path, ("space", "time", "opt", "fanout"))
     found: dict[str, tuple[Stamp, ...]] = {}
@@ -182,7 +182,7 @@ def check_partitions(
     ranks: Ranks,
     declaration: Declaration,
     order: Declaration,
-    walk: Walk,
+    walk: TreeWalk,
 ) -> None:
     """Note every fault of the partitionings of one Einsum; `ranks` are those before partitioning."""
     before = len(walk.faults)
@@ -212,7 +212,7 @@ def _split_of(rank: str, parts: list[tuple[Path, Partition]]) -> Partition | Non
     return None
 
 
-def _check_keys(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: Walk) -> None:
+def _check_keys(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWalk) -> None:
     """Every rank exists or is made by another partition, and is partitioned once."""
     known = [*ranks.known(), *("".join(p.ranks) for _, p in parts if len(p.ranks) > 1)]
     seen: dict[str, str] = {}
@@ -247,7 +247,7 @@ def _check_flatten(
     parts: list[tuple[Path, Partition]],
     ranks: Ranks,
     flattened: Mapping[str, tuple[str, ...]],
-    walk: Walk,
+    walk: TreeWalk,
 ) -> None:
     kinds = [d.kind for d in partition.directives]
     shown = ", ".join(partition.ranks)
@@ -277,7 +277,7 @@ def _check_flatten(
 
 
 def _check_sequence(
-    path: Path, partition: Partition, flattened: Mapping[str, tuple[str, ...]], walk: Walk
+    path: Path, partition: Partition, flattened: Mapping[str, tuple[str, ...]], walk: TreeWalk
 ) -> None:
     rank, dynamic = partition.ranks[0], ""
     for i, directive in enumerate(partition.directives):
@@ -307,7 +307,7 @@ def _check_leader(
     roots: tuple[str, ...],
     expression: Expression,
     declaration: Declaration,
-    walk: Walk,
+    walk: TreeWalk,
 ) -> None:
     """The leader is an operand that has the ranks that are split."""
     leader = directive.leader
@@ -339,7 +339,11 @@ def _has(tensor: str, roots: Sequence[str], expression: Expression, declaration:
 
 
 def _check_follow(
-    path: Path, directive: Directive, partition: Partition, parts: list[tuple[Path, Partition]], walk: Walk
+    path: Path,
+    directive: Directive,
+    partition: Partition,
+    parts: list[tuple[Path, Partition]],
+    walk: TreeWalk,
 ) -> None:
     """What is followed leads an occupancy split of this Einsum, or is another rank that is split."""
     leaders = [d.leader for _, p in parts for d in p.directives if d.kind == "uniform_occupancy"]
@@ -352,7 +356,7 @@ def _check_follow(
 
 
 def _check_slice(
-    path: Path, partition: Partition, expression: Expression, order: Declaration, walk: Walk
+    path: Path, partition: Partition, expression: Expression, order: Declaration, walk: TreeWalk
 ) -> None:
     """Some operand has the rank outermost: its fibers are what is dealt out."""
     rank = partition.ranks[0]
@@ -364,7 +368,7 @@ def _check_slice(
     walk.add(path, f"uniform_slice needs an operand whose outermost rank is {rank}", remedy)
 
 
-def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: Walk) -> None:
+def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWalk) -> None:
     """No partition makes a rank that exists already."""
     taken = dict.fromkeys(ranks.known(), "declared")
     for path, partition in parts:
@@ -381,7 +385,7 @@ def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: W
             taken[rank] = f"made by {path[-1]}"
 
 
-def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: Walk) -> bool:
+def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: TreeWalk) -> bool:
     """Every rank after partitioning stands once; a rank of index math may stand for one of its variables."""
     before = len(walk.faults)
     compound = {leaf: root for root, leaves in ranks.compound.items() for leaf in (*leaves, f"{root}0")}
@@ -414,7 +418,7 @@ def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: Wal
     return len(walk.faults) == before
 
 
-def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: Walk) -> None:
+def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: TreeWalk) -> None:
     """Every loop is stamped once, in space or in time."""
     before = len(walk.faults)
     seen: dict[str, str] = {}

@@ -48,7 +48,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Product:
+class FactorProduct:
     """factor * factor * ...: tensors, names of scalars, and numbers."""
 
     factors: tuple[Operand | str | float, ...]
@@ -72,7 +72,7 @@ class Expression:
     """output = term + term + ...; the Einsum is named after its output tensor."""
 
     output: Operand
-    terms: tuple[Product | Take, ...]
+    terms: tuple[FactorProduct | Take, ...]
     text: str = ""
 
     @property
@@ -167,7 +167,7 @@ MEMORIES = ("DRAM", "Buffet", "Cache")
 
 
 @dataclass(frozen=True)
-class Component:
+class HardwareComponent:
     """A part of the hardware.
 
     `kind`: its class; `instances`: how many there are in all; `path`: names of the levels from the root to
@@ -195,17 +195,17 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Level:
+class HardwareLevel:
     """One level of the tree: `instances` copies of it in each copy of the level around it."""
 
     name: str
     instances: int = 1
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    local: tuple[Component, ...] = ()
-    subtree: tuple[Level, ...] = ()
+    local: tuple[HardwareComponent, ...] = ()
+    subtree: tuple[HardwareLevel, ...] = ()
 
     @property
-    def components(self) -> tuple[Component, ...]:
+    def components(self) -> tuple[HardwareComponent, ...]:
         """Those of this level, then those of the levels in it, in order of the text."""
         return self.local + tuple(c for level in self.subtree for c in level.components)
 
@@ -215,10 +215,10 @@ class Configuration:
     """One named architecture; Einsums choose theirs with `config`."""
 
     name: str
-    root: Level
+    root: HardwareLevel
 
     @property
-    def components(self) -> tuple[Component, ...]:
+    def components(self) -> tuple[HardwareComponent, ...]:
         return self.root.components
 
     @property
@@ -227,7 +227,7 @@ class Configuration:
         found = self.root.attributes.get("clock_frequency")
         return None if isinstance(found, (str, bool)) else found
 
-    def component(self, name: str) -> Component:
+    def component(self, name: str) -> HardwareComponent:
         """KeyError if there is none of this name."""
         for found in self.components:
             if found.name == name:
@@ -404,7 +404,7 @@ def _stamp(stamp: Stamp) -> str:
 def _hardware(configuration: Configuration) -> list[str]:
     rows: list[tuple[str, ...]] = []
 
-    def add(level: Level, depth: int) -> None:
+    def add(level: HardwareLevel, depth: int) -> None:
         count = f" x {level.instances}" if level.instances > 1 else ""
         rows.append(("  " * depth + level.name + count, ""))
         for c in level.local:

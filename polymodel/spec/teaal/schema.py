@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from polymodel.errors import Diagnostic, Place
-from polymodel.spec.faults import Entry, Faults, Node, NodeLocator, Source, node_of, suggestion
+from polymodel.spec.faults import Faults, NodeLocator, Source, YamlEntry, YamlNode, node_of, suggestion
 from polymodel.spec.other_tools import OLD, SECTIONS
 from polymodel.spec.teaal.bindings import Known, read_bindings
 from polymodel.spec.teaal.einsum_section import read_einsums
@@ -16,7 +16,7 @@ from polymodel.spec.teaal.formats import read_formats
 from polymodel.spec.teaal.hardware import read_architecture
 from polymodel.spec.teaal.mapping_section import read_mappings
 from polymodel.spec.teaal.records import TeaalSpec
-from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.teaal.walk import TreeWalk
 from polymodel.spec.yaml_text import parse_yaml
 
 # An output at the beginning of an expression.
@@ -49,11 +49,11 @@ def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
     return spec
 
 
-def read_sections(entries: Mapping[str, Entry], faults: Faults) -> TeaalSpec:
+def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec:
     """The records of the sections; every fault is noted, with its place."""
     placed = {key: _one_expression_each(e) if key == "einsum" else e for key, e in entries.items()}
     own = Faults(NodeLocator(dict(placed)))
-    walk = Walk(own)
+    walk = TreeWalk(own)
     data = {key: e.value.plain() for key, e in placed.items()}
     if "einsum" not in data:
         own.note(Diagnostic("key `einsum` is missing", _ROOT))
@@ -93,7 +93,7 @@ def _table(data: object) -> Mapping[str, object] | None:
     return data if isinstance(data, dict) else None
 
 
-def _one_expression_each(section: Entry) -> Entry:
+def _one_expression_each(section: YamlEntry) -> YamlEntry:
     """The `einsum` section with a block of expressions, one a line, as the list of them."""
     entry = section.value.entry("expressions")
     if entry is None and (old := section.value.entry(OLD)) is not None:
@@ -111,10 +111,10 @@ def _one_expression_each(section: Entry) -> Entry:
         lines = node.source.lines
         found = next((i for i in range(max(at - 1, 0), len(lines)) if lines[i].strip() == first), None)
         if found is None:
-            elements.append(Node(node.source, node.line, node.column, scalar=text, one_line=False))
+            elements.append(YamlNode(node.source, node.line, node.column, scalar=text, one_line=False))
             continue
         column = len(lines[found]) - len(lines[found].lstrip()) + 1
-        elements.append(Node(node.source, found + 1, column, scalar=text, one_line="\n" not in text))
+        elements.append(YamlNode(node.source, found + 1, column, scalar=text, one_line="\n" not in text))
         at = found + 2
     listed = replace(entry, value=replace(node, scalar=None, elements=tuple(elements)))
     entries = tuple(listed if e is entry else e for e in section.value.entries or ())

@@ -16,10 +16,10 @@ from polymodel.spec.numbers import affine_of
 from polymodel.spec.teaal.records import (
     Directive,
     Expression,
+    FactorProduct,
     Index,
     Kind,
     Operand,
-    Product,
     Stamp,
     Take,
 )
@@ -132,7 +132,7 @@ class _Reader:
         self.scalars.append((name.text, name.offset))
         return name.text
 
-    def term(self) -> Product | Take:
+    def term(self) -> FactorProduct | Take:
         now, ahead = self.cursor.now, self.cursor.ahead()
         if now.text == "take" and ahead.text == "(":
             return self.taken()
@@ -141,9 +141,9 @@ class _Reader:
         factors = [self.factor()]
         while self.cursor.take("*"):
             factors.append(self.factor())
-        return Product(tuple(factors))
+        return FactorProduct(tuple(factors))
 
-    def summed(self) -> Product:
+    def summed(self) -> FactorProduct:
         """`sum(K, M).(A[k, m] * B[k])`, in older files: the ranks are those that the output lacks."""
         c = self.cursor
         c.next()
@@ -157,7 +157,7 @@ class _Reader:
         c.need("(", "around what is summed up")
         found = self.term()
         c.need(")", "after what is summed up")
-        if not isinstance(found, Product):
+        if not isinstance(found, FactorProduct):
             raise TextFault("sum is of a product", ranks[0].offset if ranks else 0, "write take(...) alone")
         self.sums += [(r.text, r.offset) for r in ranks]
         return found

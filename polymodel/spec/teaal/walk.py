@@ -16,7 +16,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Walk:
+class TreeWalk:
     """Every method notes what is wrong and goes on with what is right."""
 
     faults: Faults

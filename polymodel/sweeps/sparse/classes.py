@@ -10,10 +10,10 @@ import numpy as np
 
 from polymodel.analysis.result import Problem
 from polymodel.sparse.actions.counters import Counters, Ints
-from polymodel.sparse.actions.links import Condition, Link, Structure
+from polymodel.sparse.actions.links import Condition, Structure, TransferEdge
 from polymodel.sparse.actions.reach import Inner, Meeting
-from polymodel.sparse.actions.tally import Bools, Tally
-from polymodel.sweeps.sparse.columns import Column
+from polymodel.sparse.actions.tally import Bools, LinkTally
+from polymodel.sweeps.sparse.columns import VariableColumn
 
 Flag = tuple[str, int]
 READ, WRITE = ("read", 0), ("write", 0)
@@ -55,8 +55,8 @@ class _OneVariable(Structure):
 
 def classes_of(
     structure: Structure,
-    column: Column,
-    chain: Sequence[Link],
+    column: VariableColumn,
+    chain: Sequence[TransferEdge],
     conditions: Sequence[Condition | Meeting],
     by_value: bool = False,
 ) -> tuple[Classes, ...]:
@@ -64,7 +64,7 @@ def classes_of(
     found = []
     for setting in range(column.settings):
         one = _OneVariable(structure.problem, structure.name, column.counters(setting))
-        tally = Tally(one, chain, conditions, by_value)
+        tally = LinkTally(one, chain, conditions, by_value)
         (atoms,), (labels,), (picks,) = tally.axes, tally.labels, tally.picks
         flags = {READ: atoms.read[picks], WRITE: atoms.write[picks]}
         for name, levels in (("first", atoms.first), ("here", atoms.here)):
@@ -78,7 +78,7 @@ def classes_of(
 Term = tuple[int, tuple[Flag, ...]]
 
 
-def terms_of(kind: str, chain: Sequence[Link], output: bool) -> tuple[Term, ...]:
+def terms_of(kind: str, chain: Sequence[TransferEdge], output: bool) -> tuple[Term, ...]:
     """What counts in one kind of access, as a sum of products of flags: (sign, flags).
 
     Of an output what is read for filling and written as a filling are sums so far (`Tally.partial`): all but

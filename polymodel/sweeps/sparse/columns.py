@@ -14,7 +14,7 @@ from polymodel.errors import NotSeparable
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.sparse.actions.counters import Counters, Ints, counters_of
 from polymodel.spec.faults import Faults
-from polymodel.sweeps.axes import Axis
+from polymodel.sweeps.axes import SymbolAxis
 
 # Values of one rank variable, of all settings, that are kept rather than listed anew.
 KEPT = 3_000_000
@@ -22,7 +22,7 @@ Settings = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Column:
+class VariableColumn:
     """One rank variable. `axis`: the symbols of the axis that its tiles depend on, () if they are fixed.
 
     `place`: the setting (distinct combination of its tile sizes) of each choice along the axis; `values`: the
@@ -61,8 +61,8 @@ def bound_problem(problem: Problem, values: Mapping[str, int]) -> Problem:
 
 
 def columns_of(
-    problem: Problem, einsum: str, axes: Sequence[Axis], fixed: Mapping[str, int]
-) -> tuple[Column, ...]:
+    problem: Problem, einsum: str, axes: Sequence[SymbolAxis], fixed: Mapping[str, int]
+) -> tuple[VariableColumn, ...]:
     """One record per rank variable of the Einsum, and per variable that only repeats it.
 
     Raises NotSeparable where the tiles of one variable depend on several axes.
@@ -79,7 +79,7 @@ def columns_of(
             raise NotSeparable(f"{einsum}: tiles of {variable} depend on symbols of several axes")
         if not mine:
             place: Any = np.zeros(1, np.int64)
-            found.append(Column(problem, einsum, variable, (), place, (base,)))
+            found.append(VariableColumn(problem, einsum, variable, (), place, (base,)))
             continue
         varying = [s for s in symbols if s in mine[0].columns]
         table = np.array([mine[0].columns[s] for s in varying])
@@ -87,5 +87,5 @@ def columns_of(
         values = tuple(
             base | {s: int(x) for s, x in zip(varying, column, strict=True)} for column in distinct.T
         )
-        found.append(Column(problem, einsum, variable, mine[0].names, place.reshape(-1), values))
+        found.append(VariableColumn(problem, einsum, variable, mine[0].names, place.reshape(-1), values))
     return tuple(found)

@@ -14,7 +14,7 @@ from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.model import Floats
 from polymodel.sweeps.sparse.classes import Classes, Term
 from polymodel.sweeps.sparse.columns import Settings
-from polymodel.sweeps.sparse.factors import MOST, Factor, Holds, Known, Meets
+from polymodel.sweeps.sparse.factors import MOST, ClassFactor, Holds, Known, Meets
 
 Array = Any
 PIECE = 4_000_000  # entries of one array on the way
@@ -31,7 +31,7 @@ class Contraction:
         self,
         each: Mapping[str, Sequence[Classes]],
         terms: Sequence[Term],
-        factors: Sequence[Factor] = (),
+        factors: Sequence[ClassFactor] = (),
         powers: Mapping[str, int] | None = None,
     ) -> None:
         self.signs = [sign for sign, _ in terms]
@@ -181,7 +181,11 @@ def _placed(values: Array, points: int, place: int, factor: Known) -> Array:
 
 
 def _grouped(
-    settings: Sequence[Classes], variable: str, terms: Sequence[Term], users: Sequence[Factor], power: int
+    settings: Sequence[Classes],
+    variable: str,
+    terms: Sequence[Term],
+    users: Sequence[ClassFactor],
+    power: int,
 ) -> tuple[Floats, list[Ints]]:
     """Weights (setting, term, class) of classes alike in what the factors look at, and per factor what that
     is (setting, class, column); padded with weight 0."""

@@ -17,18 +17,18 @@ from polymodel.mapping.looptree import StorageNode
 from polymodel.sparse.actions.busiest import Instances
 from polymodel.sparse.actions.counts import ACTIONS, SKIPS
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.links import Condition, Structure, TransferEdge, sharpest
 from polymodel.sparse.actions.places import differs, each_once, effectual_points, seen_by
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
 from polymodel.sparse.actions.records import at_most, ratio
-from polymodel.sparse.actions.storage import Formats, Kept, Moved, TileBits, moved, transfer_digits
+from polymodel.sparse.actions.storage import AccessShare, Formats, Kept, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Floats
 from polymodel.sweeps.sparse.classes import Classes, classes_of, terms_of
-from polymodel.sweeps.sparse.columns import Column, Settings, bound_problem
+from polymodel.sweeps.sparse.columns import Settings, VariableColumn, bound_problem
 from polymodel.sweeps.sparse.contraction import Contraction
-from polymodel.sweeps.sparse.factors import Factor, Holds, Meets, Window
+from polymodel.sweeps.sparse.factors import ClassFactor, Holds, Meets, WindowValues
 from polymodel.sweeps.sparse.tiles import Tilings
 
 MOST_STRUCTURES = 256
@@ -49,7 +49,7 @@ class LinkedSums:
     """`LinkSums` of one structure, for the points of a grid."""
 
     def __init__(
-        self, structure: Structure, columns: Sequence[Column], data: Mapping[str, TensorData]
+        self, structure: Structure, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
     ) -> None:
         self.structure = structure
         self.columns = columns
@@ -60,7 +60,7 @@ class LinkedSums:
 
     def kept(
         self,
-        chain: tuple[Link, ...],
+        chain: tuple[TransferEdge, ...],
         kind: str,
         looked: Looked,
         dense: Array,
@@ -109,7 +109,7 @@ class LinkedSums:
 
     def _bounded(
         self,
-        chain: tuple[Link, ...],
+        chain: tuple[TransferEdge, ...],
         kind: str,
         looked: Looked,
         dense: Array,
@@ -127,18 +127,18 @@ class LinkedSums:
         high = self._sum(chain, kind, useful).largest(flat).reshape(shape)
         return dense * high * scale
 
-    def _useful(self, chain: Sequence[Link], looked: Looked, nonzeros: bool) -> Looked:
+    def _useful(self, chain: Sequence[TransferEdge], looked: Looked, nonzeros: bool) -> Looked:
         own = chain[-1].tensor if nonzeros else ""
         return replace(looked, conditions=sharpest(c for c in looked.conditions if c.leader != own))
 
-    def looked(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+    def looked(self, chain: tuple[TransferEdge, ...], kinds: Sequence[str]) -> Looked:
         """What transfers (operations) depend on, as `LinkSums.looked`."""
         key = chain[-1:], tuple(kinds)
         if key not in self._looked:
             self._looked[key] = self._found(chain, kinds)
         return self._looked[key]
 
-    def _found(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+    def _found(self, chain: tuple[TransferEdge, ...], kinds: Sequence[str]) -> Looked:
         if not chain:
             executed = self.structure.executed()
             return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
@@ -146,7 +146,7 @@ class LinkedSums:
 
     def _total(
         self,
-        chain: tuple[Link, ...],
+        chain: tuple[TransferEdge, ...],
         kind: str,
         looked: Looked,
         nonzeros: bool,
@@ -158,26 +158,26 @@ class LinkedSums:
             points.sums[key] = self._sum(chain, kind, useful).values(points.settings)
         return points.sums[key]
 
-    def _key(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> tuple[object, ...]:
+    def _key(self, chain: tuple[TransferEdge, ...], kind: str, useful: Looked) -> tuple[object, ...]:
         place = (chain[-1].tensor, chain[-1].level) if chain else ()
         looked = frozenset(useful.conditions), useful.meetings
         return place, terms_of(kind, chain, self._output(chain)), looked
 
-    def _output(self, chain: Sequence[Link]) -> bool:
+    def _output(self, chain: Sequence[TransferEdge]) -> bool:
         return bool(chain) and self.structure.einsum.access_of(chain[-1].tensor).output
 
-    def _sum(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
+    def _sum(self, chain: tuple[TransferEdge, ...], kind: str, useful: Looked) -> Contraction:
         key = self._key(chain, kind, useful)
         if key not in self._sums:
             self._sums[key] = self._made(chain, kind, useful)
         return self._sums[key]
 
-    def _made(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
+    def _made(self, chain: tuple[TransferEdge, ...], kind: str, useful: Looked) -> Contraction:
         link = chain[-1] if chain else None
         each = [self.looked(chain, kinds) for kinds in (SKIPS, ACTIONS)]
         every = overlaps(tuple(dict.fromkeys(c for x in each for c in x.conditions)))
         meetings = tuple(dict.fromkeys(m for x in each for m in x.meetings))
-        factors: list[Factor] = []
+        factors: list[ClassFactor] = []
         for m in useful.meetings:
             accesses = tuple(map(self.structure.einsum.access_of, m.leaders))
             data = tuple(self.data[t] for t in m.leaders)
@@ -198,14 +198,14 @@ class LinkedSums:
         powers: dict[str, int] = {}
         for x in self.structure.einsum.access_of(link.tensor).projection if link else ():
             if len(x.variables) > 1:
-                factors.append(Window(x))
+                factors.append(WindowValues(x))
             for v in x.variables if len(x.variables) == 1 else ():
                 powers[v] = powers.get(v, 0) + 1
         classes = self._of(chain, (*every, *meetings), any(x.by_value for x in each))
         return Contraction(classes, terms_of(kind, chain, self._output(chain)), factors, powers)
 
     def _of(
-        self, chain: tuple[Link, ...], every: tuple[Condition | Meeting, ...], by_value: bool
+        self, chain: tuple[TransferEdge, ...], every: tuple[Condition | Meeting, ...], by_value: bool
     ) -> dict[str, tuple[Classes, ...]]:
         key = (chain[-1].tensor, chain[-1].level) if chain else ()
         if key not in self._classes:
@@ -221,7 +221,7 @@ class EinsumSweep:
     def __init__(
         self,
         structure: Structure,
-        columns: Sequence[Column],
+        columns: Sequence[VariableColumn],
         data: Mapping[str, TensorData],
         formats: Formats,
     ) -> None:
@@ -273,7 +273,7 @@ class EinsumSweep:
 
     def access(
         self, node: int, component: str, tensor: str, kind: str, dense: Array, points: Points
-    ) -> Moved:
+    ) -> AccessShare:
         """`EinsumCounts._one`."""
         data = self.data[tensor]
         nonzeros = self.formats.compressed(component, tensor) and not data.dense
@@ -289,7 +289,7 @@ class EinsumSweep:
     def _record(
         self, node: int, component: str, tensor: str, kind: str, dense: Array, held: Array, turns: Array,
         actual: Array, how: Kept | None, points: Points,
-    ) -> Moved:  # fmt: skip
+    ) -> AccessShare:  # fmt: skip
         def tiling(how: Kept) -> TileBits:
             digits = transfer_digits(self.structure, tensor, node, kind)
             return self.tilings.bits((component, tensor), how, digits, points.settings)
@@ -315,7 +315,7 @@ class Structures:
     depends on which loops turn; else there is one structure only."""
 
     def __init__(
-        self, problem: Problem, einsum: str, columns: Sequence[Column], data: Mapping[str, TensorData]
+        self, problem: Problem, einsum: str, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
     ) -> None:
         self.columns = columns
         formats = Formats(problem)
@@ -354,7 +354,7 @@ class Structures:
         return [(self.each[i], Points(settings, number == i)) for i in np.unique(number).tolist()]
 
 
-def _turning(column: Column, setting: int) -> frozenset[int]:
+def _turning(column: VariableColumn, setting: int) -> frozenset[int]:
     counters = column.counters(setting)
     pairs = zip(counters.loops, counters.counters, strict=True)
     return frozenset(i for (i, _), k in pairs if k.any())

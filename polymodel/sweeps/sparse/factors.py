@@ -27,7 +27,7 @@ MOST = 2_000_000  # entries of a table of all combinations
 Sizes = Mapping[str, Ints]
 
 
-class Factor(Protocol):
+class ClassFactor(Protocol):
     """What a sum over classes multiplies their weights with."""
 
     @property
@@ -139,7 +139,7 @@ class Meets:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowValues:
     """Different values of a rank of several rank variables."""
 
     expression: Affine
@@ -182,7 +182,7 @@ class OfTiles:
 class Known:
     """A factor with its values. `rows`: per rank variable the distinct columns (distinct x columns)."""
 
-    def __init__(self, factor: Factor, rows: Sequence[Ints]) -> None:
+    def __init__(self, factor: ClassFactor, rows: Sequence[Ints]) -> None:
         self.factor = factor
         self.variables = factor.variables
         self.rows = rows

@@ -24,7 +24,7 @@ from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
 from polymodel.sparse.actions.records import ratio
-from polymodel.sparse.actions.storage import Moved
+from polymodel.sparse.actions.storage import AccessShare
 from polymodel.sweeps.metrics import Block, Evaluator, Found, fits
 from polymodel.sweeps.plan import Costing, Limit, Linear
 from polymodel.sweeps.sparse.columns import Settings
@@ -87,13 +87,13 @@ class SparseFound(Found):
         return self._parts[einsum]
 
     @cached_property
-    def moved(self) -> dict[Flow, Moved]:
+    def moved(self) -> dict[Flow, AccessShare]:
         """What is left of every kind of access."""
         return {f: self._moved(f) for f in self.plan.flows}
 
-    def _moved(self, f: Flow) -> Moved:
+    def _moved(self, f: Flow) -> AccessShare:
         dense = self.dense(f.dense)
-        found: Moved | None = None
+        found: AccessShare | None = None
         for sweep, points in self.parts(f.einsum):
             one = sweep.access(f.node, f.component, f.tensor, f.kind, dense, points)
             if found is None:
@@ -101,7 +101,7 @@ class SparseFound(Found):
             else:
                 names = ("held", "turns", "actual", "metadata", "share")
                 pairs = ((getattr(one, n), getattr(found, n)) for n in names)
-                found = Moved(dense, *(np.where(points.mask, new, old) for new, old in pairs))
+                found = AccessShare(dense, *(np.where(points.mask, new, old) for new, old in pairs))
         assert found is not None, "every point has a structure"
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.analysis.result import Analysis, InstanceLoad, LinkTraffic, Problem, RefillLoad
-from polymodel.analysis.symbolic.forms import TRAFFIC, Form, Held, SymbolicAnalysis
+from polymodel.analysis.symbolic.forms import TRAFFIC, Form, HeldBuffet, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.records import Counts
 from polymodel.errors import NotSeparable
@@ -16,9 +16,9 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.storage import Formats
-from polymodel.sweeps.axes import Axis
-from polymodel.sweeps.plan import Costing, Linear, Rows
-from polymodel.sweeps.sparse.columns import Column, columns_of
+from polymodel.sweeps.axes import SymbolAxis
+from polymodel.sweeps.plan import Costing, FormRows, Linear
+from polymodel.sweeps.sparse.columns import VariableColumn, columns_of
 from polymodel.sweeps.sparse.counts import Structures
 from polymodel.workload.einsum import require_plain
 
@@ -79,7 +79,7 @@ class Cross:
 
 
 @dataclass(frozen=True)
-class Part:
+class PhaseBuffet:
     """One buffet of a phase: `ceil(bits / denominator) * count`."""
 
     node: int
@@ -90,11 +90,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Peak:
+class SparsePeak:
     """One working set that a memory's size is checked with: its phases, the largest dense one counts."""
 
     component: str
-    phases: tuple[tuple[Part, ...], ...]
+    phases: tuple[tuple[PhaseBuffet, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class SparsePlan:
     loads: tuple[Load, ...]
     refills: tuple[Load, ...]
     links: tuple[Cross, ...]
-    peaks: tuple[Peak, ...]
+    peaks: tuple[SparsePeak, ...]
     tiles: Mapping[tuple[int, str], Tile]
     outside: Mapping[tuple[str, str, str], int]
-    columns: Mapping[str, tuple[Column, ...]]
+    columns: Mapping[str, tuple[VariableColumn, ...]]
     structures: Mapping[str, Structures]
 
     @property
@@ -143,8 +143,8 @@ def sparse_plan(
     problem: Problem,
     forms: SymbolicAnalysis,
     costing: Costing,
-    rows: Rows,
-    axes: Sequence[Axis],
+    rows: FormRows,
+    axes: Sequence[SymbolAxis],
     fixed: Mapping[str, int],
     folder: str,
 ) -> SparsePlan:
@@ -174,7 +174,7 @@ def sparse_plan(
         if getattr(t, kind).terms
     ]
     peaks = [
-        Peak(w.component, tuple(tuple(_part(h, rows) for h in phase) for phase in w.peak.phases))
+        SparsePeak(w.component, tuple(tuple(_part(h, rows) for h in phase) for phase in w.peak.phases))
         for w in forms.working_sets
         if w.measure == problem.hierarchy[w.component].allocation
     ]
@@ -212,19 +212,19 @@ def _structure(c: Component) -> tuple[object, ...]:
     return c.name, c.kind, c.sparse, c.spatial, c.read_first, c.allocation
 
 
-def _load(row: InstanceLoad[Form] | RefillLoad[Form], storage: str, rows: Rows) -> Load:
+def _load(row: InstanceLoad[Form] | RefillLoad[Form], storage: str, rows: FormRows) -> Load:
     ((reads, writes),) = row.loads
     return Load(row.einsum, row.component, rows.add(reads), rows.add(writes), storage)
 
 
-def _cross(row: LinkTraffic[Form], rows: Rows) -> Cross:
+def _cross(row: LinkTraffic[Form], rows: FormRows) -> Cross:
     hops = tuple((tensor, rows.add(n)) for tensor, n in row.hops)
     loads = tuple((rows.add(down), rows.add(up)) for down, up in row.loads)
     return Cross(row.einsum, row.component, row.dim, hops, loads)
 
 
-def _part(held: Held, rows: Rows) -> Part:
-    return Part(
+def _part(held: HeldBuffet, rows: FormRows) -> PhaseBuffet:
+    return PhaseBuffet(
         held.node,
         held.tensor,
         rows.add(held.elements * (held.bits * held.numerator)),
@@ -234,7 +234,7 @@ def _part(held: Held, rows: Rows) -> Part:
 
 
 def _tiles(
-    problem: Problem, forms: SymbolicAnalysis, formats: Formats, rows: Rows
+    problem: Problem, forms: SymbolicAnalysis, formats: Formats, rows: FormRows
 ) -> dict[tuple[int, str], Tile]:
     found = {}
     for b in forms.buffets:

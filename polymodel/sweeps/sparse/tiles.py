@@ -14,7 +14,7 @@ from polymodel.sparse.actions.links import Structure
 from polymodel.sparse.actions.storage import Kept, TileBits, full_model, shape_of
 from polymodel.sparse.formats import expected_levels
 from polymodel.sweeps.sparse.classes import Classes
-from polymodel.sweeps.sparse.columns import Column, Settings
+from polymodel.sweeps.sparse.columns import Settings, VariableColumn
 from polymodel.sweeps.sparse.contraction import Contraction
 from polymodel.sweeps.sparse.factors import OfTiles
 from polymodel.workload.einsum import TensorAccess
@@ -26,7 +26,7 @@ class Tilings:
     """The tilings of the tensors of one Einsum."""
 
     def __init__(
-        self, structure: Structure, columns: Sequence[Column], data: Mapping[str, TensorData]
+        self, structure: Structure, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
     ) -> None:
         self.structure = structure
         self.columns = {c.variable: c for c in columns}

@@ -19,9 +19,9 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import plainly
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, Words
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, starts
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, starts
 
-__all__ = ["Costs", "Launch", "costs", "lower_bound"]
+__all__ = ["CutCosts", "Launch", "costs", "lower_bound"]
 
 # What Tiler-Swift's estimate adds to the entries of each tile.
 ESTIMATED_RAMP = 5
@@ -78,7 +78,7 @@ class Launch:
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class CutCosts:
     """Costs of one cut. Arrays have one number per tile, int64 or bool; all are exact counts of the data.
 
     For tensors of more ranks a point is an entry and a row is a coordinate of the first rank that is cut.
@@ -89,7 +89,7 @@ class Costs:
     op: Op
     fit: Fit
     launch: Launch
-    counts: Counts
+    counts: TileCounts
 
     def __repr__(self) -> str:
         return f"Costs({self.cut!r}, {self.kernels:,} kernels, {self.total_cycles:,} cycles)"
@@ -165,12 +165,12 @@ class Costs:
         return int(self.estimates.sum())
 
 
-def costs(pattern: Pattern, cut: Cut, op: Op, fit: Fit, launch: Launch | None = None) -> Costs:
+def costs(pattern: Pattern, cut: Cut, op: Op, fit: Fit, launch: Launch | None = None) -> CutCosts:
     """The costs of a cut, counted when asked for. `cut` covers all of the pattern's points."""
-    return Costs(pattern, cut, op, fit, launch or Launch(), Counts(pattern, cut.ids, cut.tiles))
+    return CutCosts(pattern, cut, op, fit, launch or Launch(), TileCounts(pattern, cut.ids, cut.tiles))
 
 
-def useful(counts: Counts, op: Op) -> Flags:
+def useful(counts: TileCounts, op: Op) -> Flags:
     """Tiles that can have a result: add, A or B nonempty; multiply, both."""
     if op == "add":
         return counts.union > 0
@@ -178,7 +178,7 @@ def useful(counts: Counts, op: Op) -> Flags:
     return both
 
 
-def kernel_cycles(counts: Counts, op: Op, launch: Launch) -> Ints:
+def kernel_cycles(counts: TileCounts, op: Op, launch: Launch) -> Ints:
     """Cycles each tile runs, without its configuration; 0 where it is not launched."""
     if op == "add":
         tokens = counts.union + counts.rows_union
@@ -190,7 +190,7 @@ def kernel_cycles(counts: Counts, op: Op, launch: Launch) -> Ints:
     return found
 
 
-def _common(counts: Counts) -> tuple[Ints, Ints]:
+def _common(counts: TileCounts) -> tuple[Ints, Ints]:
     """Per tile: rows that A or B holds, and entries of the rows that both hold, with one end for each row."""
     pattern, ids, tiles = counts.pattern, counts.ids, counts.tiles
     rows, entries = np.zeros(tiles, dtype=np.int64), np.zeros(tiles, dtype=np.int64)
@@ -294,7 +294,7 @@ def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:
     """A tile with all entries contains the smallest rectangle around them; what is empty can be cut off."""
     if not pattern.points:
         return 0
-    counts = Counts(pattern, np.zeros(pattern.points, dtype=np.int32), 1)
+    counts = TileCounts(pattern, np.zeros(pattern.points, dtype=np.int32), 1)
     (top, left), (bottom, right) = (
         (int(end(pattern.rows)), int(end(pattern.cols))) for end in (np.min, np.max)
     )

@@ -15,7 +15,7 @@ from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.formats.levels import levels_of_groups
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.formats.whole import CISS, CP, RLE, B, Format, NamedFormat, PerRank, U
-from polymodel.tiling.plane.pattern import Counts, Flags, Index, Ints, Pattern, Rects, sorted_by
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects, TileCounts, sorted_by
 
 Op = Literal["add", "multiply"]
 
@@ -53,10 +53,10 @@ class Fit(ABC):
         """What the capacity counts."""
 
     @abstractmethod
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         """How full each tile makes the fullest memory, in `unit`."""
 
-    def fits(self, counts: Counts, rects: Rects, op: Op) -> np.typing.NDArray[np.bool_]:
+    def fits(self, counts: TileCounts, rects: Rects, op: Op) -> np.typing.NDArray[np.bool_]:
         found: np.typing.NDArray[np.bool_] = self.loads(counts, rects, op) <= self.capacity
         return found
 
@@ -69,7 +69,7 @@ class Elements(Fit):
     def unit(self) -> str:
         return "elements"
 
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         if op == "add":
             return counts.nnz_a + counts.nnz_b
         return np.maximum(counts.nnz_a, counts.nnz_b)
@@ -87,7 +87,7 @@ class Words(Fit):
     def unit(self) -> str:
         return "words"
 
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         depth, levels = counts.pattern.depth, counts.pattern.levels
         nnz_a, nnz_b, rows_a, rows_b = counts.nnz_a, counts.nnz_b, counts.rows_a, counts.rows_b
         if op == "add":
@@ -129,7 +129,7 @@ def check_empty(pattern: Pattern, op: Op, fit: Fit) -> None:
     """A capacity that not even a tile of one empty place keeps to is a SpecError."""
     single = Rects.of([(0, 0, 1, 1)])
     none = pattern.taken(np.zeros(0, dtype=np.int64))
-    load = int(fit.loads(Counts(none, np.zeros(0, dtype=np.int32), 1), single, op)[0])
+    load = int(fit.loads(TileCounts(none, np.zeros(0, dtype=np.int32), 1), single, op)[0])
     if load > fit.capacity:
         fault = f"even an empty tile needs {load} {fit.unit}; the capacity is {fit.capacity}"
         raise SpecError([Diagnostic(fault, f"give a capacity of {load} {fit.unit} or more")])
@@ -143,7 +143,7 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
     begins[1:] = (np.diff(pattern.rows) != 0) | (np.diff(pattern.cols) != 0)
     row, col = (at[begins].astype(np.int64) for at in (pattern.rows, pattern.cols))
     places = Rects(row, col, np.ones_like(row), np.ones_like(row))
-    loads = fit.loads(Counts(pattern, np.cumsum(begins) - 1, places.tiles), places, op)
+    loads = fit.loads(TileCounts(pattern, np.cumsum(begins) - 1, places.tiles), places, op)
     full = np.nonzero(loads > fit.capacity)[0]
     if not full.size:
         return
@@ -220,7 +220,7 @@ class Stored(Fit):
         """Bits that every entry of a tile takes at least: its value, and coordinates kept for it alone."""
         return _entry_bits(self.format_of(pattern), len(own_ranks(pattern)))
 
-    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+    def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         pattern = counts.pattern
         format = self.format_of(pattern)
         tiles = _Tiles.of(counts, rects, format.order(own_ranks(pattern)))
@@ -273,7 +273,7 @@ class _Tiles:
     filled: Flags
 
     @classmethod
-    def of(cls, counts: Counts, rects: Rects, ranks: tuple[str, ...]) -> _Tiles:
+    def of(cls, counts: TileCounts, rects: Rects, ranks: tuple[str, ...]) -> _Tiles:
         pattern, own = counts.pattern, own_ranks(counts.pattern)
         first = 2 - min(2, len(own))  # a vector's one rank is the one of columns
         deep = [] if pattern.deep is None else list(pattern.deep)

@@ -15,7 +15,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
 from polymodel.sparse.actions.zeros import MULTIPLY
 from polymodel.sparse.density import DensityModel, Uniform
-from polymodel.tiling.cost.model import Costs, cost_bound, costs, lower_bound
+from polymodel.tiling.cost.model import CutCosts, cost_bound, costs, lower_bound
 from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.estimate.run import estimate
 from polymodel.tiling.fits.fit import Fit, Op, Stored, Words
@@ -31,7 +31,7 @@ from polymodel.tiling.levels.product import (
     with_unions,
 )
 from polymodel.tiling.plane.operands import inner_fibers, pattern_of
-from polymodel.tiling.plane.pattern import Counts, Flags, Index, Ints, Pattern
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, TileCounts
 from polymodel.tiling.tilers.named import cut
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -51,7 +51,7 @@ class Level:
     rules: TileRules
     tensors: tuple[str, str, str]
     parents: tuple[str | None, str | None, str | None]
-    costs: Costs
+    costs: CutCosts
     word_bits: int
     executions: int
 
@@ -103,7 +103,7 @@ class Level:
     def _moved(self, which: Flags | None) -> Ints:
         c, ids = self.costs, self.costs.cut.ids
         alone, mine = _alone(c.pattern, ids, which)
-        counts = Counts(alone, mine, c.tiles)
+        counts = TileCounts(alone, mine, c.tiles)
         rule = c.fit if isinstance(c.fit, Stored) else Words(1)
         found: Ints = np.where(c.runs & (counts.union > 0), rule.loads(counts, c.cut.rects, "add"), 0)
         return found

@@ -19,10 +19,10 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.dynamic import LEAST
-from polymodel.tiling.matmul.held import Held, held, worked
-from polymodel.tiling.matmul.product import Product, product_of
-from polymodel.tiling.matmul.search import STRATEGIES, Candidate, Found, given_tiles, search
-from polymodel.tiling.matmul.shapes import Asked
+from polymodel.tiling.matmul.held import TileRows, held, worked
+from polymodel.tiling.matmul.product import PatternProduct, product_of
+from polymodel.tiling.matmul.search import STRATEGIES, TilingCandidate, TilingCandidates, given_tiles, search
+from polymodel.tiling.matmul.shapes import TilingSearch
 from polymodel.tiling.matmul.walk import ORDERS
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -103,7 +103,7 @@ _ADD = (None, "add", "+")
 
 
 @dataclass(frozen=True)
-class Roles:
+class OperandRoles:
     """Z[i, j] = sum of A[i, k] B[k, j] over k: the output's first rank decides which operand is A.
 
     `variables`: i, k and j.
@@ -119,8 +119,8 @@ class Roles:
 class ProductLevel:
     """The tiles of one product at one memory. Counts are of one execution; there are `executions`.
 
-    `tensors`: A, B and the output, as `Roles` has them. `parents`: the memory that each is filled from or
-    drained to, None where this memory holds it for good. `notes`: what a search did not look at.
+    `tensors`: A, B and the output, as `OperandRoles` has them. `parents`: the memory that each is filled
+    from or drained to, None where this memory holds it for good. `notes`: what a search did not look at.
     """
 
     einsum: str
@@ -128,10 +128,10 @@ class ProductLevel:
     rules: TileRules
     tensors: tuple[str, str, str]
     parents: tuple[str | None, str | None, str | None]
-    product: Product
-    asked: Asked
-    best: Candidate
-    found: tuple[Candidate, ...]
+    product: PatternProduct
+    asked: TilingSearch
+    best: TilingCandidate
+    found: tuple[TilingCandidate, ...]
     word_bits: int
     executions: int
     notes: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class ProductLevel:
         return int(found) if float(found).is_integer() else found
 
     @cached_property
-    def tiles(self) -> tuple[Held, Held, Held]:
+    def tiles(self) -> tuple[TileRows, TileRows, TileRows]:
         """Tiles of A, of B and of the output."""
         return held(self.best.source)
 
@@ -163,7 +163,7 @@ class ProductLevel:
         return (t.a_read, a, 0, 0), (t.b_read, b, 0, 0), (t.z_read, old, new, t.z_write)
 
 
-def product_roles(cascade: Cascade, einsum: Einsum, memory: str) -> Roles | None:
+def product_roles(cascade: Cascade, einsum: Einsum, memory: str) -> OperandRoles | None:
     """A, B and Z of a product of two matrices, whatever its ranks are called; None for other Einsums.
 
     Refused for what has the ranks of a product, but another operation, or touches a part of its tensors.
@@ -186,13 +186,13 @@ def product_roles(cascade: Cascade, einsum: Einsum, memory: str) -> Roles | None
         raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
     i, j = out.variables
     a, b = (first, second) if i in first.variables else (second, first)
-    return Roles(a, b, out, (i, shared[0], j))
+    return OperandRoles(a, b, out, (i, shared[0], j))
 
 
 def product_level(
     cascade: Cascade,
     einsum: Einsum,
-    roles: Roles,
+    roles: OperandRoles,
     component: Component,
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
@@ -234,14 +234,14 @@ def product_level(
     )
 
 
-def _asked(what: str, rules: TileRules, component: Component, widest: int) -> Asked:
+def _asked(what: str, rules: TileRules, component: Component, widest: int) -> TilingSearch:
     room = words_of(rules, component.size_bits, component.buffering, widest)
     wanted = rules.product
     if room is None or room < LEAST:
         few = f"has {room} words an operand, and a tile with one entry takes {LEAST}"
         reason = few if room is not None else "does not say how many words an operand's buffer has"
         raise Refused(f"{what}: {component.name} {reason}", "write data_tiles: {product: {capacity: WORDS}}")
-    return Asked(
+    return TilingSearch(
         (room, room, room),
         Machine(wanted.pes, wanted.bandwidth, launch_of(rules, component.clock)),
         wanted.objective,
@@ -251,7 +251,7 @@ def _asked(what: str, rules: TileRules, component: Component, widest: int) -> As
     )
 
 
-def _found(product: Product, rules: TileRules, asked: Asked) -> Found:
+def _found(product: PatternProduct, rules: TileRules, asked: TilingSearch) -> TilingCandidates:
     wanted = rules.product
     if wanted.tile is None:
         strategies = STRATEGIES if wanted.strategy == "search" else (wanted.strategy,)
@@ -263,11 +263,11 @@ def _found(product: Product, rules: TileRules, asked: Asked) -> Found:
         if not mine or not mine[0].fits:
             fault = f"no {wanted.strategy} tiles of order {wanted.order} fit"
             raise Refused(fault, "leave out order:, or give another strategy:")
-        return Found(mine, found.notes)
+        return TilingCandidates(mine, found.notes)
     best = given_tiles(product, wanted.tile, asked, wanted.strategy == "overbooked")
     if not best.fits:
         over, room = "/".join(map(str, best.over)), asked.buffers[0]
         fault = f"{over} of the {best.tile} tiles of A/B/Z exceed buffers of {room} words"
         most = max(best.largest)
         raise Refused(fault, f"give smaller tiles, strategy: overbooked or search, or {most} words")
-    return Found((best,), ())
+    return TilingCandidates((best,), ())

@@ -20,8 +20,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import look
-from polymodel.tiling.matmul.product import Places, Product, changes
-from polymodel.tiling.matmul.walk import Traffic
+from polymodel.tiling.matmul.product import PatternProduct, Places, changes
+from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Index, Ints
 
 # How far a range may grow before its entries fill a buffer: the parts of dynamic tiles.
@@ -31,7 +31,7 @@ Grown = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedEntries:
     """Entries along one rank: coordinates `x` ascending, the row of the stored tile each is in, and where in
     this list that row was last met (-1: never). A row is new to a tile that begins after that."""
 
@@ -75,7 +75,7 @@ class Listed:
         """Positions row by row, ascending within each."""
         return np.argsort(self.rows, kind="stable")
 
-    def taken(self, which: Flags) -> Listed:
+    def taken(self, which: Flags) -> ListedEntries:
         """Some of the entries."""
         place = np.cumsum(which) - 1
         order = self.by_row[which[self.by_row]]
@@ -83,7 +83,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked(Listed):
+class Stacked(ListedEntries):
     """Entries whose rows are the coordinates themselves: sums before each position say all.
 
     Positions that are asked for begin a coordinate.
@@ -107,30 +107,30 @@ class Stacked(Listed):
     def words(self, at: int, to: int) -> int:
         return 2 * int(self.sums[to] - self.sums[at]) + 3 if to > at else 0
 
-    def taken(self, which: Flags) -> Listed:
+    def taken(self, which: Flags) -> ListedEntries:
         return _stacked(self.x[which])
 
 
-def listed(x: Index, rows: Index) -> tuple[Listed, Index]:
+def listed(x: Index, rows: Index) -> tuple[ListedEntries, Index]:
     """Entries in order of `x`, and the order that this took; `rows` may be `x` itself."""
     order = np.argsort(x, kind="stable")
     return _stacked(x[order]) if rows is x else _with_last(x[order], rows[order]), order
 
 
-def _stacked(x: Index) -> Listed:
+def _stacked(x: Index) -> ListedEntries:
     return Stacked(x, x, np.zeros(0, dtype=np.int64))
 
 
-def _with_last(x: Index, rows: Index) -> Listed:
+def _with_last(x: Index, rows: Index) -> ListedEntries:
     return _linked(x, rows, np.argsort(rows, kind="stable"))
 
 
-def _linked(x: Index, rows: Index, order: Index) -> Listed:
+def _linked(x: Index, rows: Index, order: Index) -> ListedEntries:
     """`order`: positions row by row, ascending within each."""
     last = np.full(rows.size, -1, dtype=np.int64)
     same = rows[order[1:]] == rows[order[:-1]]
     last[order[1:][same]] = order[:-1][same]
-    return Listed(x, rows, last)
+    return ListedEntries(x, rows, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,22 +148,22 @@ class Sides:
     buffers: tuple[int, int, int]
     flip: bool
     touched: Flags
-    remembered: dict[tuple[int, int], tuple[Listed, Index, Grown]] = field(default_factory=dict)
+    remembered: dict[tuple[int, int], tuple[ListedEntries, Index, Grown]] = field(default_factory=dict)
 
-    def part(self, places: Places, rows: tuple[int, int]) -> Listed:
+    def part(self, places: Places, rows: tuple[int, int]) -> ListedEntries:
         """Some rows, listed along the columns."""
         piece = slice(places.starts[rows[0]], places.starts[rows[1]])
         across = places.cols[piece]
         return listed(across, across if self.flip else places.rows[piece])[0]
 
-    def result(self, band: tuple[int, int]) -> tuple[Listed, Index]:
+    def result(self, band: tuple[int, int]) -> tuple[ListedEntries, Index]:
         """Z within a band, listed along the other operand's own rank, with the first k of each entry."""
         piece = slice(self.z.starts[band[0]], self.z.starts[band[1]])
         across = self.z.cols[piece]
         found, order = listed(across, across if self.flip else self.z.rows[piece])
         return found, self.first_k[piece][order]
 
-    def other(self, k: int, end: int) -> tuple[Listed, Index, Grown]:
+    def other(self, k: int, end: int) -> tuple[ListedEntries, Index, Grown]:
         """The other operand within a range of k, listed along its own rank, with the k of each entry, and how
         far its tiles are known to grow: position of the first entry -> end, position of the end."""
         if (k, end) not in self.remembered:
@@ -175,7 +175,7 @@ class Sides:
         return self.remembered[k, end]
 
 
-def sides_of(product: Product, buffers: tuple[int, int, int], stationary: str) -> Sides:
+def sides_of(product: PatternProduct, buffers: tuple[int, int, int], stationary: str) -> Sides:
     """`buffers`: words for A, B and Z."""
     touched = np.zeros(product.extents[1], dtype=np.bool_)
     if stationary == "A":
@@ -261,7 +261,7 @@ class Dynamic:
     entries of the stationary tile, of the other and of Z's region after).
     """
 
-    product: Product
+    product: PatternProduct
     stationary: Stationary
     grow: Grow
     visits: Ints
@@ -291,7 +291,7 @@ class Dynamic:
         outer, k, inner = ((at(f"{name}"), at(f"{name}_end")) for name in ("outer", "k", "inner"))
         return changes(*outer, *k), changes(*k, *inner), changes(*outer, *inner)
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> OrderTraffic:
         """A tile is read when it differs from the resident one; a region of Z is written when it is left and
         what it has accumulated is read when it is entered."""
         new_s, new_v, new_z = self.new
@@ -302,11 +302,11 @@ class Dynamic:
         z_read, z_write = int(self.column("before")[new_z].sum()), int(self.column("after")[left].sum())
         if self.stationary == "B":
             s, v, s_count, v_count = v, s, v_count, s_count
-        return Traffic(self.order, s_count, v_count, visits, s, v, z_read, z_write)
+        return OrderTraffic(self.order, s_count, v_count, visits, s, v, z_read, z_write)
 
 
 def dynamic(
-    product: Product,
+    product: PatternProduct,
     buffers: tuple[int, int, int],
     stationary: Stationary = "A",
     grow: Grow = "k",
@@ -367,8 +367,8 @@ def _band(sides: Sides, band: tuple[int, int], k_limit: Ints, found: list[tuple[
 def _swept(
     sides: Sides,
     tile: tuple[tuple[int, int, int, int], int, int],
-    before: Listed,
-    after: Listed,
+    before: ListedEntries,
+    after: ListedEntries,
     found: list[tuple[int, ...]],
 ) -> int:
     """The other operand's tiles under one stationary tile; those without a shared k are passed over."""

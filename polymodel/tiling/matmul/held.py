@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from polymodel.tiling.matmul.dynamic import Dynamic
-from polymodel.tiling.matmul.panels import Panels
-from polymodel.tiling.matmul.uniform import Tiles, Uniform
+from polymodel.tiling.matmul.panels import RowPanels
+from polymodel.tiling.matmul.uniform import TensorTiles, Uniform
 from polymodel.tiling.matmul.walk import before
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Rects
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class TileRows:
     """Tiles of one tensor, row by row: rectangles (in B rows are k), entries and words of each."""
 
     rects: Rects
@@ -30,11 +30,11 @@ class Held:
     def tiles(self) -> int:
         return self.rects.tiles
 
-    def taken(self, which: Index | Flags) -> Held:
-        return Held(self.rects.taken(which), self.nnz[which], self.words[which])
+    def taken(self, which: Index | Flags) -> TileRows:
+        return TileRows(self.rects.taken(which), self.nnz[which], self.words[which])
 
 
-def held(source: Uniform | Panels | Dynamic) -> tuple[Held, Held, Held]:
+def held(source: Uniform | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
     """Tiles of A, of B and of Z."""
     if isinstance(source, Uniform):
         i, k, j = source.tile
@@ -44,10 +44,10 @@ def held(source: Uniform | Panels | Dynamic) -> tuple[Held, Held, Held]:
             _uniform(source.b, (k, j), (inner, cols)),
             _uniform(source.z, (i, j), (rows, cols)),
         )
-    return _panels(source) if isinstance(source, Panels) else _dynamic(source)
+    return _panels(source) if isinstance(source, RowPanels) else _dynamic(source)
 
 
-def worked(source: Uniform | Panels | Dynamic) -> tuple[int, int, int, int]:
+def worked(source: Uniform | RowPanels | Dynamic) -> tuple[int, int, int, int]:
     """Words that the array takes of A, B and of Z so far, and gives of Z, at all launches together.
 
     A tile that stays resident is worked on again at every launch; a panel is one launch.
@@ -55,24 +55,24 @@ def worked(source: Uniform | Panels | Dynamic) -> tuple[int, int, int, int]:
     if isinstance(source, Uniform):
         pairs = source.pairs
         return int(pairs.a.sum()), int(pairs.b.sum()), int(before(pairs).sum()), int(pairs.z.sum())
-    if isinstance(source, Panels):
+    if isinstance(source, RowPanels):
         a, b, z = (int(x[source.launched].sum()) for x in (source.a, source.b, source.z))
         return a, b, 0, z
     s, v, old, new = (int(source.column(name).sum()) for name in ("s", "v", "before", "after"))
     return (s, v, old, new) if source.stationary == "A" else (v, s, old, new)
 
 
-def _uniform(tiles: Tiles, tile: tuple[int, int], shape: tuple[int, int]) -> Held:
+def _uniform(tiles: TensorTiles, tile: tuple[int, int], shape: tuple[int, int]) -> TileRows:
     row, col = (at * size for at, size in zip(np.divmod(tiles.ids, tiles.shape[1]), tile, strict=True))
     height, width = np.minimum(shape[0] - row, tile[0]), np.minimum(shape[1] - col, tile[1])
-    return Held(Rects(row, col, height, width), tiles.nnz, tiles.words)
+    return TileRows(Rects(row, col, height, width), tiles.nnz, tiles.words)
 
 
-def _panels(panels: Panels) -> tuple[Held, Held, Held]:
+def _panels(panels: RowPanels) -> tuple[TileRows, TileRows, TileRows]:
     p, at = panels.product, panels.begins[:-1]
     none = np.zeros_like(at)
     a, z = (
-        Held(
+        TileRows(
             Rects(at, none, panels.heights, np.full_like(at, side.shape[1])),
             np.diff(side.starts[panels.begins]),
             words,
@@ -81,11 +81,11 @@ def _panels(panels: Panels) -> tuple[Held, Held, Held]:
     )
     k = np.flatnonzero(p.b.row_nnz)
     one, wide, nnz = np.ones_like(k), np.full_like(k, p.b.shape[1]), p.b.row_nnz[k]
-    b = Held(Rects(k, np.zeros_like(k), one, wide), nnz, 2 * nnz + 2)
+    b = TileRows(Rects(k, np.zeros_like(k), one, wide), nnz, 2 * nnz + 2)
     return a.taken(a.nnz > 0), b, z.taken(z.nnz > 0)
 
 
-def _dynamic(source: Dynamic) -> tuple[Held, Held, Held]:
+def _dynamic(source: Dynamic) -> tuple[TileRows, TileRows, TileRows]:
     at = source.column
     s = _different(at, "outer", "k", "s")
     v = _different(at, "k", "inner", "v")
@@ -95,12 +95,12 @@ def _dynamic(source: Dynamic) -> tuple[Held, Held, Held]:
     return _turned(v), _turned(s), _turned(z)
 
 
-def _turned(found: Held) -> Held:
-    turned = Held(found.rects.transposed(), found.nnz, found.words)
+def _turned(found: TileRows) -> TileRows:
+    turned = TileRows(found.rects.transposed(), found.nnz, found.words)
     return turned.taken(np.lexsort((turned.rects.col, turned.rects.row)))
 
 
-def _different(at: Callable[[str], Ints], rows: str, cols: str, name: str) -> Held:
+def _different(at: Callable[[str], Ints], rows: str, cols: str, name: str) -> TileRows:
     """The different rectangles, each with the most that it ever holds."""
     nnz, words = at(f"{name}_nnz"), at(name)
     ranges = [at(rows), at(cols), at(f"{rows}_end"), at(f"{cols}_end")]
@@ -109,5 +109,5 @@ def _different(at: Callable[[str], Ints], rows: str, cols: str, name: str) -> He
     last = np.ones(order.size, dtype=np.bool_)
     same = [x[1:] == x[:-1] for x in (row, col, bottom, right)]
     last[:-1] = ~np.logical_and.reduce(same)
-    found = Held(Rects(row, col, bottom - row, right - col), nnz[order], words[order])
+    found = TileRows(Rects(row, col, bottom - row, right - col), nnz[order], words[order])
     return found.taken(last)

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.matmul.product import Places, Product
-from polymodel.tiling.matmul.walk import Traffic
+from polymodel.tiling.matmul.product import PatternProduct, Places
+from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Ints
 from polymodel.tiling.tilers.lines import chain
 
 
 @dataclass(frozen=True, eq=False)
-class Panels:
+class RowPanels:
     """Consecutive rows of A, and what is used with them.
 
     `begins`: first row of each panel, and the end. Per panel: `a`, `z`: words of its rows of A and of Z;
@@ -22,7 +22,7 @@ class Panels:
     many these are. A panel without any is not launched and moves nothing.
     """
 
-    product: Product
+    product: PatternProduct
     begins: Ints
     a: Ints
     b: Ints
@@ -53,16 +53,16 @@ class Panels:
         longest = int(self.product.used[1].row_nnz.max())
         return 2 * longest + 2 if longest else 0
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> OrderTraffic:
         """A panel is read once, Z written once (its panel stays until it is complete), rows of B pass by."""
         on = self.launched
         words = [int(x[on].sum()) for x in (self.a, self.b, self.z)]
-        return Traffic(
+        return OrderTraffic(
             "ikj", self.launches, int(self.b_rows.sum()), self.launches, words[0], words[1], 0, words[2]
         )
 
 
-def panels_of(product: Product, capacity: int, z_capacity: int | None = None) -> Panels:
+def panels_of(product: PatternProduct, capacity: int, z_capacity: int | None = None) -> RowPanels:
     """Rows of A packed one after the other while a panel takes at most `capacity` words (and its part of Z at
     most `z_capacity`); a single heavier row still forms a panel."""
     reach = _reach(product.a.row_nnz, capacity)
@@ -71,7 +71,7 @@ def panels_of(product: Product, capacity: int, z_capacity: int | None = None) ->
     begins = _chained(reach)
     a, z = (_words(p, begins) for p in (product.a, product.z))
     b, b_rows = _rows_met(product, begins)
-    return Panels(product, begins, a, b, z, b_rows)
+    return RowPanels(product, begins, a, b, z, b_rows)
 
 
 def _reach(row_nnz: Ints, capacity: int) -> Ints:
@@ -95,7 +95,7 @@ def _words(places: Places, begins: Ints) -> Ints:
     return found
 
 
-def _rows_met(product: Product, begins: Ints) -> tuple[Ints, Ints]:
+def _rows_met(product: PatternProduct, begins: Ints) -> tuple[Ints, Ints]:
     """Per panel: words and number of the different nonempty rows of B that its columns name."""
     a, count = product.a, begins.size - 1
     panel = np.repeat(np.arange(count), np.diff(a.starts[begins]))

@@ -68,7 +68,7 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class PatternProduct:
     """Z = A B, as patterns (all values one, so nothing cancels).
 
     `z`: entries of the result. `first_k`: for each the least k that A and B share there. `multiplies`: pairs
@@ -119,7 +119,7 @@ class Product:
 
 def product_of(
     a: SparseTensor, second: SparseTensor | Transposed | None = None, progress: Progress | None = None
-) -> Product:
+) -> PatternProduct:
     """A times B; without `second` A times A, or A times its transposed.
 
     Raises SpecError where the sizes do not meet, Refused above 10^9 multiplies, 10^8 entries of Z, or
@@ -156,7 +156,7 @@ def product_of(
             "take a part of the rows of a, or of the columns of b",
         )
     z, first_k = _multiplied(ours, theirs, progress)
-    return Product(a.name, how, ours, theirs, z, first_k, multiplies)
+    return PatternProduct(a.name, how, ours, theirs, z, first_k, multiplies)
 
 
 def _second(a: SparseTensor, second: SparseTensor | Transposed | None) -> tuple[SparseTensor, str]:
@@ -201,7 +201,7 @@ def _multiplied(a: Places, b: Places, progress: Progress | None) -> tuple[Places
     return Places(found[0], found[1], shape), found[2]
 
 
-def partial_outputs(product: Product, tile_k: int) -> int:
+def partial_outputs(product: PatternProduct, tile_k: int) -> int:
     """Entries of all partial products: (i, j, k tile) with at least one multiply."""
     a, b = product.a, product.b
     k_bits, found = _bits(a.shape[1]), 0

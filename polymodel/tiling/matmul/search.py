@@ -12,19 +12,19 @@ import numpy as np
 from polymodel.errors import Refused, TimeUp
 from polymodel.governor import look, until
 from polymodel.tiling.matmul.dynamic import GROWS, STEPS, Dynamic, Stationary, dynamic
-from polymodel.tiling.matmul.panels import Panels, panels_of
-from polymodel.tiling.matmul.product import Product
-from polymodel.tiling.matmul.shapes import Asked, Shaped, best_shapes
+from polymodel.tiling.matmul.panels import RowPanels, panels_of
+from polymodel.tiling.matmul.product import PatternProduct
+from polymodel.tiling.matmul.shapes import Shaped, TilingSearch, best_shapes
 from polymodel.tiling.matmul.uniform import Shape, Uniform
-from polymodel.tiling.matmul.walk import Traffic
+from polymodel.tiling.matmul.walk import OrderTraffic
 
 Strategy = Literal["uniform", "panels", "dynamic", "overbooked"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "panels", "dynamic", "overbooked")
-Source = Uniform | Panels | Dynamic
+Source = Uniform | RowPanels | Dynamic
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class TilingCandidate:
     """One way to tile: `tile` in words, the traffic of one order of the loops, words of the fullest tiles of
     A, B and Z, how many tiles exceed their buffers (`over`), modelled `cycles`. `fits`: whether it may win;
     overbooked tiles may, for what exceeds the buffer is counted as streamed.
@@ -32,7 +32,7 @@ class Candidate:
 
     strategy: Strategy
     tile: str
-    traffic: Traffic
+    traffic: OrderTraffic
     launches: int
     largest: Shape
     over: Shape
@@ -45,26 +45,29 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class TilingCandidates:
     """Candidates, best first (those that do not fit last); `notes`: what was not looked at, and why."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TilingCandidate, ...]
     notes: tuple[str, ...]
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> TilingCandidate:
         return self.candidates[0]
 
 
 def search(
-    product: Product, asked: Asked, strategies: Sequence[Strategy] = STRATEGIES, overbook: float = 0.1
-) -> Found:
+    product: PatternProduct,
+    asked: TilingSearch,
+    strategies: Sequence[Strategy] = STRATEGIES,
+    overbook: float = 0.1,
+) -> TilingCandidates:
     """The candidates of these strategies. `overbook`: share of a tensor's tiles that may exceed its buffer.
 
     The best is never worse in the objective than any uniform shape of the grid in any order asked for, if
     time allowed (else a note says so). Refused where nothing fits, TimeUp where nothing was found in time.
     """
-    found: list[Candidate] = []
+    found: list[TilingCandidate] = []
     notes: list[str] = []
     if "panels" in strategies:
         found.append(_panels(product, asked))
@@ -87,16 +90,16 @@ def search(
             if len(strategies) < 4
             else "give larger capacities",
         )
-    return Found(tuple(found), tuple(notes))
+    return TilingCandidates(tuple(found), tuple(notes))
 
 
-def _value(c: Candidate, asked: Asked) -> tuple[float, float, float]:
+def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float]:
     return asked.value(c.traffic.words, c.cycles), c.cycles, c.traffic.words
 
 
 def _shapes(
-    product: Product, asked: Asked, strategy: Strategy, beat: float, notes: list[str]
-) -> list[Candidate]:
+    product: PatternProduct, asked: TilingSearch, strategy: Strategy, beat: float, notes: list[str]
+) -> list[TilingCandidate]:
     shapes = best_shapes(product, asked, beat)
     looked = f"{strategy}: {shapes.fitting:,} of {shapes.tried:,} shapes of the grid fit"
     notes.append(f"{looked}, {shapes.passed:,} of these are passed over by a bound")
@@ -110,9 +113,9 @@ def _shapes(
     return [shaped_candidate(product, shaped, strategy) for shaped in best]
 
 
-def shaped_candidate(product: Product, shaped: Shaped, strategy: Strategy) -> Candidate:
+def shaped_candidate(product: PatternProduct, shaped: Shaped, strategy: Strategy) -> TilingCandidate:
     """A uniform shape beside the others."""
-    return Candidate(
+    return TilingCandidate(
         strategy,
         " x ".join(map(str, shaped.tile)),
         shaped.traffic,
@@ -124,7 +127,7 @@ def shaped_candidate(product: Product, shaped: Shaped, strategy: Strategy) -> Ca
     )
 
 
-def given_tiles(product: Product, tile: Shape, asked: Asked, streamed: bool) -> Candidate:
+def given_tiles(product: PatternProduct, tile: Shape, asked: TilingSearch, streamed: bool) -> TilingCandidate:
     """Tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every use.
 
     A size beyond its extent is that of the extent: the indices of a small matrix hold no larger number.
@@ -147,7 +150,7 @@ def given_tiles(product: Product, tile: Shape, asked: Asked, streamed: bool) -> 
     return shaped_candidate(product, best, "overbooked" if streamed else "uniform")
 
 
-def _panels(product: Product, asked: Asked) -> Candidate:
+def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
     asked.tell("row panels")
     a, b, z = asked.buffers
     panels = panels_of(product, a, z)
@@ -161,12 +164,12 @@ def _panels(product: Product, asked: Asked) -> Candidate:
     )
     cycles = asked.machine.cycles(product.multiplies, traffic.words, panels.launches)
     name = f"{panels.count} panel{'' if panels.count == 1 else 's'} of rows"
-    return Candidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
+    return TilingCandidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
 
 
-def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate]:
+def _dynamic(product: PatternProduct, asked: TilingSearch, notes: list[str]) -> list[TilingCandidate]:
     sides: tuple[Stationary, ...] = ("A", "B")
-    found: list[Candidate] = []
+    found: list[TilingCandidate] = []
     for stationary, grow in ((s, g) for g in GROWS for s in sides):
         if ("ikj" if stationary == "A" else "jki") not in asked.orders:
             continue
@@ -193,6 +196,6 @@ def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate
         traffic = made.traffic()
         cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
         found.append(
-            Candidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
+            TilingCandidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
         )
     return found

@@ -19,9 +19,9 @@ import numpy as np
 from polymodel.errors import Refused, TimeUp
 from polymodel.governor import look, until
 from polymodel.tiling.matmul.cost import Machine
-from polymodel.tiling.matmul.product import Places, Product, changes
+from polymodel.tiling.matmul.product import PatternProduct, Places, changes
 from polymodel.tiling.matmul.uniform import PAIRS, Shape, Uniform, numbers, tiles_of
-from polymodel.tiling.matmul.walk import ORDERS, Traffic
+from polymodel.tiling.matmul.walk import ORDERS, OrderTraffic
 from polymodel.tiling.plane.pattern import Index, Ints
 
 Objective = Literal["words", "time"]
@@ -32,7 +32,7 @@ UNBOUNDED = 2**60  # words of a buffer of which nothing is said
 
 
 @dataclass(frozen=True)
-class Asked:
+class TilingSearch:
     """What a search wants: buffers (words for A, B and Z), machine, objective, orders of the loops.
 
     `over`: the share of a tensor's nonempty tiles that may exceed its buffer (0: none). `grid`: sizes to try
@@ -64,7 +64,7 @@ class Shaped:
     """One tile shape under one order. `over`: tiles of A, B and Z that exceed their buffers."""
 
     tile: Shape
-    traffic: Traffic
+    traffic: OrderTraffic
     launches: int
     largest: Shape
     over: Shape
@@ -90,7 +90,7 @@ def sizes(extent: int) -> tuple[int, ...]:
     return tuple(sorted(powers | {-(-extent // parts) for parts in range(1, PARTS + 1)}))
 
 
-def grid_for(product: Product) -> Grid:
+def grid_for(product: PatternProduct) -> Grid:
     """The sizes that are tried where none are given."""
     i, k, j = (sizes(extent) for extent in product.extents)
     return i, k, j
@@ -123,7 +123,7 @@ class _Waiting:
     words: dict[str, int]
 
 
-def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
+def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf) -> Shapes:
     """The best shape of the grid for the objective, over all orders asked for; and others that were counted.
 
     Shapes that a lower bound shows not to better `beat`, or the best so far, are passed over.
@@ -160,7 +160,7 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
     return Shapes(tuple(found), tried, fitting, fitting - len(found) - left, left)
 
 
-def _queue(product: Product, grid: Grid, asked: Asked) -> tuple[list[_Waiting], int]:
+def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[list[_Waiting], int]:
     """Shapes that fit, the most promising first; and how many fit, if time ran out before all had a bound."""
     asked.tell("tile shapes: which fit")
     of_a = _cuts(product.a, grid[0], grid[1], asked.buffers[0], asked)
@@ -186,7 +186,7 @@ def _queue(product: Product, grid: Grid, asked: Asked) -> tuple[list[_Waiting], 
 
 
 def _cuts(
-    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: Asked
+    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: TilingSearch
 ) -> dict[tuple[int, int], _Cut]:
     """The tile shapes of one tensor that fit, but for the share of tiles that may be too large.
 
@@ -215,7 +215,7 @@ def _cuts(
     return found
 
 
-def _counted(product: Product, waiting: _Waiting, asked: Asked, beat: float) -> Shaped | None:
+def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, beat: float) -> Shaped | None:
     """The shape under its best order; None if the true number of pairs shows that none betters `beat`."""
     if waiting.pairs > PAIRS:
         raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles")
@@ -236,7 +236,7 @@ def _counted(product: Product, waiting: _Waiting, asked: Asked, beat: float) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Least:
+class LeastTraffic:
     """At least so many pairs, and words for orders by their innermost loop (`k`, `j`, `i`)."""
 
     pairs: int
@@ -263,9 +263,9 @@ class _Side:
 class Bounds:
     """Bounds for tile shapes of one product."""
 
-    product: Product
+    product: PatternProduct
 
-    def least(self, tile: Shape, z: tuple[int, int], largest: tuple[int, int]) -> Least:
+    def least(self, tile: Shape, z: tuple[int, int], largest: tuple[int, int]) -> LeastTraffic:
         """`z`: words and number of its nonempty tiles, each written at least once; `largest`: words of the
         fullest tile of A and of B, the most that an outer loop's step can save."""
         i, k, j = tile
@@ -285,7 +285,7 @@ class Bounds:
             "j": once_a + max(once_b, read_b - tiles_a * largest[1]) + 14 * max(0, pairs - tiles_a - z_tiles),
             "i": once_b + max(once_a, read_a - tiles_b * largest[0]) + 14 * max(0, pairs - tiles_b - z_tiles),
         }
-        return Least(pairs, {loop: n + z_words for loop, n in words.items()})
+        return LeastTraffic(pairs, {loop: n + z_words for loop, n in words.items()})
 
 
 def _side(places: Places, tile: tuple[int, int], k: Index) -> _Side:

@@ -9,8 +9,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import plainly
-from polymodel.tiling.matmul.product import CHUNK, Places, Product, changes, partial_outputs, spread
-from polymodel.tiling.matmul.walk import Pairs, Traffic, traffic
+from polymodel.tiling.matmul.product import CHUNK, PatternProduct, Places, changes, partial_outputs, spread
+from polymodel.tiling.matmul.walk import OrderTraffic, Pairs, traffic
 from polymodel.tiling.plane.pattern import Index, Ints
 
 # Uniform coordinate tiles of a matrix: which hold entries, and how many words each takes.
@@ -21,7 +21,7 @@ _SPARE_CELLS = 2**18
 
 
 @dataclass(frozen=True, eq=False)
-class Tiles:
+class TensorTiles:
     """The nonempty tiles of one tensor: ascending numbers (row-major on the grid), entries and rows of each.
 
     `shape`: tiles down and across.
@@ -73,14 +73,14 @@ def numbers(places: Places, tile: tuple[int, int]) -> Ints:
     return found
 
 
-def tiles_of(places: Places, tile: tuple[int, int]) -> Tiles:
+def tiles_of(places: Places, tile: tuple[int, int]) -> TensorTiles:
     """The nonempty tiles of a matrix cut into tiles of one shape."""
     ids = numbers(places, tile)
     shape = grid_of(places.shape, tile)
     present, nnz = counted(ids, shape[0] * shape[1])
     # The columns of a tile are contiguous: within one row its entries follow each other.
     _, rows = counted(ids[changes(places.rows, ids)], shape[0] * shape[1])
-    return Tiles(present, nnz, rows, shape)
+    return TensorTiles(present, nnz, rows, shape)
 
 
 def counted(ids: Index, most: int) -> tuple[Ints, Ints]:
@@ -105,7 +105,7 @@ class Uniform:
     Everything is made when it is first asked for: a search looks at few of a candidate's figures.
     """
 
-    product: Product
+    product: PatternProduct
     tile: Shape
 
     def __post_init__(self) -> None:
@@ -125,17 +125,17 @@ class Uniform:
         return i, k, j
 
     @property
-    def a(self) -> Tiles:
+    def a(self) -> TensorTiles:
         i, k, _ = self.tile
         return self.product.once(("a", i, k), lambda: tiles_of(self.product.a, (i, k)))
 
     @property
-    def b(self) -> Tiles:
+    def b(self) -> TensorTiles:
         _, k, j = self.tile
         return self.product.once(("b", k, j), lambda: tiles_of(self.product.b, (k, j)))
 
     @property
-    def z(self) -> Tiles:
+    def z(self) -> TensorTiles:
         i, _, j = self.tile
         return self.product.once(("z", i, j), lambda: tiles_of(self.product.z, (i, j)))
 
@@ -229,7 +229,7 @@ class Uniform:
         """Entries of the partial products of all effectual pairs together."""
         return partial_outputs(self.product, self.tile[1])
 
-    def traffic(self, order: str, buffers: Shape | None = None) -> Traffic:
+    def traffic(self, order: str, buffers: Shape | None = None) -> OrderTraffic:
         """What the order moves; with `buffers`, tiles beyond them are overbooked (see `walk.traffic`)."""
         return traffic(self.pairs, order, buffers)
 

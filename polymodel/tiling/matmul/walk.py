@@ -13,7 +13,7 @@ ORDERS = ("ijk", "ikj", "kij", "jki", "kji", "jik")
 
 
 @dataclass(frozen=True)
-class Traffic:
+class OrderTraffic:
     """What one order of the loops moves, in words, between the memory and the buffers.
 
     `order`: loops, outermost first. Fetches count tiles, not words; a visit of Z is a time that a tile of Z
@@ -55,7 +55,7 @@ class Pairs:
         return int(self.i.size)
 
 
-def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = None) -> Traffic:
+def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = None) -> OrderTraffic:
     """The traffic of the pairs in the lexicographic order of the loops.
 
     A tile of A or B is read when it differs from the resident one. When the tile of Z changes, the old one is
@@ -76,7 +76,7 @@ def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = Non
         again = [int(np.maximum(x[kept] - buffers[which], 0).sum()) for x, kept, which in sides]
     a_read, b_read, z_read, z_write = (m + g for m, g in zip(moved, again, strict=True))
     a_fetches, b_fetches, z_visits = (int(np.count_nonzero(x)) for x in (new_a, new_b, new_z))
-    return Traffic(order, a_fetches, b_fetches, z_visits, a_read, b_read, z_read, z_write, sum(again))
+    return OrderTraffic(order, a_fetches, b_fetches, z_visits, a_read, b_read, z_read, z_write, sum(again))
 
 
 def _turns(pairs: Pairs, order: str) -> Index:

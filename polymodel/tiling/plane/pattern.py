@@ -198,7 +198,7 @@ _PIECE = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class TileCounts:
     """Counts per tile (int64 arrays of `tiles` numbers), each made when it is first asked for.
 
     `pattern`: the points, in row-major order (all, or those of the tiles that matter). `ids`: their tiles.

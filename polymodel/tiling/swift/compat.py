@@ -21,9 +21,9 @@ from types import MappingProxyType
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.tiling.cost.model import Costs, Launch, costs, kernel_cycles
+from polymodel.tiling.cost.model import CutCosts, Launch, costs, kernel_cycles
 from polymodel.tiling.fits.fit import Elements, Fit, Op
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, TileCounts
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 
 # What Tiler-Swift published: claims of its document and bars read off its charts.
@@ -123,13 +123,13 @@ CHARTED = ("simple", "qtree+merge", "btree")
 
 
 @dataclass(frozen=True, eq=False)
-class AsBuilt(Costs):
+class AsBuilt(CutCosts):
     """Costs of a cut whose cycles are those of other places: `simulated` counts what the simulator was given.
 
     Loads, overflows, kernels and estimates are those of the true tiles.
     """
 
-    simulated: Counts
+    simulated: TileCounts
 
     @cached_property
     def cycles(self) -> Ints:
@@ -151,7 +151,7 @@ def as_built(
     cut = replace(placed, ids=placed.ids[which], tiler=f"tiler-swift {tiler}", notes=(*placed.notes, *NOTES))
     simulated = _swapped_back(pattern, wide.taken(theirs), placed.ids[theirs], placed.tiles)
     run_all = replace(launch or Launch(), run="all")
-    return AsBuilt(pattern, cut, op, fit, run_all, Counts(pattern, cut.ids, cut.tiles), simulated)
+    return AsBuilt(pattern, cut, op, fit, run_all, TileCounts(pattern, cut.ids, cut.tiles), simulated)
 
 
 NOTES = (
@@ -190,11 +190,11 @@ def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
     return order < pattern.points, wide.taken(order)
 
 
-def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int) -> Counts:
+def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int) -> TileCounts:
     """Counts of the points behind the passengers, by the tiles that these fall into."""
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     back = np.lexsort((passengers.rows, passengers.cols))
-    return Counts(pattern.taken(inside), ids[back], tiles)
+    return TileCounts(pattern.taken(inside), ids[back], tiles)
 
 
 @dataclass(frozen=True)

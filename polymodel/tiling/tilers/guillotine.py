@@ -23,7 +23,17 @@ from numpy.typing import NDArray
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, check_empty, check_single
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered, starts
+from polymodel.tiling.plane.pattern import (
+    Cut,
+    Flags,
+    Index,
+    Ints,
+    Pattern,
+    Rects,
+    TileCounts,
+    ordered,
+    starts,
+)
 from polymodel.tiling.tilers.lines import summed, told
 
 Grid = tuple[int, int]
@@ -260,7 +270,7 @@ class Measured:
             np.repeat(rows[first + height] - rows[first], pairs),
             np.tile(cols[self.last] - cols[self.first], places),
         )
-        counts = Counts(self.pattern.taken(who[order]), at[order], places * pairs)
+        counts = TileCounts(self.pattern.taken(who[order]), at[order], places * pairs)
         found: Ints = self.fit.loads(counts, rects, self.op).reshape(places, pairs)
         return found
 

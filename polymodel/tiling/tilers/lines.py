@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.pattern import Counts, Flags, Index, Ints, Pattern, Rects
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects, TileCounts
 
 # Points summed at a time.
 _PIECE = 1 << 16
@@ -97,7 +97,7 @@ def lines_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class StripSums:
     """What strips of lines hold, from sums up to each line: of rows (`single` None), or of pieces of one row.
 
     `across`: per panel, its extent along the other rank.
@@ -137,10 +137,10 @@ class Sums:
         return fit.loads(told(self.pattern, figures), rects, op)
 
 
-def told(pattern: Pattern, figures: dict[str, Ints]) -> Counts:
+def told(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
     """Counts whose figures are known already: enough for the fits that `summed` names."""
     size = figures["nnz_a"].size
-    counts = Counts(pattern, np.zeros(0, dtype=np.int32), size)
+    counts = TileCounts(pattern, np.zeros(0, dtype=np.int32), size)
     counts.__dict__.update(figures)  # where cached properties keep what they found
     return counts
 
@@ -150,14 +150,16 @@ def summed(fit: Fit) -> bool:
     return type(fit) in (Elements, Words)
 
 
-def sums_of(pattern: Pattern, order: Index | None, lines: Lines, across: Ints, single: bool = False) -> Sums:
+def sums_of(
+    pattern: Pattern, order: Index | None, lines: Lines, across: Ints, single: bool = False
+) -> StripSums:
     """Sums for the points of `pattern`, put in `order` first."""
     none = np.zeros(lines.number + 1, dtype=np.int64)
 
     def up_to_lines(values: Index | None) -> Ints:
         return none if values is None else up_to_places(values, order, lines.at)
 
-    return Sums(
+    return StripSums(
         pattern,
         lines,
         up_to_lines(pattern.in_a),
@@ -200,10 +202,10 @@ class Told(Protocol):
     def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints: ...
 
 
-def following(sums: Sums | Told, op: Op, fit: Fit) -> Ints:
+def following(sums: StripSums | Told, op: Op, fit: Fit) -> Ints:
     """For each line, the line after the longest strip from it on; itself where it does not fit alone."""
     lines = sums.lines
-    if isinstance(sums, Sums) and type(fit) is Elements:
+    if isinstance(sums, StripSums) and type(fit) is Elements:
         channels = [sums.nnz_a + sums.nnz_b] if op == "add" else [sums.nnz_a, sums.nnz_b]
         found = lines.stop
         for held in channels:

@@ -14,17 +14,17 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, sorted_by
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, sorted_by
 from polymodel.tiling.tilers.lines import summed, told
 
 
-def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: Counts | None = None) -> Cut:
+def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: TileCounts | None = None) -> Cut:
     """`cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together.
 
     `counts`: of `cut`, where they are known.
     """
     rects, number = cut.rects, np.arange(cut.tiles, dtype=np.int32)
-    counts = counts or Counts(pattern, cut.ids, cut.tiles)
+    counts = counts or TileCounts(pattern, cut.ids, cut.tiles)
     blocks = Blocks(pattern, cut.ids, cut.tiles)
     figures: Ints | None = None
     if type(fit) is Elements:
@@ -36,7 +36,7 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: Counts | None =
         figures = np.stack(held) * fit.entry_bits(pattern)
     quiet, across = 0, True
     while quiet < 2:
-        chain = Chain.of(rects, across)
+        chain = TileChain.of(rects, across)
         if type(fit) is Elements and figures is not None:
             # For add both operands share one memory.
             memories = (figures[0] + figures[1],) if op == "add" else tuple(figures)
@@ -67,7 +67,7 @@ def union_of(rects: Rects, one: Index, two: Index) -> Rects:
     return Rects(row, col, bottom - row, right - col)
 
 
-def union_loads(counts: Counts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Index, Index]) -> Ints:
+def union_loads(counts: TileCounts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Index, Index]) -> Ints:
     """Loads of pairs of neighbours; no tile may be in two pairs.
 
     But for entries not from sums: neighbours share rows.
@@ -82,7 +82,7 @@ def union_loads(counts: Counts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Ind
         number[members] = np.arange(members.size, dtype=np.int32)
     at = number[counts.ids]
     kept = at >= 0
-    return fit.loads(Counts(counts.pattern.taken(kept), at[kept], pairs[0].size), union, op)
+    return fit.loads(TileCounts(counts.pattern.taken(kept), at[kept], pairs[0].size), union, op)
 
 
 def joined(rects: Rects, pairs: tuple[Index, Index] | Index) -> tuple[Rects, Index]:
@@ -106,7 +106,7 @@ _LONG = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class TileChain:
     """Tiles in order of their chains, rightwards (`across`) or downwards.
 
     `order`: the tiles' numbers; `rects`: the tiles in that order; `begins`: where a chain begins.
@@ -118,7 +118,7 @@ class Chain:
     across: bool
 
     @classmethod
-    def of(cls, rects: Rects, across: bool) -> Chain:
+    def of(cls, rects: Rects, across: bool) -> TileChain:
         side = rects if across else rects.transposed()
         order = np.lexsort((side.col, side.row))
         rects, side = rects.taken(order), side.taken(order)
@@ -145,7 +145,7 @@ class Chain:
         return Rects(one.row, one.col, r.row[last] + r.height[last] - one.row, one.width)
 
 
-def by_sums(chain: Chain, memories: tuple[Ints, ...], capacity: int) -> Flags:
+def by_sums(chain: TileChain, memories: tuple[Ints, ...], capacity: int) -> Flags:
     """Where groups begin, for loads that are sums over tiles."""
     tiles = chain.begins.size
     after = chain.ends
@@ -164,7 +164,7 @@ def by_sums(chain: Chain, memories: tuple[Ints, ...], capacity: int) -> Flags:
     return heads[:-1]
 
 
-def figures_of(counts: Counts) -> Ints:
+def figures_of(counts: TileCounts) -> Ints:
     """What `by_steps` keeps of tiles: 8 x tiles."""
     rows = (counts.rows_a, counts.rows_b)
     return np.stack([*(getattr(counts, name) for name in _SURE), *rows, *rows])
@@ -186,12 +186,12 @@ class Blocks:
     def begins(self) -> Ints:
         return np.concatenate([[0], np.cumsum(np.bincount(self.ids, minlength=self.tiles))])
 
-    def counts(self, tiles: Index, group: Index, groups: int) -> Counts:
+    def counts(self, tiles: Index, group: Index, groups: int) -> TileCounts:
         """Counts of groups of tiles."""
         place, which = _ranges(self.begins[tiles], self.begins[tiles + 1])
         at, ids = self.points[place], group[which]
         order = sorted_by(at, self.pattern.points)  # row by row
-        return Counts(self.pattern.taken(at[order]), ids[order], groups)
+        return TileCounts(self.pattern.taken(at[order]), ids[order], groups)
 
 
 def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
@@ -202,7 +202,7 @@ def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
 
 
 def by_steps(
-    chain: Chain, figures: Ints | None, rule: tuple[Op, Fit], blocks: Blocks, number: Index
+    chain: TileChain, figures: Ints | None, rule: tuple[Op, Fit], blocks: Blocks, number: Index
 ) -> tuple[Flags, Ints | None]:
     """Where groups begin, for loads that are no sums, and their figures: all chains take a tile at a time.
 
@@ -239,7 +239,7 @@ def by_steps(
 class _Judge:
     """Says whether a group and the next tile of its chain fit together."""
 
-    chain: Chain
+    chain: TileChain
     rule: tuple[Op, Fit]
     blocks: Blocks
     members: _Members
@@ -280,7 +280,7 @@ class _Members:
     begins: Ints
 
     @classmethod
-    def of(cls, chain: Chain, number: Index) -> _Members:
+    def of(cls, chain: TileChain, number: Index) -> _Members:
         rank = np.empty(chain.order.size, dtype=np.int32)
         rank[chain.order] = np.arange(chain.order.size, dtype=np.int32)
         place = rank[number]
@@ -302,6 +302,6 @@ def _united(one: Ints, two: Ints, across: bool, rects: Rects) -> Ints:
     return both
 
 
-def _told(pattern: Pattern, figures: Ints, rows: slice) -> Counts:
+def _told(pattern: Pattern, figures: Ints, rows: slice) -> TileCounts:
     names = (*_SURE, "rows_a", "rows_b")
     return told(pattern, dict(zip(names, [*figures[:4], *figures[rows]], strict=True)))

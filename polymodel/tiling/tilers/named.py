@@ -16,9 +16,9 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import suggestion
-from polymodel.tiling.cost.model import Costs, Launch, cost_bound, costs, lower_bound
+from polymodel.tiling.cost.model import CutCosts, Launch, cost_bound, costs, lower_bound
 from polymodel.tiling.fits.fit import Fit, Op
-from polymodel.tiling.plane.pattern import Counts, Cut, Pattern, Rects
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects, TileCounts
 from polymodel.tiling.tilers.guillotine import Grid, guillotine
 from polymodel.tiling.tilers.lines import summed
 from polymodel.tiling.tilers.merge import merged
@@ -60,11 +60,11 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class TilerChoice:
     """One tiler's cut. `more`: empty tiles that it has beside those of `costs`."""
 
     name: str
-    costs: Costs
+    costs: CutCosts
     more: int = 0
 
     @property
@@ -88,7 +88,7 @@ class Entry:
         launch = self.costs.launch
         return self.kernels * launch.config(self.costs.op) + self.run_cycles
 
-    def beats(self, other: Entry, objective: Objective) -> bool:
+    def beats(self, other: TilerChoice, objective: Objective) -> bool:
         """Less in the objective; if equal, in the next figure. Figures are counted only when they decide."""
         for name in _FIGURES[objective]:
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -150,7 +150,7 @@ class _Trial:
     """
 
     task: Task
-    best: Entry | None = None
+    best: TilerChoice | None = None
     figures: list[tuple[int, str]] = field(default_factory=list)
     before: list[_Before] = field(default_factory=list)
     refused: list[tuple[str, Refused]] = field(default_factory=list)
@@ -191,16 +191,16 @@ class _Trial:
         joined = merged(pattern, op, fit, cut, plain.counts) if mergeable else cut
         changed, found = joined.tiles < cut.tiles, {}
         if op == "multiply" or not changed:
-            found[""] = self._judged(Entry(name, plain))
+            found[""] = self._judged(TilerChoice(name, plain))
         if changed:
             form = "+fixpoint"
-            found[form] = self._judged(Entry(name + form, costs(pattern, joined, op, fit, launch)))
+            found[form] = self._judged(TilerChoice(name + form, costs(pattern, joined, op, fit, launch)))
         return found
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: TilerChoice) -> None:
         self.figures.append((self._judged(entry), entry.name))
 
-    def _judged(self, entry: Entry) -> int:
+    def _judged(self, entry: TilerChoice) -> int:
         """The first figure of an entry, which is the best from now on if it beats the one before."""
         if self.best is None or entry.beats(self.best, self.task.objective):
             self.best = entry
@@ -236,7 +236,7 @@ class _Trial:
             rects = Rects(none, some.cols.astype(np.int64), height, none + one)
         else:
             rects = Rects(some.rows.astype(np.int64), none, none + one, width)
-        fits = self.task.fit.fits(Counts(some, count, points.size), rects, self.task.op)
+        fits = self.task.fit.fits(TileCounts(some, count, points.size), rects, self.task.op)
         return points.size - int(np.count_nonzero(fits))
 
     @cached_property
@@ -251,7 +251,7 @@ class _Trial:
         return {figure: known[figure] for figure in _FIGURES[self.task.objective]}
 
 
-def _without_empty(task: Task) -> Entry | None:
+def _without_empty(task: Task) -> TilerChoice | None:
     """Uniform tiles with the empty ones only counted; None where there are few of them, or more than `simple`
     lists (which it then says).
 
@@ -270,7 +270,7 @@ def _without_empty(task: Task) -> Entry | None:
     )
     cut = Cut(rects, ids.astype(np.int32), "simple")
     found = costs(pattern, cut, task.op, task.fit, task.launch)
-    return Entry("simple", found, down * across - filled.size)
+    return TilerChoice("simple", found, down * across - filled.size)
 
 
 __all__ = ["NAMES", "Grid", "Objective", "cut"]

@@ -23,7 +23,7 @@ from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, check_empty
 from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern
 from polymodel.tiling.tilers.lines import summed
-from polymodel.tiling.tilers.strips import Panels, Whole, in_panels, strips_needed
+from polymodel.tiling.tilers.strips import StripPanels, Whole, in_panels, strips_needed
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
@@ -58,11 +58,11 @@ def panels(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cu
     return in_panels(best, op, fit, "panels")
 
 
-def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple[int, Panels]]:
+def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple[int, StripPanels]]:
     """Unequal panels; about equal ones where those cannot be chosen."""
     edges = unequal_edges(pattern, op, fit, by_columns) if summed(fit) else None
     if edges is not None:
-        uneven = Panels.of(pattern, edges, by_columns, fit)
+        uneven = StripPanels.of(pattern, edges, by_columns, fit)
         return [(strips_needed(uneven, op, fit), uneven)]
     numbers = _numbers(pattern, fit, by_columns)
     # Of few points or of one number: what has been counted is at hand for the best.
@@ -106,8 +106,8 @@ def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]
     return found
 
 
-def _made(pattern: Pattern, by_columns: bool, fit: Fit, number: int) -> Panels:
-    return Panels.of(pattern, _edges(pattern, number, by_columns), by_columns, fit)
+def _made(pattern: Pattern, by_columns: bool, fit: Fit, number: int) -> StripPanels:
+    return StripPanels.of(pattern, _edges(pattern, number, by_columns), by_columns, fit)
 
 
 def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:

@@ -29,10 +29,20 @@ from polymodel.tiling.fits.fit import (
     check_single,
     own_ranks,
 )
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered, sorted_by
+from polymodel.tiling.plane.pattern import (
+    Cut,
+    Flags,
+    Index,
+    Ints,
+    Pattern,
+    Rects,
+    TileCounts,
+    ordered,
+    sorted_by,
+)
 from polymodel.tiling.tilers.lines import (
     Lines,
-    Sums,
+    StripSums,
     Told,
     chain,
     following,
@@ -69,14 +79,14 @@ class Whole:
     """The plane as one panel, of rows or of columns, and its strips: each is made once."""
 
     def __init__(self) -> None:
-        self._panels: dict[tuple[Pattern, Fit, bool], Panels] = {}
+        self._panels: dict[tuple[Pattern, Fit, bool], StripPanels] = {}
         self._cuts: dict[tuple[Pattern, Fit, bool, Op], Cut] = {}
 
-    def panels(self, pattern: Pattern, fit: Fit, by_columns: bool) -> Panels:
+    def panels(self, pattern: Pattern, fit: Fit, by_columns: bool) -> StripPanels:
         key = pattern, fit, by_columns
         if key not in self._panels:
             edges = np.array([0, pattern.shape[0 if by_columns else 1]], dtype=np.int64)
-            self._panels[key] = Panels.of(pattern, edges, by_columns, fit)
+            self._panels[key] = StripPanels.of(pattern, edges, by_columns, fit)
         return self._panels[key]
 
     def cut(self, pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Cut:
@@ -89,7 +99,7 @@ class Whole:
 
 
 @dataclass(frozen=True, eq=False)
-class Panels:
+class StripPanels:
     """Panels of the plane, each to be cut into strips.
 
     `by_columns`: the strips are made of columns and the panels of rows (else the other way about). `order`:
@@ -110,7 +120,7 @@ class Panels:
     @classmethod
     def of(
         cls, pattern: Pattern, edges: Ints, by_columns: bool, fit: Fit, order: Index | None = None
-    ) -> Panels:
+    ) -> StripPanels:
         """Panels between ascending `edges`; `order`: the points by (panel, line), if that is known."""
         along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
         size, count = pattern.shape[int(by_columns)], edges.size - 1
@@ -130,7 +140,7 @@ class Panels:
         return cls(pattern, by_columns, order, lines, edges[:-1], np.diff(edges))
 
     @cached_property
-    def sums(self) -> Sums:
+    def sums(self) -> StripSums:
         return sums_of(self.pattern, self.order, self.lines, self.across, self.single)
 
     def rects(self, first: Ints, last: Ints) -> Rects:
@@ -165,10 +175,10 @@ class Panels:
         if self.order is not None:
             places = self.order[places]
         by_place = np.argsort(places, kind="stable")
-        counts = Counts(self.pattern.taken(places[by_place]), ids[by_place], first.size)
+        counts = TileCounts(self.pattern.taken(places[by_place]), ids[by_place], first.size)
         return fit.loads(counts, self.rects(first, last), op)
 
-    def crossed(self, heavy: Ints, fit: Fit) -> Panels:
+    def crossed(self, heavy: Ints, fit: Fit) -> StripPanels:
         """The `heavy` lines as panels, to be cut along the other rank, within the panels they are of."""
         at, pattern = self.lines.at, self.pattern
         sizes = at[heavy + 1] - at[heavy]
@@ -186,7 +196,7 @@ class Panels:
         begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
         gaps = _gaps(fit, heavy.size * size, points.size)
         lines = lines_of(points, size, heavy.size, gaps, widths)
-        return Panels(
+        return StripPanels(
             pattern, not self.by_columns, places, lines, begins, extents, single=True, origin=origin
         )
 
@@ -208,7 +218,7 @@ def _gaps(fit: Fit, lines: int, points: int) -> str:
     return "every"
 
 
-def in_panels(panels: Panels, op: Op, fit: Fit, tiler: str) -> Cut:
+def in_panels(panels: StripPanels, op: Op, fit: Fit, tiler: str) -> Cut:
     """Every panel cut into strips, lines too heavy alone cut across."""
     first, last, heavy = _strips(panels, op, fit)
     ids = np.empty(panels.pattern.points, dtype=np.int32)
@@ -229,7 +239,7 @@ def in_panels(panels: Panels, op: Op, fit: Fit, tiler: str) -> Cut:
     return ordered(Rects.of(np.concatenate(rects)), ids, tiler)
 
 
-def _number(panels: Panels, first: Ints, number: Ints, ids: Index) -> None:
+def _number(panels: StripPanels, first: Ints, number: Ints, ids: Index) -> None:
     """Gives the points of each strip the strip's number."""
     sizes = np.diff(np.append(panels.lines.at[first], panels.lines.at[-1]))
     mine = np.repeat(number.astype(ids.dtype), sizes)
@@ -239,7 +249,7 @@ def _number(panels: Panels, first: Ints, number: Ints, ids: Index) -> None:
         ids[panels.order] = mine
 
 
-def _strips(panels: Panels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
+def _strips(panels: StripPanels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
     """First line and line after the last of each strip; those of one line that does not fit are marked."""
     lines = panels.lines
     if panels.additive(fit):
@@ -254,7 +264,7 @@ def _strips(panels: Panels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
     return first, last, heavy
 
 
-def _in_step(panels: Panels, op: Op, fit: Fit) -> Ints:
+def _in_step(panels: StripPanels, op: Op, fit: Fit) -> Ints:
     """The lines with which strips begin, for fits that must be asked about every strip.
 
     Panels, and parts of long ones, are cut side by side: each question is about one strip of each part.
@@ -273,7 +283,7 @@ def _in_step(panels: Panels, op: Op, fit: Fit) -> Ints:
     return np.sort(np.concatenate(found))
 
 
-def _parts(panels: Panels, op: Op, fit: Fit) -> Ints:
+def _parts(panels: StripPanels, op: Op, fit: Fit) -> Ints:
     """Lines that begin panels, and such that parts hold about 40 tiles' points each."""
     lines = panels.lines
     ends = np.append(lines.firsts[1:], lines.number)
@@ -289,7 +299,7 @@ def _parts(panels: Panels, op: Op, fit: Fit) -> Ints:
     return np.unique(np.concatenate([lines.firsts, np.clip(line, 0, lines.number - 1)]))
 
 
-def _longest(panels: Panels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess: Ints) -> Ints:
+def _longest(panels: StripPanels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess: Ints) -> Ints:
     """Ends of the longest strips from `begins` that fit and do not pass `stops`; one line at least.
 
     The length is doubled from a guess until it no longer fits, then found by halving what is left.
@@ -310,7 +320,7 @@ def _longest(panels: Panels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess:
         step *= 2
 
 
-def strips_needed(panels: Panels, op: Op, fit: Fit) -> int:
+def strips_needed(panels: StripPanels, op: Op, fit: Fit) -> int:
     """How many tiles `in_panels` makes."""
     first, _, heavy = _strips(panels, op, fit)
     if not heavy.any():

@@ -16,10 +16,10 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, check_empty, check_single
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, ordered
 from polymodel.tiling.tilers.lines import summed, told
 from polymodel.tiling.tilers.merge import joined, union_loads
-from polymodel.tiling.tilers.uniform import Grid, Halves, chunks
+from polymodel.tiling.tilers.uniform import DyadicGrid, Halves, chunks
 from polymodel.tiling.tilers.uniform import simple as simple
 
 MOST_TILES = 1 << 24
@@ -75,7 +75,7 @@ def qtree_merge(
     `check_merge=False`: the union is not looked at, as in the original's program, so tiles may overflow.
     """
     tiles, ids = (leaves or quartered)(pattern, op, fit)
-    counts = Counts(pattern, ids, tiles.rects.tiles)
+    counts = TileCounts(pattern, ids, tiles.rects.tiles)
     quarter, merges = tiles.quarter.copy(), [(np.zeros(0, dtype=np.int64),) * 2]
     for quarters in (((0, 1), (2, 3)), ((0, 2), (1, 3))):
         pairs = _siblings(tiles.parent, quarter, quarters)
@@ -123,7 +123,7 @@ class _Tree:
 
     def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
         """Tiles of a grid by its sums alone; what the grid is too coarse for, by its points."""
-        grid = Grid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
+        grid = DyadicGrid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
         done: list[_Tiles] = []
         left: list[_Tiles] = []
         while tiles.rects.tiles:
@@ -145,7 +145,7 @@ class _Tree:
             return finished, ids
         return self.by_points([finished], unfinished, ids)
 
-    def _between(self, grid: Grid, rects: Rects) -> tuple[Ints, Ints]:
+    def _between(self, grid: DyadicGrid, rects: Rects) -> tuple[Ints, Ints]:
         """The least and the most that rectangles of a grid may load, from their entries alone."""
         held = grid.held(rects)
         if type(self.fit) is Elements:
@@ -190,7 +190,7 @@ class _Tree:
 
     def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
         """Tiles that do not fit; formats are not asked where entries alone are too many."""
-        counts = Counts(points, at, rects.tiles)
+        counts = TileCounts(points, at, rects.tiles)
         full = np.zeros(rects.tiles, dtype=np.bool_)
         if isinstance(self.fit, Stored):
             held = counts.union if self.op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
@@ -201,7 +201,7 @@ class _Tree:
         if full.any():
             some = open_[at]
             number = np.cumsum(open_, dtype=np.int32) - np.int32(1)
-            counts = Counts(points.taken(some), number[at[some]], int(np.count_nonzero(open_)))
+            counts = TileCounts(points.taken(some), number[at[some]], int(np.count_nonzero(open_)))
         full[open_] = ~self.fit.fits(counts, rects.taken(open_), self.op)
         return full
 

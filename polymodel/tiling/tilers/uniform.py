@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.tiling.fits.fit import Fit, Op, check_empty, check_single
-from polymodel.tiling.plane.pattern import Counts, Cut, Flags, Index, Ints, Pattern, Rects, held_by
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, held_by
 
 # Counts of tiles that come of halving, with no work per point and level.
 #
@@ -90,7 +90,7 @@ def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class DyadicGrid:
     """What the operands hold in corners of the plane, on a grid of intervals made by halving.
 
     `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array for
@@ -104,7 +104,7 @@ class Grid:
     places: Index
 
     @classmethod
-    def of(cls, pattern: Pattern, together: bool, halves: Halves) -> Grid:
+    def of(cls, pattern: Pattern, together: bool, halves: Halves) -> DyadicGrid:
         """About a place per point, some millions at most; entries of A and B `together` or apart."""
         down, across = _depths(pattern.shape, halves, min(max(pattern.points, 64), BINS))
         # Of a plane with hardly more than one long side, intervals of a few points each are fine enough.
@@ -252,12 +252,12 @@ def _overfull(pattern: Pattern, op: Op, fit: Fit, size: tuple[int, int], hint: i
     """Some of the tiles that do not fit; None when all fit. Looks first near row `hint`."""
     none = pattern.taken(np.zeros(0, dtype=np.int64))
     empty = Rects.of([(0, 0, *size)])
-    if not fit.fits(Counts(none, np.zeros(0, dtype=np.int32), 1), empty, op).all():
+    if not fit.fits(TileCounts(none, np.zeros(0, dtype=np.int32), 1), empty, op).all():
         return empty
     for piece in _blocks(pattern, size[0], hint):
         rects, ids = _tiles(pattern, piece, size)
         points = pattern.taken(piece)
-        good = fit.fits(Counts(points, ids, rects.tiles), rects, op)
+        good = fit.fits(TileCounts(points, ids, rects.tiles), rects, op)
         if not good.all():
             return rects.taken(~good)
     return None

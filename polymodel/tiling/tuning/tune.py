@@ -24,12 +24,12 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import plainly
-from polymodel.tiling.cost.model import Costs, Launch, Objective, cost_bound, costs
+from polymodel.tiling.cost.model import CutCosts, Launch, Objective, cost_bound, costs
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.pattern import Cut, Ints, Pattern
 from polymodel.tiling.tilers.merge import merged
 from polymodel.tiling.tilers.panels import panels
-from polymodel.tiling.tilers.strips import Panels, in_panels
+from polymodel.tiling.tilers.strips import StripPanels, in_panels
 from polymodel.tiling.tilers.trees import btree, qtree, simple
 
 # What the tiler may propose: strips in panels or a tree, cut for a part of the capacity, merged or not.
@@ -80,7 +80,7 @@ class Proposal:
         else:
             by_columns = self.family == "columns"
             edges = edges_of(pattern, self.panels, by_columns)
-            found = in_panels(Panels.of(pattern, edges, by_columns, rule), op, rule, self.family)
+            found = in_panels(StripPanels.of(pattern, edges, by_columns, rule), op, rule, self.family)
         if self.merge:
             found = merged(pattern, op, fit, found)
         return replace(found, tiler=self.name)
@@ -173,7 +173,7 @@ class Tuned:
 
     steps: tuple[Step, ...]
     chosen: Step
-    costs: Costs
+    costs: CutCosts
     objective: Objective
     bound: int
     bound_cycles: int
@@ -196,7 +196,7 @@ class Tuned:
         return math.ceil((self.seconds - self.steps[0].seconds) / gain) if gain > 0 else None
 
 
-def figure_of(found: Costs, objective: Objective) -> tuple[int, int, int]:
+def figure_of(found: CutCosts, objective: Objective) -> tuple[int, int, int]:
     """What the objective counts, then kernels and tiles: they decide between equals."""
     first = {"tiles": found.kernels, "cycles": found.run_cycles, "total": found.total_cycles}[objective]
     return first, found.kernels, found.tiles
@@ -240,7 +240,7 @@ class _Loop:
         self.bound_cycles = cost_bound(pattern, op, fit, launch, "total")
         self.search = Search(pattern)
         self.steps: list[Step] = []
-        self.best: tuple[Step, Figure, Costs] | None = None
+        self.best: tuple[Step, Figure, CutCosts] | None = None
         self.idle = 0  # steps since the last improvement
         self.spent = 0.0
 
@@ -295,7 +295,7 @@ class _Loop:
         if improved and found is not None:
             self.best = step, figure, found
 
-    def _asked(self, proposal: Proposal) -> tuple[Costs | None, Figure]:
+    def _asked(self, proposal: Proposal) -> tuple[CutCosts | None, Figure]:
         """Costs and figure of a proposal; none where it cuts for less than an entry, or its tiler refuses."""
         try:
             cut = proposal.cut(self.pattern, self.op, self.fit)

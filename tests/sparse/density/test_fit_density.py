@@ -10,7 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused
 from polymodel.sparse.density import Actual, model_of
-from polymodel.sparse.density.choice import Observed, Split
+from polymodel.sparse.density.choice import BlockSample, Observed
 from polymodel.sparse.density.slices import greedy
 from tests.sparse import structures
 
@@ -49,7 +49,7 @@ def test_the_model_of_the_structure_is_chosen(name: str) -> None:
 def test_the_rest_is_not_seen() -> None:
     """Of every row, column and diagonal of blocks three in five are seen; a model is fitted to these."""
     tensor = pm.random_tensor("IK", [640, 640], 0.05, 1)
-    split = Split.of((640, 640))
+    split = BlockSample.of((640, 640))
     assert split.side == 32
     part = Observed.part(tensor, split)
     assert part.share() == pytest.approx(0.6)

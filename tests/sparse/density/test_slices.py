@@ -18,7 +18,7 @@ from polymodel.sparse.density import (
     Uniform,
     random_tensor,
 )
-from polymodel.sparse.density.slices import Slices, greedy, load_bounds, nway, shape_tiles
+from polymodel.sparse.density.slices import SliceCosts, greedy, load_bounds, nway, shape_tiles
 
 
 def of_lists(rows: list[int], slices: list[list[int]]) -> tuple[int, int, int]:
@@ -38,7 +38,7 @@ def dealt(rows: list[int], slices: int) -> list[list[int]]:
     return found
 
 
-def same(found: Slices, wanted: tuple[int, int, int]) -> None:
+def same(found: SliceCosts, wanted: tuple[int, int, int]) -> None:
     assert (found.max_load, found.lockstep, found.occupied) == wanted
     assert found.lower <= found.max_load <= found.upper
 
@@ -83,7 +83,7 @@ def _dense(band: Banded):
     return SparseTensor.from_dense("A", band.ranks, np.abs(grid[axes[0]] - grid[axes[1]]) <= band.width)
 
 
-def mean_of(drawn: list[Slices], what: str) -> tuple[float, float]:
+def mean_of(drawn: list[SliceCosts], what: str) -> tuple[float, float]:
     values = [getattr(s, what) for s in drawn]
     return float(np.mean(values)), float(np.std(values) / len(values) ** 0.5)
 

@@ -15,7 +15,7 @@ from polymodel.sparse.execute.run import run
 from polymodel.sparse.tensaurus.machine import KERNELS, LOOPS, Machine, Tiles
 from polymodel.sparse.tensaurus.predict import tensaurus
 from polymodel.sparse.tensaurus.report import TensaurusReport
-from polymodel.sparse.tensaurus.statistics import Counted, tile_times
+from polymodel.sparse.tensaurus.statistics import FiberCounts, tile_times
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.tensaurus.walked import points, stages, walk
 
@@ -114,7 +114,7 @@ def test_bits_are_those_of_the_widths() -> None:
 def test_many_tiles_side_by_side_equal_one_by_one() -> None:
     """Above 64 tiles lanes are dealt for all tiles together."""
     tensor = random_tensor((40, 40, 40), 3000, 4)
-    slices = Counted(tensor).slices((5, 4, 7))
+    slices = FiberCounts(tensor).slices((5, 4, 7))
     both = tile_times(slices, 8, 1)
     starts = np.flatnonzero(np.concatenate(([True], np.diff(slices.tile) > 0)))
     assert starts.size > 64

@@ -14,10 +14,10 @@ from polymodel.spec.faults import TextFault
 from polymodel.spec.teaal import read_teaal
 from polymodel.spec.teaal.records import (
     Directive,
+    FactorProduct,
     Index,
     Operand,
     Partition,
-    Product,
     Stamp,
     Take,
     directive_text,
@@ -59,14 +59,14 @@ def test_terms_and_factors() -> None:
         "Y[m] = alpha * Z[m, n] * 0.5 + -1 * S[k, m] + take(A[m], B[m], 1) + g[]"
     ).expression
     first, second, third, last = found.terms
-    assert isinstance(first, Product)
+    assert isinstance(first, FactorProduct)
     assert first.factors[0] == "alpha"
     assert first.factors[2] == 0.5
-    assert isinstance(second, Product)
+    assert isinstance(second, FactorProduct)
     assert second.factors[0] == -1
     assert isinstance(third, Take)
     assert third.which == 1
-    assert last == Product((Operand("g"),))
+    assert last == FactorProduct((Operand("g"),))
 
 
 def test_scalars_in_take() -> None:

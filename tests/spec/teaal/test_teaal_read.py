@@ -9,10 +9,10 @@ import pytest
 from polymodel.spec.teaal import read_teaal
 from polymodel.spec.teaal.records import (
     Directive,
+    FactorProduct,
     Index,
     Operand,
     Partition,
-    Product,
     SpaceTime,
     Stamp,
     Take,
@@ -75,7 +75,7 @@ mapping:
     term = spec.expressions[0].terms[0]
     assert isinstance(term, Take)
     assert term.which == 1
-    assert isinstance(spec.expressions[1].terms[0], Product)
+    assert isinstance(spec.expressions[1].terms[0], FactorProduct)
     assert spec.mapping_of("T").partitioning == (
         Partition(("M",), (Directive("uniform_occupancy", 32, "A"),)),
         Partition(("K",), (Directive("uniform_occupancy", "K0", "A"),)),

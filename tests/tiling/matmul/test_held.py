@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.tiling.matmul.dynamic import GROWS, Dynamic, Grow, dynamic
-from polymodel.tiling.matmul.held import Held, held, worked
+from polymodel.tiling.matmul.held import TileRows, held, worked
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
 from tests.tiling.matmul.drawn import factors, tensors
@@ -15,7 +15,7 @@ from tests.tiling.matmul.slow import points, words
 from tests.tiling.matmul.test_dynamic import BUFFERS
 
 
-def parts(tiles: Held, dense: np.ndarray) -> list[np.ndarray]:
+def parts(tiles: TileRows, dense: np.ndarray) -> list[np.ndarray]:
     """What lies in each rectangle; no two are the same."""
     table = [tuple(row) for row in tiles.rects.table().tolist()]
     assert table == sorted(set(table), key=lambda r: (r[0], r[1], r[0] + r[2], r[1] + r[3]))

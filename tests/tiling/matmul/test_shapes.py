@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.shapes import Asked, Bounds, Objective, best_shapes, grid_for, sizes
+from polymodel.tiling.matmul.shapes import Bounds, Objective, TilingSearch, best_shapes, grid_for, sizes
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import ORDERS
 from tests.tiling.matmul.drawn import factors, tensors
@@ -42,7 +42,7 @@ def test_no_shape_of_the_grid_is_better(
     share: float,
 ) -> None:
     product = product_of(*tensors(*operands))
-    asked = Asked(buffers, machine, objective, orders, share)
+    asked = TilingSearch(buffers, machine, objective, orders, share)
     found = best_shapes(product, asked)
     values = []
     for tile in every(*grid_for(product)):
@@ -83,11 +83,11 @@ def test_sizes_are_powers_of_two_and_even_splits() -> None:
 def test_time_that_runs_out_is_told() -> None:
     rng = np.random.default_rng(0)
     product = product_of(*tensors(rng.random((40, 40)) < 0.2, rng.random((40, 40)) < 0.2))
-    found = best_shapes(product, Asked((100, 100, 100), Machine(), until=0.0))
+    found = best_shapes(product, TilingSearch((100, 100, 100), Machine(), until=0.0))
     assert found.best == ()
     assert found.left == found.fitting > 100
     told: list[str] = []
-    found = best_shapes(product, Asked((100, 100, 100), Machine(), progress=told.append))
+    found = best_shapes(product, TilingSearch((100, 100, 100), Machine(), progress=told.append))
     assert found.left == 0
     assert told[0] == "tile shapes: which fit"
     assert told[-1].startswith("tile shapes: ")

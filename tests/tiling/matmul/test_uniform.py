@@ -12,7 +12,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.uniform import Uniform
-from polymodel.tiling.matmul.walk import ORDERS, Traffic
+from polymodel.tiling.matmul.walk import ORDERS, OrderTraffic
 from polymodel.tiling.plane.operands import Transposed
 from tests.tiling.matmul.drawn import factors, tensors
 from tests.tiling.matmul.slow import cut, points, times, walk, words
@@ -21,7 +21,7 @@ TILES = st.tuples(*[st.integers(1, 6)] * 3)
 BUFFERS = st.none() | st.tuples(*[st.integers(1, 25)] * 3)
 
 
-def figures(t: Traffic) -> dict[str, int]:
+def figures(t: OrderTraffic) -> dict[str, int]:
     names = ("a_fetches", "b_fetches", "z_visits", "a_read", "b_read", "z_read", "z_write")
     return {name: getattr(t, name) for name in names}
 
