@@ -56,7 +56,7 @@ pm.Imported('a.yaml', 3) | text: Imported: 3 is no str
 pm.SparseTensor('A', ['I'], (3,), [[0]], [1]) | ranks: SparseTensor: a list is no tuple
 pm.Rolled('5') | rows: Rolled: '5' is not a number of rows
 pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is no SparseTensor
-pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no Product
+pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no PatternProduct
 pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is no Report
 pm.TilingEstimates(3, 3, 3) | found: TilingEstimates: 3 is no tuple
 pm.TilerSwift(3, 3) | comparison: TilerSwift: 3 is no Comparison

@@ -348,7 +348,7 @@ class Hierarchy:
 
     def _repr_svg_(self) -> str:
         """For notebooks: memories, fanouts and compute units, outermost on top."""
-        return drawn("svg_architecture", "architecture_svg", self)
+        return drawn("svg", "architecture_svg", self)
 
     def __getitem__(self, name: str) -> Component:
         for c in self.components:

@@ -40,7 +40,7 @@ _KNOWN = {
     "builtins": {"frozenset", "set"},
     "polymodel.mapper.pmappings": {"Pmappings"},
     "polymodel.mapper.regions": {"InnerPoints"},
-    "polymodel.mapper.templates": {"Template", "Shape", "Node"},
+    "polymodel.mapper.templates": {"Template", "Sharing", "TemplateNode"},
     "polymodel.mapper.join": {"States", "Structure", "Live", "StateSource"},
     "polymodel.mapper.lower_bounds": {"Floors"},
 }

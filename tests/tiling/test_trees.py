@@ -169,7 +169,7 @@ def test_a_dense_block_in_a_large_plane_is_found_by_the_grid() -> None:
     row, col = (x.ravel() for x in np.meshgrid(np.arange(700) + 123_457, np.arange(700) + 7, indexing="ij"))
     tensor = SparseTensor("A", ("I", "J"), (1_000_003, 999_983), np.stack([row, col]), np.ones(row.size))
     pattern = pattern_of(tensor, Alone())
-    grid = uniform.Grid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
+    grid = uniform.DyadicGrid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
     cut = trees.qtree(pattern, "add", Elements(100))
     assert grid.aligned(cut.rects).all()
     counts = TileCounts(pattern, cut.ids, cut.tiles)
