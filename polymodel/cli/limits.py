@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from time import monotonic
 
@@ -59,7 +59,8 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
                 stack.enter_context(_outlasted(seconds))
         if size < inf:
             for name in _LOADED:
-                importlib.import_module(name)
+                with suppress(ImportError):  # an extra may not be there; what is needed is told where it is
+                    importlib.import_module(name)
         stack.enter_context(counted_from(begun, seconds, size))
         yield
 
