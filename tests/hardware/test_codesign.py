@@ -18,6 +18,7 @@ from polymodel.report.provenance import spec_text
 from polymodel.spec.arch_schema import EnergyModel
 from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from tests.hardware.small import small
+from tests.seeds import seeds
 
 OBJECTIVES = ("energy", "latency", "area")
 CHAIN = ("T[m, n] = A[m, k] * B[k, n]", "Z[m, l] = T[m, n] * C[n, l]")
@@ -58,7 +59,7 @@ def same(found: pm.Codesign, expected: list[tuple[float, ...]]) -> None:
     np.testing.assert_allclose(np.array(ours), np.array(expected), rtol=1e-12)
 
 
-@pytest.mark.parametrize("energy", ["1.0e-12", "1.0e-14 * sqrt(S)"])
+@pytest.mark.parametrize("energy", seeds(1, ["1.0e-14 * sqrt(S)", "1.0e-12"]))
 def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
     hardware: dict[str, Any] = {"S": [128, 256, 1024], "F": [1, 4], "R": [1e9, 2e9]}
     spec = small(energy=energy)
@@ -160,7 +161,7 @@ def one_by_one(
 SIZES: list[float] = [128, 256, 512]
 
 
-@pytest.mark.parametrize("limit", ["energy <= 33.6 nJ", "area <= 4e-10"])
+@pytest.mark.parametrize("limit", seeds(1, ["energy <= 33.6 nJ", "area <= 4e-10"]))
 def test_limits_of_an_exploration_hold_for_each_machine(limit: str) -> None:
     spec = small(energy="1.0e-14 * S")
     limited = replace(spec, raw_explore=ExploreSection(limits=(limit,)))
