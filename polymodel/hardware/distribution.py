@@ -85,6 +85,11 @@ class ChipCount:
         return {"chips": self.chips, "latency": latency, "energy": energy, "area": self.area}
 
     @property
+    def complete(self) -> bool:
+        """False if a search of a piece ended before it had looked at every mapping."""
+        return all(p.complete for p in self.pieces)
+
+    @property
     def received(self) -> int:
         """Words that the chip receives that receives most."""
         each = zip(*(e.moved.received for e in self.exchanges), strict=True)
@@ -110,18 +115,20 @@ class Distribution(Answer):
 
     @declared(title="Chips")
     def chips(self) -> Table:
-        """One row per number of chips. Efficiency: the time on one chip over n times that on n; received:
-        words of the chip that receives most."""
+        """One row per number of chips. Efficiency: the time on one chip over n times that on n, where both
+        were searched to the end; received: words of the chip that receives most."""
         columns = (
             Column("chips", given=True), Column("latency", "s"), Column("computing", "s"),
             Column("exchanging", "s"), Column("energy", "J"), Column("energy of links", "J"),
             Column("received", "words"), Column("area", "m^2"), Column("efficiency", "1"),
         )  # fmt: skip
-        alone = next((c.figures["latency"] for c in self.counts if c.chips == 1), None)
+        # Times of searches that were cut short say more of the searches than of the chips.
+        alone = next((c.figures["latency"] for c in self.counts if c.chips == 1 and c.complete), None)
         rows: list[tuple[Cell, ...]] = []
         for c in self.counts:
             took = c.figures["latency"]
-            share = alone / took / c.chips if alone is not None and 0 < took < inf else None
+            known = alone is not None and c.complete and 0 < took < inf
+            share = alone / took / c.chips if alone is not None and known else None
             links = sum(e.energy for e in c.exchanges)
             energy = c.figures["energy"]
             times = took, c.computing, c.exchanging

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -113,3 +114,11 @@ def test_faults_are_told_all_at_once() -> None:
             pm.distribute(mlp(), **{"chips": 2, "split": "c", **wrong})  # type: ignore[arg-type]  # that is wrong
     with pytest.raises(Refused):
         pm.distribute(pm.load("attention_one_pass", "simple_two_level"), 2, split="m")
+
+
+def test_efficiency_is_that_of_whole_searches() -> None:
+    found = pm.distribute(mlp(), [1, 2], split="c")
+    *_, last = found.table("chips").rows
+    assert last[-1] == pytest.approx(found[0].computing / found[1].computing / 2)
+    cut = replace(found[1], pieces=tuple(replace(p, complete=False) for p in found[1].pieces))
+    assert replace(found, counts=(found[0], cut)).table("chips").rows[1][-1] is None
