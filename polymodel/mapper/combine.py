@@ -16,9 +16,10 @@ import numpy as np
 
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template, TileChains
+from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors, prod_of
 from polymodel.mapper.terms import Actions, CostTerms, Form, Part, Term, parts, worth
+from polymodel.mapper.tile_chains import TileChains
 from polymodel.pareto import undominated
 
 Array = Any

@@ -23,7 +23,8 @@ from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Exchanges, Passing, Sharing, shapes, sizes_below
+from polymodel.mapper.templates import Exchanges, Passing, Sharing, shapes
+from polymodel.mapper.tile_chains import sizes_below
 
 Array = Any
 MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at

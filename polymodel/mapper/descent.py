@@ -21,9 +21,10 @@ from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template, TileChains, broken_rules, spread_after
+from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors
 from polymodel.mapper.terms import Actions, CostTerms, Form, costs, parts, worth
+from polymodel.mapper.tile_chains import TileChains, broken_rules, spread_after
 
 Array = Any
 Group = tuple[int, ...]

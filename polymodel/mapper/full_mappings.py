@@ -17,7 +17,8 @@ from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Candidate, Limits, Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template, TileChains, around
+from polymodel.mapper.templates import Template
+from polymodel.mapper.tile_chains import TileChains, around
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.pareto import undominated
 from polymodel.reuse import Reuse

@@ -24,7 +24,8 @@ from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
 from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import Passing, Sharing, deepest, free_sizes, shapes
+from polymodel.mapper.templates import Passing, Sharing, deepest, shapes
+from polymodel.mapper.tile_chains import free_sizes
 from polymodel.view.answer import Answer, Block, Line, Section, declared
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Cascade

@@ -34,15 +34,11 @@ from polymodel.mapper.templates import (
     Sharing,
     Template,
     TemplateNode,
-    TileChains,
-    all_chains,
     outer_templates,
-    spread_after,
     templates,
-    tile_chains,
-    unbundled,
 )
 from polymodel.mapper.terms import costs
+from polymodel.mapper.tile_chains import TileChains, all_chains, spread_after, tile_chains, unbundled
 from polymodel.pareto import undominated
 
 Array = Any

@@ -24,8 +24,9 @@ from polymodel.mapper.combine import Combination, CombinedPoints, Interest, grou
 from polymodel.mapper.einsum_rules import apart_at, cuts
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Template, all_chains, inner_templates
+from polymodel.mapper.templates import Template, inner_templates
 from polymodel.mapper.terms import CostTerms, costs, jointly
+from polymodel.mapper.tile_chains import all_chains
 from polymodel.pareto import undominated
 
 Array = Any

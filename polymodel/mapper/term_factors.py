@@ -11,8 +11,9 @@ import numpy as np
 
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, Ranges, RankWindow, window_elements
-from polymodel.mapper.templates import Template, TileChains, beyond, spread_after, trips
+from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
+from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 
 Array = Any
 Tiles = tuple[

@@ -14,7 +14,8 @@ from polymodel.mapper.mapspace import mapspace, mapspace_of
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapper.search import search
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import TileChains, all_chains, deepest, templates
+from polymodel.mapper.templates import deepest, templates
+from polymodel.mapper.tile_chains import TileChains, all_chains
 from tests.mapper.listing import Lister, Rules
 from tests.seeds import seeds
 

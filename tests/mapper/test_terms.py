@@ -15,8 +15,9 @@ from polymodel.mapper.full_mappings import ChosenMapping, looptree
 from polymodel.mapper.pmappings import separated
 from polymodel.mapper.records import Limits, Sizes
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import Passing, Template, all_chains, templates
+from polymodel.mapper.templates import Passing, Template, templates
 from polymodel.mapper.terms import costs
+from polymodel.mapper.tile_chains import all_chains
 from polymodel.mapping.resolve import LoopRule
 from tests.seeds import seeds
 
