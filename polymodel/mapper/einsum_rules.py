@@ -133,7 +133,7 @@ def loop_rules(
             factors[rule.place] += [(position[v], rule) for v in rule.names if v in position]
             continue
         else:
-            held = (i for i, a in enumerate(one.accesses) if a.tensor in tensors)
+            held = (i for i, t in enumerate(one.tensors) if t in tensors)
             once += [(names.index(rule.place), i) for i in held]
             continue
         f = fans.index(rule.place)

@@ -245,11 +245,13 @@ def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[t
     o, reach = space.operands[i], space.units[unit].memories
     asked = space.operations / _shared(space, unit, o, inner, reach)
     if not o.output:
-        yield "reads_fill", asked
+        yield "reads_fill", asked * o.reads
         return
     yield "writes_drain", asked
     if space.memories[inner].read_first:
         yield "reads_fill", asked
+    elif o.accumulates:  # one of the instances that reduce together gets what is there
+        yield "reads_fill", asked / _shared(space, unit, o, -1, inner)
     else:  # instances that reduce together begin their sums each by themselves
         yield "reads_fill", max(asked / _shared(space, unit, o, -1, inner) - o.elements, 0.0)
 

@@ -95,7 +95,8 @@ class Operand:
     """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
     many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
     `rounds`: whether some component fills transfers of it up to whole actions. `tied`: variables of the
-    Einsum that are tied in pairs."""
+    Einsum that are tied in pairs. `reads`: how often each operation reads it. `accumulates`: an output with
+    values before, to which results are added."""
 
     tensor: str
     output: bool
@@ -107,6 +108,8 @@ class Operand:
     fusable: bool
     rounds: bool = False
     tied: frozenset[int] = frozenset()
+    reads: int = 1
+    accumulates: bool = False
 
     @cached_property
     def windowed(self) -> frozenset[int]:
@@ -299,7 +302,7 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
-    require_plain(cascade, "the search covers", REMEDY)
+    require_plain(cascade, "the search covers", REMEDY, products=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
@@ -316,7 +319,8 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
     backing = next(c for c in hierarchy.components if c.stores)
     bits: dict[str, int] = {}
     for space, one in zip(spaces, cascade.einsums, strict=True):
-        for o, a in zip(space.operands, one.accesses, strict=True):
+        for o in space.operands:
+            a = one.access_of(o.tensor)
             copies = one.n_instances if a.persistent else 1
             need = math.ceil(o.elements * o.bits * a.backing_scale) * copies
             bits[o.tensor] = max(need, bits.get(o.tensor, 0))
@@ -376,7 +380,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     position = {v: i for i, v in enumerate(variables)}
     extents = tuple(one.bound(v)[1] + 1 for v in variables)
     ties = ties_of(one, variables, REMEDY)
-    operands = tuple(_operand(one, a, position, cascade) for a in one.accesses)
+    operands = tuple(_operand(one, one.access_of(t), position, cascade) for t in one.tensors)
     require_counted(one, ties, operands, REMEDY)
     _require_even(one, memories, rounding, limits)
     refuse_beside(one, ties, _equal_tiles(one, memories, rounding, limits), REMEDY)
@@ -475,8 +479,9 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
         raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
     fusable = access.tensor in cascade.intermediates
     return Operand(
-        access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable
-    )
+        access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
+        reads=len(one.accesses_of(access.tensor)), accumulates=access.accumulates,
+    )  # fmt: skip
 
 
 def _rules(

@@ -28,7 +28,7 @@ from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
 from polymodel.sparse.actions.storage import Kept, kept, written_format
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule
-from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 # What sparse data leave of every access and operation at least, whatever the mapping is.
 #
@@ -53,6 +53,7 @@ def least_shares(
     if paid or several or not hierarchy.assume_overlap:
         what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+    require_plain(cascade, "the search on sparse data covers", REMEDY)
     moving = [(c, a) for c in hierarchy.components if c.stores for a in c.actions]
     for c in (c for c, a in moving for e in cascade for x in e.accesses if a.rounds(x.bits_per_value)):
         what = f"`bits_per_action` of {c.name} that divides no value"

@@ -370,7 +370,8 @@ def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
 class Crossing:
     """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
     tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
-    nothing to be refilled from at the parent, and whether there are any (`begun`)."""
+    nothing to be refilled from at the parent, and whether there are any (`begun`). `reads`: how often an
+    operation reads an input."""
 
     operand: int
     outer: int
@@ -382,6 +383,7 @@ class Crossing:
     fresh: Form
     begun: bool
     slides: int = -1
+    reads: int = 1
 
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
@@ -392,7 +394,8 @@ class Crossing:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
         inside = self.union - outside
         each = Term(self.operand, self.level, inside, slides=self.slides)
-        moved: tuple[Form, Form] = {each: 1.0}, {replace(each, split=outside): 1.0}
+        times = float(self.reads) if self.level == END else 1.0
+        moved: tuple[Form, Form] = {each: times}, {replace(each, split=outside): times}
         if not self.output:
             return moved, ({}, {})
         return self.received(outside), moved
@@ -490,7 +493,9 @@ def _crossing(
     memories, union = t.space.memories, t.between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
-    return Crossing(i, memories[outer].index, end, level, union, broadcasts, o.output, fresh, begun)
+    reads = 1 if o.output else o.reads
+    place = memories[outer].index
+    return Crossing(i, place, end, level, union, broadcasts, o.output, fresh, begun, reads=reads)
 
 
 def _share(t: MovementTerms, term: Term, memory: int) -> Term:
@@ -500,8 +505,8 @@ def _share(t: MovementTerms, term: Term, memory: int) -> Term:
 
 def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to be refilled from."""
-    fresh: Form = {Term(i, 0): 1.0}
-    begun = True
+    fresh: Form = {} if o.accumulates else {Term(i, 0): 1.0}
+    begun = not o.accumulates
     for outer, inner, level in _links(t, held):
         if t.space.memories[outer].read_first:
             fresh, begun = {}, False

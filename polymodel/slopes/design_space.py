@@ -135,7 +135,7 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     if levels < 2:
         what = f"levels={shown(given)} is not a number of memories"
         raise SpecError([Diagnostic(what, "a mapping has at least two: give 2, 3, ...", "levels")])
-    require_plain(spec.workload, "slopes cover", BY_HAND)
+    require_plain(spec.workload, "slopes cover", BY_HAND, products=True)
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}
     rows: list[dict[str, object]] = [_link_row(link) for link in links]

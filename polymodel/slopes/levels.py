@@ -38,10 +38,10 @@ def check_einsum(one: Einsum) -> None:
     """One or two rank variables per rank, a box, one output, and few enough variables."""
     from polymodel.analysis.symbolic.layout import check_box
 
-    require_plain([one], "slopes cover", BY_HAND)
+    require_plain([one], "slopes cover", BY_HAND, products=True)
     check_box(one)
-    for a in one.accesses:
-        overlapping(one, a)
+    for t in one.tensors:
+        overlapping(one, one.access_of(t))
     if len(one.rank_variables) > MOST_VARIABLES:
         raise Refused(
             f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
@@ -57,12 +57,12 @@ def weights_of(one: Einsum, unit: str) -> dict[str, int]:
 
 
 def check_counts(einsums: Iterable[Einsum], weights: Mapping[str, int]) -> None:
-    """Refused where traffic, which is at most one transfer per operation and tensor, twice for outputs, may
+    """Refused where traffic, which is at most one transfer per operation and access, twice for outputs, may
     leave 64 bits."""
     most = 0
     for one in einsums:
         operations = prod(extent(one, v) for v in one.rank_variables)
-        most += 2 * operations * sum(weights[t] for t in one.tensors)
+        most += 2 * operations * sum(weights[a.tensor] for a in one.accesses)
         if most >= 2**62:
             raise Refused(
                 f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes"

@@ -35,7 +35,7 @@ from polymodel.slopes.tile_sizes import TileTable, candidates, extent, moved, ov
 from polymodel.spec.faults import not_a_spec
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
-from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,9 +148,10 @@ class SkiSlope(Answer):
 
     @property
     def least(self) -> int:
-        """Traffic if every element moves once, in the slope's unit."""
+        """Traffic if every element moves once, in the slope's unit; what is added to is read and written."""
         weights = weights_of(self.einsum, self.unit)
-        return sum(weights[t] * volume(self.einsum, self.einsum.access_of(t)) for t in self.einsum.tensors)
+        each = (self.einsum.access_of(t) for t in self.einsum.tensors)
+        return sum(weights[a.tensor] * volume(self.einsum, a) * (1 + a.accumulates) for a in each)
 
     def __repr__(self) -> str:
         return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
@@ -234,9 +235,14 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
     total = 0
     for a in one.accesses:
         if a.tensor not in kept:
-            each = 2 * operations - volume(one, a) if a.output else operations
+            each = 2 * operations - _unread(one, a) if a.output else operations
             total += weights[a.tensor] * each
     return total
+
+
+def _unread(one: Einsum, output: TensorAccess) -> int:
+    """How many elements of an output are written before they are first read."""
+    return 0 if output.accumulates else volume(one, output)
 
 
 def _figures(
@@ -257,8 +263,8 @@ def _figures(
         carried = weights[tensor] * moved(one, access, here, slid[tensor])
         for v in outside[tensor]:
             carried = carried * here[v].trips
-        # An output is drained as often as its tile comes up, and read back but for the first time.
-        again = 2 * carried - weights[tensor] * volume(one, access) if access.output else carried
+        # An output is drained as often as its tile comes up, and read back but for what nobody wrote yet.
+        again = 2 * carried - weights[tensor] * _unread(one, access) if access.output else carried
         accesses = accesses + again
     return capacity, accesses
 

@@ -496,9 +496,10 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
 # Rooms that handle more do not ask for this restriction.
 
 
-def require_plain(einsums: Iterable[Einsum], what: str, remedy: str) -> None:
+def require_plain(einsums: Iterable[Einsum], what: str, remedy: str, products: bool = False) -> None:
     """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
-    accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward."""
+    accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward.
+    With `products` an Einsum may add to what is there, and read one element of a tensor several times."""
     if isinstance(einsums, Cascade) and einsums.recurrent:
         found = (
             f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
@@ -506,18 +507,18 @@ def require_plain(einsums: Iterable[Einsum], what: str, remedy: str) -> None:
         raise Refused(found, remedy)
     for one in einsums:
         for access in one.accesses:
-            if access.accumulates:
+            if access.accumulates and not products:
                 found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
                 raise Refused(found, remedy)
             if access.guard:
                 found = f"{one.name} reads {access.tensor} in some iterations only; {what} others"
                 raise Refused(found, remedy)
         for tensor in one.tensors:
-            many = len(one.accesses_of(tensor))
-            if many > 1:
-                found = (
-                    f"{one.name} accesses {tensor} {many} times; {what} Einsums that access each tensor once"
-                )
+            found_here = one.accesses_of(tensor)
+            if len({a.projection for a in found_here} if products else found_here) > 1:
+                several = "at several elements" if products else f"{len(found_here)} times"
+                others = "touch one element" if products else "access each tensor once"
+                found = f"{one.name} accesses {tensor} {several}; {what} Einsums that {others}"
                 raise Refused(found, remedy)
 
 

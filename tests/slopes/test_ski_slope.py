@@ -206,6 +206,15 @@ def test_windows_with_bypass_equal_the_referee() -> None:
     assert curve(pm.ski_slope(spec, tiles="all", bypass=True)) == referee(spec, bypass=True)
 
 
+@pytest.mark.parametrize("text", ["Z[m] += A[m,k]", "Z[m] = A[m,k] * A[m,k]"])
+def test_sums_that_go_on_and_squares_equal_the_referee(text: str) -> None:
+    workload = {"rank_sizes": {"M": 2, "K": 3}, "bits_per_value": {"All": 8}, "einsums": [text]}
+    spec = pm.load({"schema_version": 1, "workload": workload})
+    assert curve(pm.ski_slope(spec, tiles="all", bypass=True)) == referee(spec, bypass=True)
+    slope = pm.ski_slope(spec, tiles="all")
+    assert slope.points[-1].accesses == slope.least
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_pruned_and_unpruned_windows_are_one(p: int, r: int, stride: int, dilation: int, wide: bool) -> None:

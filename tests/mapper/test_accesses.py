@@ -1,0 +1,66 @@
+"""Einsums that add to what is there or read one element several times: the front is that of all mappings,
+listed one by one and each of them evaluated."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.loading import Spec
+from tests.mapper.brute_evaluated import Listed
+from tests.mapper.test_whole_actions import check
+from tests.mapper.test_windows import memory
+
+EINSUMS = (
+    "O[m] += I[m,c] * F[c]",
+    "O[p] += I[W=p+r] * F[r]",
+    "O[m] = I[m,c] * I[m,c]",
+    "O[m] += I[c] * I[c] * F[m,c]",
+)
+
+
+def machine(pick: Random) -> dict[str, Any]:
+    """Two memories or three, and a fanout or a toll at times."""
+    nodes = [
+        memory("DRAM", 64, "inf", 16),
+        memory("GLB", 4, pick.choice((24, 48, 160)), 32, read_first=pick.random() < 0.2),
+    ]
+    if pick.random() < 0.4:
+        nodes.append(memory("RF", 1, pick.choice((16, 48)), 64, tensors={"may_keep": "Outputs"}))
+    wire = {"type": "Toll", "name": "Wire", "actions": memory("", 3, 0, 24)["actions"]}
+    dims = {"name": "X", "fanout": 2, "broadcast_partials": pick.random() < 0.5}
+    link = {"energy_per_bit_hop": 2, "topology": "bus"}
+    linked = {**dims, "link": link} if pick.random() < 0.3 else dims
+    pes = {"type": "Container", "name": "PE", "spatial": [linked]}
+    if pick.random() < 0.7:
+        nodes.insert(pick.randint(1, len(nodes)), pick.choice((pes, pes, wire)))
+    rate = {"name": "compute", "energy": 2, "throughput": 8}
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
+    return {"nodes": nodes, "assume_overlap": pick.random() < 0.8}
+
+
+def spec_of(pick: Random) -> Spec:
+    text = pick.choice(EINSUMS)
+    shape = {v: f"0 <= {v} < {pick.choice((2, 3, 4, 6))}" for v in "mcpr" if v in text}
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    return pm.load({"schema_version": 1, "workload": work, "arch": machine(pick)})
+
+
+def small(pick: Random, most: int) -> Spec:
+    while True:
+        spec = spec_of(pick)
+        if 20 < Listed(spec).size() < most:
+            return spec
+
+
+def test_the_front_is_that_of_all_mappings() -> None:
+    assert check(small(Random(6), 40)) > 10
+
+
+@pytest.mark.slow
+def test_the_fronts_of_many_spaces() -> None:
+    pick = Random(23)
+    assert sum(check(small(pick, 400)) for _ in range(30)) > 1000
