@@ -9,9 +9,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
@@ -43,6 +45,7 @@ def trees() -> Iterator[None]:
     """Each file is parsed once, without a look for garbage at every few nodes, and forgotten in the end."""
     gc.disable()
     yield
+    nodes.cache_clear()
     syntax.cache_clear()
     gc.enable()
 
@@ -50,6 +53,19 @@ def trees() -> Iterator[None]:
 @functools.cache
 def syntax(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def nodes(path: Path) -> Mapping[type[ast.AST], list[Any]]:
+    """All nodes of a file by their class: a file is walked once, whatever is looked for in it."""
+    found: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in ast.walk(syntax(path)):
+        found[type(node)].append(node)
+    return found
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [*nodes(path)[ast.FunctionDef], *nodes(path)[ast.AsyncFunctionDef]]
 
 
 def where(path: Path, node: ast.AST) -> str:
@@ -115,9 +131,8 @@ def test_functions_are_short() -> None:
     long = [
         f"{where(path, node)} {node.name}: {length} lines"
         for path in sources("polymodel", "tests", "benchmarks")
-        for node in ast.walk(syntax(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) >= LONGEST_FUNCTION
+        for node in functions(path)
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) >= LONGEST_FUNCTION
     ]
     assert not long
 
@@ -127,8 +142,8 @@ def test_only_the_command_line_prints() -> None:
         where(path, node)
         for path in sources("polymodel")
         if not path.relative_to(ROOT / "polymodel").parts[0].startswith("cli")
-        for node in ast.walk(syntax(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        for node in nodes(path)[ast.Call]
+        if isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert not printing
 
@@ -160,23 +175,24 @@ def test_no_broad_except() -> None:
     catches = [
         str(path.relative_to(ROOT))
         for path in sources("polymodel", "tests")
-        for node in ast.walk(syntax(path))
-        if isinstance(node, ast.ExceptHandler) and broad(node)
+        for node in nodes(path)[ast.ExceptHandler]
+        if broad(node)
     ]
     assert catches == ["polymodel/cli/app.py"]
 
 
-def any_keywords(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.args.kwarg is not None:
-            annotation = node.args.kwarg.annotation
-            if annotation is None or ast.unparse(annotation) in ("Any", "typing.Any"):
-                yield node
+def takes_any_keywords(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if function.args.kwarg is None:
+        return False
+    annotation = function.args.kwarg.annotation
+    return annotation is None or ast.unparse(annotation) in ("Any", "typing.Any")
 
 
 def test_no_untyped_keyword_bags() -> None:
-    assert list(any_keywords(ast.parse("def f(**options: Any): ...")))
-    bags = [where(p, n) for p in sources("polymodel") for n in any_keywords(syntax(p))]
+    (tried,) = ast.parse("def f(**options: Any): ...").body
+    assert isinstance(tried, ast.FunctionDef)
+    assert takes_any_keywords(tried)
+    bags = [where(p, f) for p in sources("polymodel") for f in functions(p) if takes_any_keywords(f)]
     assert not bags
 
 
@@ -236,18 +252,17 @@ def test_html_is_written_in_one_place() -> None:
     for path in sources("polymodel"):
         if str(path.relative_to(ROOT)) in allowed:
             continue
-        tree = syntax(path)
         imported = [
             f"{where(path, node)} {name.name}"
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module in ("html", "xml.sax.saxutils", "markupsafe")
+            for node in nodes(path)[ast.ImportFrom]
+            if node.module in ("html", "xml.sax.saxutils", "markupsafe")
             for name in node.names
             if name.name in ("escape", "quoteattr")
         ]
         written = [
             where(path, node)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags.search(node.value)
+            for node in nodes(path)[ast.Constant]
+            if isinstance(node.value, str) and tags.search(node.value)
             if not node.value.startswith("<svg")
         ]
         assert not imported, "use a template of polymodel/view"

@@ -17,6 +17,7 @@ from polymodel.view.html import page as whole
 from polymodel.view.table import Column, Table
 from tests.browser.visit import SIZES, WIDEST, Visit
 from tests.report.test_found_page import MAPPING
+from tests.seeds import seeds
 
 COPIED = ("copied", "selected: copy it with the keyboard")
 # Text against what is painted behind it, as WCAG counts it; the least ratio, and where it is.
@@ -109,7 +110,7 @@ def test_a_row_leads_to_its_mapping_and_that_can_be_taken_along(sweep: Visit, tm
     assert page.evaluate("getSelection().toString()").strip() == (text.text_content() or "").strip()
 
 
-@pytest.mark.parametrize("name", ["report", "sweep", "front", "show", "tile"])
+@pytest.mark.parametrize("name", seeds(2, ["report", "front", "sweep", "show", "tile"]))
 def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: str) -> None:
     """What assistive software needs, in light and dark, and at twice the size."""
     for scheme in ("light", "dark"):
@@ -142,7 +143,7 @@ def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: 
     page.close()
 
 
-@pytest.mark.parametrize("place", ["%", "nowhere", "", "%74able-points"])
+@pytest.mark.parametrize("place", seeds(1, ["%74able-points", "%", "nowhere", ""]))
 def test_a_link_to_anywhere_leaves_the_page_whole(browser: Any, pages: dict[str, Path], place: str) -> None:
     visit = Visit(browser, 1280)
     visit.page.goto(f"{pages['sweep'].as_uri()}#{place}")
