@@ -33,6 +33,7 @@ class Workload:
 
     stages: tuple[Stage, ...]
     sizes: dict[str, int]
+    more: Doc = field(default_factory=dict)  # further keys of the workload: bounds, initial values
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -422,8 +423,13 @@ def drawn(pick: Random) -> Drawn:
     count = pick.choice([1, 1, 1, 2, 2, 3, 3, 3, 4, 4])
     make = pick.choice([products, products, windows, windows, attention, shared_ranks])
     workload = make(pick, min(count, 3) if make in (attention, shared_ranks) else count)
-    drawing = Drawing(pick, workload)
     spread = make is windows and count > 1 and pick.random() < 0.4
+    return mapped(pick, workload, spread, faults=0.35)
+
+
+def mapped(pick: Random, workload: Workload, spread: bool = False, faults: float = 0.0) -> Drawn:
+    """A mapping of a workload and a machine for it; `spread`: over instances, window by window."""
+    drawing = Drawing(pick, workload)
     nodes = drawing.spread_windows() if spread else drawing.mapping()
     document: Doc = {
         "arch": machine(pick, drawing, workload),
@@ -431,10 +437,11 @@ def drawn(pick: Random) -> Drawn:
             "rank_sizes": workload.sizes,
             "bits_per_value": {"All": pick.choice([1, 8])},
             "einsums": [s.text for s in workload.stages],
+            **workload.more,
         },
         "mapping": {"nodes": nodes},
     }
-    fault = spoiled(pick, document, drawing, workload) if pick.random() < 0.35 else ""
+    fault = spoiled(pick, document, drawing, workload) if pick.random() < faults else ""
     # Few symbols are swept; the others are written as numbers.
     free = pick.sample(sorted(drawing.values), min(2, len(drawing.values)))
     for at in _lists(nodes):

@@ -155,13 +155,22 @@ def unmade(cascade: Cascade) -> str:
             if producer is None:
                 continue
             for access in consumer.accesses_of(tensor):
-                views = [View(producer, producer.access_of(tensor), ()), View(consumer, access, ())]
-                blocks = partition(views)
-                element = relations.never(*(touch((v,), blocks).factors for v in views))
-                if element is not None:
-                    message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
-                    return _fault(tensor, views[0], element, message, "").message
+                fault = _unmade(cascade, Dependence(tensor, producer.name, consumer.name, access))
+                if fault is not None:
+                    return fault.message
     return ""
+
+
+def _unmade(cascade: Cascade, pair: Dependence) -> Diagnostic | None:
+    """An element that is read and that no iteration of the producer makes."""
+    producer, consumer = cascade[pair.producer], cascade[pair.consumer]
+    views = [View(producer, producer.access_of(pair.tensor), ()), View(consumer, pair.read, ())]
+    blocks = partition(views)
+    element = relations.never(*(touch((v,), blocks).factors for v in views))
+    if element is None:
+        return None
+    message = f"{pair.consumer} reads {pair.tensor} but {pair.producer} never produces it"
+    return _fault(pair.tensor, views[0], element, message, "shrink the consumer's ranks")
 
 
 @dataclass(frozen=True)
@@ -229,7 +238,8 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
-        return _made_again(problem, pair, views[0], (made, read))
+        # What is inferred is what is needed: whether the producer can make it at all is asked apart.
+        return _unmade(problem.cascade, pair) or _made_again(problem, pair, views[0], (made, read))
     never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"

@@ -13,13 +13,11 @@ from collections.abc import Iterator
 from random import Random
 from time import perf_counter, process_time
 
-from tests.analysis.verdicts import Found, asked, explored
+from tests.analysis.verdicts import BREAKS, Found, asked, explored
 from tests.specs import drawn
 
 SHARE = 50  # specs that a process takes at a time
 EVERY = 100  # one spec in so many is explored as well
-# What breaks is a finding of that spec, and the others are asked.
-BREAKS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def some(task: tuple[int, int, int]) -> Found:

@@ -27,6 +27,8 @@ from tests.specs import Drawn, drawn
 POINTS = 4  # of a grid of tile sizes, asked one by one
 ENGINES = ("exact", "enumerate", "symbolic")
 REUSES = tuple(Reuse)
+# What breaks is a finding of that spec, and the others are asked.
+BREAKS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass
@@ -100,6 +102,12 @@ def _asked(one: Drawn, counts: Counter[str]) -> list[str]:
         *_swept(spec, one, auto, counts),
         *(_forms(bound, auto, counts) if bound is not None else []),
     ]
+
+
+def counted(spec: pm.Spec, bound: pm.Spec, one: Drawn, counts: Counter[str]) -> list[str]:
+    """What engines, sweeps and closed forms say otherwise of a legal spec."""
+    auto = evaluated(bound)
+    return [*_engines(bound, auto, counts), *_swept(spec, one, auto, counts), *_forms(bound, auto, counts)]
 
 
 def _validated(bound: pm.Spec, one: Drawn, auto: Answer) -> list[str]:
