@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.api.evaluation import evaluate
-from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.analysis.result import Problem
+from polymodel.api.evaluation import evaluate, evaluate_problem
+from polymodel.cost.costs import costs
+from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import installed
 from polymodel.hardware.machines import Machine
 from polymodel.hardware.request import CodesignRequest
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
+from polymodel.mapper.confirm import compared
+from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import canonical, unit_of
 from polymodel.report.report import Report
@@ -35,11 +39,18 @@ SHOWN = 20
 
 @dataclass(frozen=True, eq=False)
 class CodesignPoint:
-    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2)."""
+    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2);
+    `costs`: energy and latency of one execution of each layer."""
 
     machine: Machine
     figures: Mapping[str, float]
-    trees: tuple[LoopTree, ...]
+    mappings: tuple[Candidate, ...]
+    costs: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def trees(self) -> tuple[LoopTree, ...]:
+        """The mapping of each layer."""
+        return tuple(m.tree for m in self.mappings)
 
     @cached_property
     def specs(self) -> tuple[Spec, ...]:
@@ -48,8 +59,32 @@ class CodesignPoint:
 
     @cached_property
     def reports(self) -> tuple[Report, ...]:
-        """What `evaluate` says of each layer; of one execution, as a layer's own spec has it."""
-        return tuple(evaluate(s) for s in self.specs)
+        """What `evaluate` says of each layer; of one execution, as a layer's own spec has it. Raises
+        InternalError where that is not what the search says."""
+        found = tuple(evaluate(s) for s in self.specs)
+        for layer, report in enumerate(found):
+            self._compare(layer, report)
+        return found
+
+    def evaluated(self, layer: int, counted: Report | None = None) -> Report | None:
+        """The report of a layer, compared with the search; None where `evaluate` refuses to count. `counted`:
+        a report of the same mapping on a machine with other sizes and prices: its counts are taken."""
+        spec = self.machine.layers[layer]
+        problem = Problem(spec.workload, spec.arch, self.trees[layer])
+        if counted is not None:
+            found = replace(counted, problem=problem, costs=costs(problem, counted.analysis))
+        else:
+            try:
+                found = evaluate_problem(problem)
+            except Refused:
+                return None
+        self._compare(layer, found)
+        return found
+
+    def _compare(self, layer: int, report: Report) -> None:
+        energy, latency = self.costs[layer]
+        searched = replace(self.mappings[layer], energy=energy, latency=latency, buffers=(), named=())
+        compared(self.machine.layers[layer], searched, report)
 
     def value(self, objective: str) -> float:
         """One of its figures. KeyError for what was not asked for."""

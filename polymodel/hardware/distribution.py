@@ -420,12 +420,12 @@ def _piece(
     einsums: tuple[str, ...], here: Mapping[int, Work], answers: Mapping[str, Answered], objective: str
 ) -> ChipPiece:
     found = {chip: answers[work.mark(objective)] for chip, work in here.items()}
-    lacking = next((a for a in found.values() if not a.trees), None)
+    lacking = next((a for a in found.values() if not a.mappings), None)
     if lacking is not None:
         return ChipPiece(einsums, inf, inf, {}, lacking.complete, lacking.reason or "no mapping fits")
     latency = max((float(a.figures["latency"][0]) for a in found.values()), default=0.0)
     energy = sum(float(a.figures["energy"][0]) for a in found.values())
-    trees = {chip: a.trees[0] for chip, a in found.items()}
+    trees = {chip: a.mappings[0].tree for chip, a in found.items()}
     return ChipPiece(einsums, latency, energy, trees, all(a.complete for a in found.values()))
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
+import numpy as np
+
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
@@ -248,6 +250,11 @@ def _priceless(c: Component) -> Component:
     return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
 
 
-def fits(machine: Machine, working_sets: Mapping[str, float]) -> bool:
-    """True if working sets (bits of one instance) are within the machine's memories."""
-    return all(working_sets.get(name, 0.0) <= size for name, size in _sizes(machine).items())
+def fits(machine: Machine, working_sets: Mapping[str, Array], count: int) -> Array:
+    """True where the working sets of so many mappings (bits of one instance) are within the machine's
+    memories."""
+    found = np.ones(count, bool)
+    sizes = _sizes(machine)
+    for name, bits in working_sets.items():
+        found &= bits <= sizes[name]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -12,17 +13,21 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Diagnostic
-from polymodel.governor import elsewhere, seconds_of, spare, terminable
+from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
 from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
 from polymodel.hardware.request import Arguments, CodesignRequest, read_request
 from polymodel.loading import Spec
-from polymodel.mapper.request import Constraints, given_section
-from polymodel.mapper.search import explore
-from polymodel.mapping.looptree import LoopTree
+from polymodel.mapper.aims import grows_with_peaks
+from polymodel.mapper.budget import CUT
+from polymodel.mapper.confirm import LONGEST
+from polymodel.mapper.records import Candidate
+from polymodel.mapper.request import Constraints, asked_for, given_section
+from polymodel.mapper.search import explored
 from polymodel.objectives import value
 from polymodel.pareto import undominated
+from polymodel.report.report import Report
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from polymodel.stores.store import check_store, folder_of, marked, parts_of
@@ -33,6 +38,7 @@ from polymodel.sweeps.values import Choice
 Array = Any
 Layers = Spec | Sequence[Spec | tuple[Spec, int]]
 Progress = Callable[[int, int, float], None]
+COSTS = ("energy", "latency")
 
 
 def codesign(
@@ -90,8 +96,10 @@ def codesign(
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, constraints, eps, store, resume)
         answers = answered(orders, end, workers, progress, begun)
-    front = _joint(groups, answers, asked, times)
-    return Codesign(specs, times, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
+    points, rows = _joint(groups, answers, asked, times)
+    evaluate_front(points, end)
+    seconds = perf_counter() - begun
+    return Codesign(specs, times, grid, asked, points, rows, refused, len(orders), eps, seconds)
 
 
 def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tuple[CodesignRequest, Grid]:
@@ -163,6 +171,7 @@ class Order:
     eps: float
     store: Path | None
     resume: bool
+    evaluated: bool = True
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,7 @@ class Answered:
     """The front of one search: figures, mappings, whether all was searched, and why there is none."""
 
     figures: Mapping[str, Array]
-    trees: tuple[LoopTree, ...]
+    mappings: tuple[Candidate, ...]
     complete: bool
     reason: str
 
@@ -183,7 +192,10 @@ def _orders(
     store: str | Path | None,
     resume: bool,
 ) -> dict[str, Order]:
-    """Searches by a mark of all that they depend on: equal layers are searched once."""
+    """Searches by a mark of all that they depend on: equal layers are searched once. What they find is
+    evaluated at once where peaks of memories are asked for, since those may be lower than the search counts
+    them; else the mappings of the joint front are, in the end."""
+    at_once = any(map(grows_with_peaks, asked.searched))
     place = None if store is None else folder_of(store)
     found: dict[str, Order] = {}
     for group in groups:
@@ -191,7 +203,7 @@ def _orders(
         for spec in group.layers:
             mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            found.setdefault(mark, Order(spec, names, names, constraints, eps, folder, resume))
+            found.setdefault(mark, Order(spec, names, names, constraints, eps, folder, resume, at_once))
     return found
 
 
@@ -228,20 +240,15 @@ def answered(
 
 def _searched(order: Order, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
-    front = explore(
-        order.spec,
-        objectives=order.objectives,
-        constraints=order.constraints,
-        eps=order.eps,
-        time_limit=limit,
-        store=order.store,
-        resume=order.resume,
+    checked = asked_for(
+        order.spec, order.objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
     )
+    front = explored(order.spec, checked, order.store, order.resume, order.evaluated)
     if front.interrupted:  # it ends in good order, and so do the searches that are not begun
         raise KeyboardInterrupt
-    names = dict.fromkeys([*order.figures, "energy", "latency"])
+    names = dict.fromkeys([*order.figures, *COSTS])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
-    return Answered(figures, tuple(p.candidate.tree for p in front), front.complete, front.reason)
+    return Answered(figures, tuple(p.candidate for p in front), front.complete, front.reason)
 
 
 class _Figures:
@@ -302,16 +309,14 @@ def _on(
     parts: list[tuple[Mapping[str, Array], int]] = []
     places: list[Array] = []
     for answer, n in zip(found, times, strict=True):
-        sizes = [
-            {s: answer.figures[f"working_set:{s}"][i] for s in group.sized} for i in range(len(answer.trees))
-        ]
-        place = np.array([i for i, s in enumerate(sizes) if fits(machine, s)], np.int64)
+        sizes = {s: answer.figures[f"working_set:{s}"] for s in group.sized}
+        place = np.flatnonzero(fits(machine, sizes, len(answer.mappings)))
         if not len(place):
             return [], answer.reason or "no mapping fits its memories"
         here = {f: v[place] for f, v in answer.figures.items()}
         here["energy"] = here["energy"] + group.surcharge(machine, here)
-        best = np.sort(undominated(np.stack([here[name] for name in asked.searched])))
-        parts.append(({f: v[best] for f, v in here.items()}, n))
+        best = undominated(np.stack([here[name] for name in asked.searched]))
+        parts.append(({f: here[f][best] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
         places.append(place[best])
     joined = combined(parts, asked.searched)
     figures = _Figures(machine, joined.figures)
@@ -326,11 +331,29 @@ def _on(
     if not len(left):
         return [], "no mapping keeps the limits"
     kept = left[undominated(np.stack([np.asarray(values[o], float)[left] for o in asked.objectives]))]
-    return [
-        CodesignPoint(
-            machine,
-            {n: float(v[i]) for n, v in values.items()},
-            tuple(a.trees[p[k]] for a, p, k in zip(found, places, joined.picks[i], strict=True)),
+    mine: list[CodesignPoint] = []
+    for i in kept.tolist():
+        picked = list(zip(parts, joined.picks[i].tolist(), strict=True))
+        mine.append(
+            CodesignPoint(
+                machine,
+                {n: float(v[i]) for n, v in values.items()},
+                tuple(a.mappings[p[k]] for a, p, (_, k) in zip(found, places, picked, strict=True)),
+                tuple((float(f["energy"][k]), float(f["latency"][k])) for (f, _), k in picked),
+            )
         )
-        for i in kept.tolist()
-    ], ""
+    return mine, ""
+
+
+def evaluate_front(points: Sequence[CodesignPoint], end: float) -> None:
+    """Evaluates the mappings of a front on their machines, as long as `explore` would: the others are when
+    their reports are looked at. Machines differ in sizes and prices under the same mapping, which is counted
+    once. Raises InternalError where a figure is another one."""
+    counted: dict[tuple[int, int], Report] = {}
+    with suppress(*CUT), until(min(end, monotonic() + LONGEST)):
+        for point in points:
+            for layer, mapping in enumerate(point.mappings):
+                known = counted.get((layer, id(mapping)))
+                report = point.evaluated(layer, known)
+                if known is None and report is not None:
+                    counted[layer, id(mapping)] = report

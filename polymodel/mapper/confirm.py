@@ -26,7 +26,16 @@ from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
-from polymodel.objectives import canonical, on_dense_data, on_sparse_data, renamed, score, unit_of, value
+from polymodel.objectives import (
+    canonical,
+    on_dense_data,
+    on_sparse_data,
+    renamed,
+    score,
+    unit_of,
+    uses,
+    value,
+)
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.files import write_text
@@ -317,16 +326,17 @@ class Point:
         if name in known:
             return known[name]
         energy, latency = sparse if of_sparse and sparse else (self.energy, self.latency)
-        figures = SearchFigures(energy, latency, self.buffers, total_area(self.base.arch))
-        found: float = value(on_dense_data(name), figures)
+        dense = on_dense_data(name)
+        area = total_area(self.base.arch) if ("area", "") in uses(dense) else 0.0
+        found: float = value(dense, SearchFigures(energy, latency, self.buffers, area))
         return found
 
-    @property
+    @cached_property
     def values(self) -> tuple[float, ...]:
         """Its figures in the order of the objectives."""
         return tuple(self.value(o) for o in self.objectives)
 
-    @property
+    @cached_property
     def scores(self) -> tuple[float, ...]:
         """What is minimised of each: of what is best at its most the reciprocal."""
         return tuple(float(score(o, v)) for o, v in zip(self.objectives, self.values, strict=True))

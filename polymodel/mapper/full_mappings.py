@@ -14,7 +14,7 @@ from polymodel.mapper.aims import Aims, aims_of, follows
 from polymodel.mapper.combine import Interest, coarse
 from polymodel.mapper.join import JoinRules, Stage, States, lives_of
 from polymodel.mapper.loop_homes import parted_loops
-from polymodel.mapper.pmappings import Pmappings
+from polymodel.mapper.pmappings import Chains, Pmappings
 from polymodel.mapper.records import Candidate, Limits, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
@@ -275,11 +275,16 @@ class FullMappings:
     def _tiles(self) -> dict[tuple[int, int, int], tuple[Template, Array, Array]]:
         return {}
 
+    @cached_property
+    def _chains(self) -> tuple[Chains, ...]:
+        """Per Einsum: many mappings have the same template."""
+        return tuple({} for _ in self.found)
+
     def tiles(self, einsum: int, shape: int, point: int) -> tuple[Template, Array, Array]:
         """A pmapping's template, tile sizes and spread; whole mappings have most of theirs in common."""
         key = einsum, shape, point
         if key not in self._tiles:
-            self._tiles[key] = self.found[einsum][shape].tiles(point)
+            self._tiles[key] = self.found[einsum][shape].tiles(point, self._chains[einsum])
         return self._tiles[key]
 
     def figures(self) -> Array:

@@ -42,7 +42,9 @@ from polymodel.mapper.tile_chains import TileChains, all_chains, spread_after, t
 from polymodel.pareto import undominated
 
 Array = Any
+Chains = dict[Template, tuple[TileChains, ...]]
 MOST_CHAINS = 4096  # bundles under rules whose chains are kept for other templates
+FEW_CHAINS = 10_000  # chains of a template that are kept for other points of it: less than a megabyte
 
 
 @dataclass(frozen=True)
@@ -90,29 +92,32 @@ class Pmappings:
             below=self.below[positions],
         )
 
-    def tiles(self, position: int) -> tuple[Template, Array, Array]:
-        """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts]."""
+    def tiles(self, position: int, chains: Chains) -> tuple[Template, Array, Array]:
+        """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts].
+        `chains`: those of templates of this Einsum that were looked at before; more are added."""
         template = self.templates[int(self.template[position])]
         if self.given:
             return (template, *separated(self.space, template, *self.given[int(self.choice[position])]))
-        tiles, spread, keys = self._candidate(template, int(self.choice[position]))
+        tiles, spread, keys = self._candidate(template, int(self.choice[position]), chains)
         if template.bottom:
-            inner = self._inside(self.regions[int(self.lower[position])], int(self.below[position]))
+            inner = self._inside(self.regions[int(self.lower[position])], int(self.below[position]), chains)
             template, tiles, spread = _stacked(template, tiles, inner)
         return (template, *separated(self.space, template, tiles, spread, keys))
 
-    def _inside(self, region: InnerPoints, at: int) -> tuple[Template, Array, Array]:
+    def _inside(self, region: InnerPoints, at: int, chains: Chains) -> tuple[Template, Array, Array]:
         """A point of a lower region: its template, tile sizes and spread."""
         template = region.templates[int(region.template[at])]
-        tiles, spread, _ = self._candidate(template, int(region.choice[at]))
+        tiles, spread, _ = self._candidate(template, int(region.choice[at]), chains)
         if region.region is None or region.below is None:
             return template, tiles, spread
-        inner = self._inside(region.lower[int(region.region[at])], int(region.below[at]))
+        inner = self._inside(region.lower[int(region.region[at])], int(region.below[at]), chains)
         return _stacked(template, tiles, inner)
 
-    def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
+    def _candidate(self, template: Template, choice: int, known: Chains) -> tuple[Array, Array, Array]:
         """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
-        result = all_chains(self.space, template, self.sizes)
+        result = known.get(template) or all_chains(self.space, template, self.sizes)
+        if sum(c.count for c in result) <= FEW_CHAINS:
+            known[template] = result
         if not result:  # a single iteration has no sizes
             levels = template.depth + 1 + template.top + len(template.branch) + template.bottom
             fans = len(self.space.fanouts)

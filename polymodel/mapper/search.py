@@ -41,7 +41,7 @@ from polymodel.mapper.lower_bounds import compulsory_of
 from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cut_again
-from polymodel.mapper.request import Constraints, LimitsGiven, asked_for
+from polymodel.mapper.request import CheckedRequest, Constraints, LimitsGiven, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
 from polymodel.objectives import on_sparse_data, score
@@ -368,12 +368,20 @@ def explore(
     asked = asked_for(
         spec, objectives, constraints, eps, time_limit, workers, progress, store, resume, limits
     )
+    return explored(spec, asked, store, resume)
+
+
+def explored(
+    spec: Spec, asked: CheckedRequest, store: str | Path | None, resume: bool, evaluate: bool = True
+) -> Front:
+    """The front of a checked request. Without `evaluate` points have the figures of the search, for callers
+    that evaluate those that they keep."""
     begun, limit = perf_counter(), spare(asked.request.time_limit)
     end = monotonic() + limit
     asked = replace(asked, request=_in_time(asked.request, limit))
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
-        told = _Told(progress, stopped)
-        request = replace(asked.request, progress=told if progress else None, stop=told.asked)
+        told = _Told(asked.request.progress, stopped)
+        request = replace(asked.request, progress=told if told.progress else None, stop=told.asked)
         request = replace(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
@@ -381,7 +389,10 @@ def explore(
             result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
             result = search(spec.workload, asked.hierarchy, request)
-            points = _evaluated(spec, result, request.objectives, workers, told, stopped, end)
+            points = tuple(
+                Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
+            )
+            points = _evaluated(points, request.workers, told, stopped, end) if evaluate else _front(points)
             sparse = None
     interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
@@ -434,7 +445,7 @@ def _on_sparse_data(
         )
         points += more
     stopped.flag = stopped.flag or earlier
-    final = tuple(replace(p, number=i) for i, p in enumerate(_front(points)))
+    final = _front(points)
     return (
         replace(result, objectives=request.objectives),
         final,
@@ -443,41 +454,38 @@ def _on_sparse_data(
 
 
 def _evaluated(
-    spec: Spec,
-    found: SearchResult,
-    objectives: tuple[str, ...],
-    workers: int,
-    told: _Told,
-    stopped: _Stop,
-    end: float,
+    points: Sequence[Point], workers: int, told: _Told, stopped: _Stop, end: float
 ) -> tuple[Point, ...]:
     """The points that none beats, with what `evaluate` says of them."""
-    before = [Point(0, spec, c, objectives, search_figures(c)) for c in found.candidates]
-    kept = _front(before)
+    if not points:
+        return ()
+    kept = _front(points)
+    spec = kept[0].base
     some = [p.candidate for p in kept[:CONFIRMED]]
+    best = min(p.scores[0] for p in kept)
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int) -> bool:
-        told.tell(Progress(number, len(some), "evaluate", min((p.scores[0] for p in kept), default=None)))
+        told.tell(Progress(number, len(some), "evaluate", best))
         return not stopped.flag
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
     figures = all_confirmed(spec, some, workers, done, longest, end=end)
-    if some and not figures[0].confirmed and monotonic() > end:  # one at least, a little beyond the limit
+    if not figures[0].confirmed and monotonic() > end:  # one at least, a little beyond the limit
         figures[:1] = all_confirmed(spec, some[:1], 1, done, end=monotonic() + BEYOND)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.
-    final = _front([replace(p, found=f) for p, f in zip(kept, figures, strict=True)])
-    return tuple(replace(p, number=i) for i, p in enumerate(final))
+    return _front([replace(p, found=f) for p, f in zip(kept, figures, strict=True)])
 
 
-def _front(points: Sequence[Point]) -> list[Point]:
-    """Points that none beats in the objectives; of equal ones the first."""
+def _front(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Points that none beats in the objectives, in order and numbered; of equal ones the first."""
     if not points:
-        return []
+        return ()
     scores = np.array([p.scores for p in points]).T
-    return sorted((points[int(i)] for i in undominated(scores)), key=lambda p: p.scores)
+    best = sorted((points[int(i)] for i in undominated(scores)), key=lambda p: p.scores)
+    return tuple(replace(p, number=i) for i, p in enumerate(best))
 
 
 @dataclass
