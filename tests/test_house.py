@@ -233,6 +233,51 @@ def test_a_small_evaluation_loads_no_arrays() -> None:
     assert not loaded & {"numpy", "pandas", "scipy", "sympy", "networkx", "matplotlib", "pyarrow"}
 
 
+WALK = """
+import sys
+import polymodel as pm
+
+def called(run):
+    files = set()
+
+    def profile(frame, event, arg):
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>":
+            files.add(code.co_filename)
+
+    sys.setprofile(profile)
+    run()
+    sys.setprofile(None)
+    return len([name for name in files if name.startswith(ROOT)])
+
+NODES = [
+    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
+    {"type": "Temporal", "rank_variable": "m", "tile_shape": 10},
+    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "C"]},
+    {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+]
+MAPPING = {"mapping": {"nodes": NODES}}
+MACHINE = "matmul", "simple_two_level"
+print(called(lambda: pm.evaluate(pm.load(*MACHINE, MAPPING)).table("accesses")))
+print(called(lambda: pm.explore(pm.load(*MACHINE), objectives="energy").table("front")))
+"""
+
+
+def test_a_walk_passes_through_few_modules() -> None:
+    """Modules with a call in one evaluation of a matmul by closed forms, and in one search for its mapping.
+
+    A number that does not matter in itself: where it grows, whoever reads one run from its file to its table
+    opens more files, and a rule has probably moved away from the module where its subject lives.
+    """
+    script = f"ROOT = {str(ROOT / 'polymodel')!r}\n{WALK}"
+    line = [sys.executable, "-c", script]
+    home = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT, env=home)
+    evaluate, explore = map(int, done.stdout.split())
+    assert 20 < evaluate <= 60
+    assert 20 < explore <= 79  # a frame of pandas instead of the table passes through one more
+
+
 def test_import_takes_no_time() -> None:
     """`import polymodel`, in seconds of a processor beyond Python's own start; the best of five."""
 
