@@ -340,7 +340,15 @@ class Analysis:
         return f"Analysis({self.engine}: {names}; {len(self.buffets)} tensors in storage nodes)"
 
 
+def mapped_analysis(analysis: Analysis, kind: type, change: Callable[[Any], Any]) -> Analysis:
+    """The analysis with every number of this kind changed."""
+    rows = {f.name: getattr(analysis, f.name) for f in fields(analysis) if f.name not in ("engine", "notes")}
+    new: dict[str, Any] = {n: tuple(mapped(x, kind, change) for x in r) for n, r in rows.items()}
+    return replace(analysis, **new)
+
+
 # The protocol that every engine follows, and the problem it is given.
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -387,6 +395,7 @@ class Engine(Protocol):
 
 
 # What no engine counts of pipelines, refused by name before any of them begins.
+
 
 def pipelines_of(problem: Problem) -> tuple[Pipeline, ...]:
     """The pipelines of the mapping, outer ones first; Refused for what docs/semantics.md leaves out."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic, WorkingSet, mapped
 from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis
@@ -27,6 +27,9 @@ from polymodel.cost.records import AreaItem, Costs, Counts, Need, Violation
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.objectives import Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
+
+if TYPE_CHECKING:
+    from polymodel.sparse.actions.records import AccessCount
 
 # Area (m^2) per component, all instances.
 
@@ -189,6 +192,16 @@ def memory_bits(counts: Counts) -> Bits:
 def toll_bits(counts: Counts) -> Bits:
     """What passes tolls; `reads` are what passes down, `writes` what passes up."""
     return _summed(counts, ((t, t.down, t.up) for t in counts.analysis.tolls))
+
+
+def data_bits(counts: Counts, accesses: Iterable[AccessCount]) -> Bits:
+    """What memories move on sparse data, metadata among it, and what passes tolls. `counts`: sparse ones."""
+    found: Bits = {}
+    for a in accesses:
+        bits = a.actual * counts.bits(a.tensor) + a.metadata_bits
+        key = a.component, a.kind.partition("_")[0]
+        found[key] = found.get(key, 0) + bits * counts.executions(a.einsum)
+    return found | {k: found.get(k, 0) + bits for k, bits in toll_bits(counts).items()}
 
 
 def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, Number, Number]]) -> Bits:

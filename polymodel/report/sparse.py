@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
-from polymodel.cost.costs import Bits, CostFigures, asked_value, costs, toll_bits
+from polymodel.cost.costs import Bits, CostFigures, asked_value, costs, data_bits
 from polymodel.cost.records import Costs, Counts
 from polymodel.quantities import engineering
 from polymodel.report import tables as costed
@@ -369,12 +369,7 @@ class SparseFigures(CostFigures):
 
     @cached_property
     def moved_bits(self) -> Bits:
-        found: Bits = {}
-        for a in self.report.counts.accesses:
-            bits = a.actual * self.counts.bits(a.tensor) + a.metadata_bits
-            key = a.component, a.kind.partition("_")[0]
-            found[key] = found.get(key, 0) + bits * self.counts.executions(a.einsum)
-        return found | {k: found.get(k, 0) + bits for k, bits in toll_bits(self.counts).items()}
+        return data_bits(self.counts, self.report.counts.accesses)
 
 
 def headline(report: SparseReport) -> list[tuple[str, str]]:

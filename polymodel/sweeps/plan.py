@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Factor, Form, HeldBuffet, SymbolicAnalysis
@@ -16,7 +16,12 @@ from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
 
-Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1
+
+class Linear(NamedTuple):
+    """A row times a factor; row -1 is the constant 1."""
+
+    row: int
+    scale: int
 
 
 class FormRows:
@@ -31,7 +36,7 @@ class FormRows:
         """Where the form's value is found."""
         constant = form.constant
         if constant is not None:
-            return -1, constant
+            return Linear(-1, constant)
         scale = math.gcd(*(c for _, c in form.terms))
         counted = [({a: p.count(a) for a in p}, c // scale) for p, c in form.terms]
         key = frozenset((frozenset(atoms.items()), c) for atoms, c in counted)
@@ -41,7 +46,7 @@ class FormRows:
             self.scales.append(scale)
         index = self._index[key]
         self.scales[index] = max(self.scales[index], scale)
-        return index, scale
+        return Linear(index, scale)
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Costin
 
 
 def _linear(count: Part, rows: FormRows) -> Linear:
-    return rows.add(count.form) if isinstance(count, ExactCount) else (-1, count)
+    return rows.add(count.form) if isinstance(count, ExactCount) else Linear(-1, count)
 
 
 def _accesses(counts: Counts, rows: FormRows) -> Iterator[tuple[str, str, Linear]]:

@@ -112,7 +112,7 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
     joules = ("energy", "") in asked
     if joules:
         yield from _rows(costing.energy)
-        yield costing.leak, (-1, 1)
+        yield costing.leak, Linear(-1, 1)
     if ("latency", "") in asked or (joules and costing.leak):
         for node in costing.latency:
             yield from _rows(node)
@@ -130,8 +130,8 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
 def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
     """The rows that a cost is made of, with their weights."""
     if isinstance(node, LinearForm):
-        yield node.constant, (-1, 1)
-        yield from ((weight, (index, 1)) for index, weight in node.weights)
+        yield node.constant, Linear(-1, 1)
+        yield from ((weight, Linear(index, 1)) for index, weight in node.weights)
     elif isinstance(node, Present):
         yield 1.0, node.moved
         yield from _rows(node.part)

@@ -176,9 +176,7 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     _refuse_what_is_not_swept(problem)
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
-    return Template(
-        problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses
-    )
+    return Template(problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses)
 
 
 def scenario(

@@ -167,13 +167,13 @@ def compare(problem: Problem, together: bool, picks: list[int]) -> None:
             return float(np.broadcast_to(value, shape)[place])
 
         records = {(a.node, a.tensor, a.kind): a for a in counts.accesses}
-        for flow, moved in found.moved.items():
-            record = records.get((flow.node, flow.tensor, flow.kind))
+        for moved in found.left.accesses:
+            record = records.get((moved.node, moved.tensor, moved.kind))
             numbers = (
                 (record.dense, record.actual, record.gated, record.metadata_bits) if record else (0,) * 4
             )
-            mine = tuple(map(at, (moved.dense, moved.actual, moved.gated, moved.metadata)))
-            assert mine == pytest.approx(numbers, rel=1e-9, abs=1e-9), (flow, values)
+            mine = tuple(map(at, (moved.dense, moved.actual, moved.gated, moved.metadata_bits)))
+            assert mine == pytest.approx(numbers, rel=1e-9, abs=1e-9), (moved, values)
         assert at(energy) == pytest.approx(wanted.total_energy, rel=1e-9)
         assert at(latency) == pytest.approx(wanted.total_latency, rel=1e-9)
         for need in wanted.needs:

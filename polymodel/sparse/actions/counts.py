@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +34,11 @@ from polymodel.sparse.actions.records import (
     LoadLabel,
     SparseCounts,
     at_most,
+    larger,
     least_certain,
 )
 from polymodel.sparse.actions.storage import (
+    AccessShare,
     Formats,
     Kept,
     TileBits,
@@ -181,6 +184,40 @@ def einsums_in(item: StageWork | PipelineRun) -> tuple[str, ...]:
 SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 
 
+def in_order(effectual: Any, executed: Any, turns: Any, whole: Any) -> tuple[Any, Any, Any]:
+    """These operations, each kind no more than the next and all no more than the whole. Numbers or arrays."""
+    executed = larger(executed, effectual)
+    turns = at_most(larger(turns, executed), whole)
+    executed = at_most(executed, turns)
+    return at_most(effectual, executed), executed, turns
+
+
+def compute_count(
+    row: Compute,
+    effectual: Number,
+    executed: Number,
+    turns: Number,
+    busiest: Number,
+    label: Certainty = "expected",
+    busiest_label: Certainty = "expected",
+) -> ComputeCount:
+    """The record of operations that are `in_order`. Numbers or arrays."""
+    return ComputeCount(
+        row.einsum, row.component, row.operations, effectual, executed - effectual, turns - executed,
+        row.operations - turns, label, busiest, row.instances, busiest_label,
+    )  # fmt: skip
+
+
+def access_count(
+    row: Traffic, kind: str, m: AccessShare, label: Certainty = "expected", about: Certainty = "expected"
+) -> AccessCount:
+    """The record of one kind of access. `about`: how certain its metadata are. Numbers or arrays."""
+    return AccessCount(
+        row.einsum, row.node, row.component, row.tensor, kind, m.dense, m.actual, m.gated, m.held - m.turns,
+        m.dense - m.held, label, m.metadata, about,
+    )  # fmt: skip
+
+
 class EinsumCounts:
     """The counts of one Einsum."""
 
@@ -211,15 +248,9 @@ class EinsumCounts:
         else:
             turns, about = self._kept(sums, "operations", skips, whole, False)
         label = least_certain((label, about, second))
-        executed, turns = max(executed, effectual), max(turns, executed, effectual)
-        turns = at_most(turns, whole)
-        executed = at_most(executed, turns)
-        effectual = at_most(effectual, executed)
+        effectual, executed, turns = in_order(effectual, executed, turns, whole)
         busiest, sure = self._busiest(sums, skips.conditions, dense, turns, about)
-        return ComputeCount(
-            dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
-            whole - turns, label, busiest, dense.instances, sure,
-        )  # fmt: skip
+        return compute_count(dense, effectual, executed, turns, busiest, label, sure)
 
     def _busiest(
         self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Certainty
@@ -308,11 +339,7 @@ class EinsumCounts:
         if how is not None:
             shared: Certainty = "exact" if m.share in (0, 1) else "expected"
             about = least_certain((label, tiling(how).label, shared))
-        return AccessCount(
-            row.einsum, row.node, row.component, row.tensor, kind, dense, m.actual, m.gated,
-            m.held - m.turns, dense - m.held, about if how is not None and how.blocks else label,
-            m.metadata, about,
-        )  # fmt: skip
+        return access_count(row, kind, m, about if how is not None and how.blocks else label, about)
 
     def _tiling(self, row: Traffic, kind: str, how: Kept) -> TileBits:
         digits = transfer_digits(self.structure, row.tensor, row.node, kind)

@@ -27,6 +27,18 @@ def at_most(part: Any, whole: Any) -> Any:
     return np.where(np.asarray(part) >= np.asarray(whole) * (1 - ROUNDING), whole, part)
 
 
+def larger(one: Any, other: Any) -> Any:
+    """The larger one. Numbers or arrays."""
+    return max(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.maximum(one, other)
+
+
+def choose(mask: Any, then: Any, otherwise: Any) -> Any:
+    """`then` where the mask is true, else `otherwise`. Numbers or arrays."""
+    if np.ndim(mask) == 0:
+        return then if mask else otherwise
+    return then if np.all(mask) else np.where(mask, then, otherwise)
+
+
 def ratio(part: Any, whole: Any, otherwise: float = 1.0) -> Any:
     """part / whole, and `otherwise` where there is no whole. Numbers or arrays."""
     if np.ndim(whole) == 0 and np.ndim(part) == 0:

@@ -2,14 +2,16 @@
 
 Energy counts what is moved and executed (and gated turns, metadata by name); time counts gated turns as well.
 The busiest instance keeps its share of the work: instances are taken to be spared alike, and `certainty` says
-where that is so.
+where that is so. Counts are numbers of one mapping, or arrays of many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from polymodel.analysis.result import (
     Analysis,
@@ -27,11 +29,19 @@ from polymodel.analysis.result import (
 )
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.counts import einsums_in
-from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts, ratio
+from polymodel.sparse.actions.records import (
+    KINDS,
+    AccessCount,
+    Footprint,
+    SparseCounts,
+    choose,
+    larger,
+    ratio,
+)
 
 READS = ("reads_fill", "reads_drain")
-Loads = tuple[tuple[int, int], ...]
-Ways = tuple[float, float]  # factors of read and written bits
+Loads = tuple[tuple[Any, Any], ...]
+Ways = tuple[Any, Any]  # factors of read and written bits
 
 
 def sparse_analysis(problem: Problem, analysis: Analysis, counts: SparseCounts) -> Analysis:
@@ -44,8 +54,13 @@ def _count(number: float) -> int:
     return cast(int, number)
 
 
-def _times(number: int, factor: float) -> int:
-    return number if factor == 1 else _count(number * factor)
+def _times(number: Any, factor: Any) -> Any:
+    return number if np.ndim(factor) == 0 and factor == 1 else number * factor
+
+
+def _some(number: Any) -> bool:
+    """False if it is 0 everywhere, as far as is known without a look at an array."""
+    return np.ndim(number) > 0 or bool(number)
 
 
 class _Rescaled:
@@ -76,18 +91,22 @@ class _Rescaled:
             notes=(*d.notes, *self.counts.notes),
         )
 
-    def _ways(self) -> dict[tuple[str, str], Ways]:
-        """(Einsum, component) -> what is left of the bits it reads and writes, gated turns included."""
-        sums: dict[tuple[str, str], list[float]] = {}
+    def _ways(self) -> dict[tuple[str, str], tuple[Any, Any, Any]]:
+        """(Einsum, component) -> what is left of the bits it reads and writes, gated turns included, and
+        whether there are any."""
+        sums: dict[tuple[str, str], list[Any]] = {}
         for a in self.counts.accesses:
             found = sums.setdefault((a.einsum, a.component), [0, 0, 0, 0])
             at, bits = (0 if a.kind in READS else 2), self.bits[a.tensor]
-            found[at] += (a.actual + a.gated) * bits + a.metadata_bits
-            found[at + 1] += a.dense * bits
-        return {k: (float(ratio(r, rd)), float(ratio(w, wd))) for k, (r, rd, w, wd) in sums.items()}
+            found[at] = found[at] + ((a.actual + a.gated) * bits + a.metadata_bits)
+            found[at + 1] = found[at + 1] + a.dense * bits
+        return {k: (ratio(r, rd), ratio(w, wd), (rd + wd) > 0) for k, (r, rd, w, wd) in sums.items()}
 
     def _loads(self, einsum: str, component: str, loads: Loads) -> Loads:
-        read, write = self.ways.get((einsum, component)) or self._passing(einsum, component)
+        read, write, some = self.ways.get((einsum, component), (1.0, 1.0, False))
+        if not np.all(some):
+            passing = self._passing(einsum, component)
+            read, write = choose(some, read, passing[0]), choose(some, write, passing[1])
         return tuple((_times(r, read), _times(w, write)) for r, w in loads)
 
     def _traffic(self, row: Traffic) -> Traffic:
@@ -99,7 +118,7 @@ class _Rescaled:
 
     def _compute(self, row: Compute) -> Compute:
         count = self.work.get(row.einsum)
-        if count is None or not count.dense:
+        if count is None or not _some(count.dense):
             return row
         return replace(row, operations=_count(count.executed), busiest=_count(count.busiest))
 
@@ -118,8 +137,9 @@ class _Rescaled:
         return replace(row, down=_times(row.down, down), up=_times(row.up, up))
 
     def _link(self, row: LinkTraffic) -> LinkTraffic:
-        hops = tuple((t, _times(n, max(self._crossing(row.einsum, row.component, t)))) for t, n in row.hops)
-        down, up = self._passing(row.einsum, row.component)
+        einsum, at = row.einsum, row.component
+        hops = tuple((t, _times(n, larger(*self._crossing(einsum, at, t)))) for t, n in row.hops)
+        down, up = self._passing(einsum, at)
         return replace(row, hops=hops, loads=tuple((_times(d, down), _times(u, up)) for d, u in row.loads))
 
     def _crossing(self, einsum: str, component: str, tensor: str) -> Ways:
@@ -136,20 +156,23 @@ class _Rescaled:
 
     def _passing(self, einsum: str, component: str) -> Ways:
         """The same of all tensors together, weighed by their bits."""
-        down, up = [0.0, 0.0], [0.0, 0.0]
+        down: list[Any] = [0.0, 0.0]
+        up: list[Any] = [0.0, 0.0]
         for access in self.problem.cascade[einsum].accesses:
             moved = [
                 t
                 for t in self.dense.tolls
                 if (t.einsum, t.component, t.tensor) == (einsum, component, access.tensor)
             ]
-            weight_down = sum(t.down for t in moved) or 1
-            weight_up = sum(t.up for t in moved) or 1
+            weight_down, weight_up = (
+                choose(weight != 0, weight, 1)
+                for weight in (sum(t.down for t in moved), sum(t.up for t in moved))
+            )
             left = self._crossing(einsum, component, access.tensor)
             for total, weight, share in ((down, weight_down, left[0]), (up, weight_up, left[1])):
-                total[0] += weight * share * access.bits_per_value
-                total[1] += weight * access.bits_per_value
-        return float(ratio(*down)), float(ratio(*up))
+                total[0] = total[0] + weight * share * access.bits_per_value
+                total[1] = total[1] + weight * access.bits_per_value
+        return ratio(*down), ratio(*up)
 
     def _pipeline(self, run: PipelineRun) -> PipelineRun:
         slots = []
@@ -170,7 +193,7 @@ class _Rescaled:
 
     def _joint(self, einsums: Iterable[str], component: str, loads: Loads) -> Loads:
         """Loads of several stages together shrink as the least spared of them."""
-        ways = [self.ways.get((e, component), (1.0, 1.0)) for e in einsums]
+        ways = [self.ways.get((e, component), (1.0, 1.0, False)) for e in einsums]
         read, write = max((w[0] for w in ways), default=1.0), max((w[1] for w in ways), default=1.0)
         return tuple((_times(r, read), _times(w, write)) for r, w in loads)
 
@@ -184,14 +207,14 @@ class _Rescaled:
         for a in self.counts.accesses:
             way = "read" if a.kind in READS else "write"
             component = self.problem.hierarchy[a.component]
-            if a.gated:
+            if _some(a.gated):
                 yield Charge(a.einsum, a.component, a.tensor, f"gated_{way}", a.gated * self.bits[a.tensor])
-            if a.metadata_bits:
+            if _some(a.metadata_bits):
                 own = f"metadata_{way}"
                 named = any(x.name == own for x in component.actions)
                 yield Charge(a.einsum, a.component, a.tensor, own if named else way, a.metadata_bits)
         for c in self.counts.compute:
-            if c.gated:
+            if _some(c.gated):
                 yield Charge(c.einsum, c.component, "", "gated_compute", c.gated)
 
 
@@ -201,5 +224,5 @@ def _resident(resident: Resident, held: Footprint | None) -> Resident:
     return replace(resident, bits=_count(resident.bits * held.bits / held.dense_bits))
 
 
-def _left(count: AccessCount | None) -> float:
-    return 1.0 if count is None else float(ratio(count.actual, count.dense))
+def _left(count: AccessCount | None) -> Any:
+    return 1.0 if count is None else ratio(count.actual, count.dense)

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.result import Problem
+from polymodel.analysis.result import Compute, Problem, Traffic
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 from polymodel.sparse.actions.busiest import Instances
-from polymodel.sparse.actions.counts import ACTIONS, SKIPS
+from polymodel.sparse.actions.counts import ACTIONS, SKIPS, access_count, compute_count, in_order
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition, Structure, TransferEdge, sharpest
 from polymodel.sparse.actions.places import differs, each_once, effectual_points, seen_by
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
-from polymodel.sparse.actions.records import at_most, ratio
-from polymodel.sparse.actions.storage import AccessShare, Formats, Kept, TileBits, moved, transfer_digits
+from polymodel.sparse.actions.records import AccessCount, ComputeCount, ratio
+from polymodel.sparse.actions.storage import Formats, Kept, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Floats
@@ -242,18 +242,18 @@ class EinsumSweep:
             raise NotSeparable(f"{einsum.name}: which operations are effectual is not known")
         return found.number / found.of
 
-    def compute(self, dense: Array, points: Points) -> tuple[Array, Array]:
-        """(executed, executed or gated) operations."""
-        if self.structure.einsum.is_copy:
-            return dense, dense
-        effectual = dense * self._effectual
-        turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
-        executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
-        executed = np.maximum(executed, effectual)
-        turns = at_most(np.maximum(turns, executed), dense)
-        return at_most(executed, turns), turns
+    def compute(self, row: Compute[Array], points: Points) -> ComputeCount:
+        """`EinsumCounts.compute`."""
+        dense = row.operations
+        effectual, executed, turns = dense, dense, dense
+        if not self.structure.einsum.is_copy:
+            turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
+            executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
+            effectual, executed, turns = in_order(dense * self._effectual, executed, turns, dense)
+        busiest = self._busiest(dense, row.busiest, turns, points)
+        return compute_count(row, effectual, executed, turns, busiest)
 
-    def busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
+    def _busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
         """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
         that the dense schedule gives one instance."""
         mean = most * ratio(turns, dense)
@@ -271,31 +271,26 @@ class EinsumSweep:
         )
         return np.where(followed & ~np.isnan(found), found, mean)
 
-    def access(
-        self, node: int, component: str, tensor: str, kind: str, dense: Array, points: Points
-    ) -> AccessShare:
+    def access(self, row: Traffic[Array], kind: str, points: Points) -> AccessCount:
         """`EinsumCounts._one`."""
+        component, tensor, dense = row.component, row.tensor, getattr(row, kind)
         data = self.data[tensor]
         nonzeros = self.formats.compressed(component, tensor) and not data.dense
         how = self.formats.known.get((component, tensor))
-        chain = self.structure.way(tensor, node, kind)
-        if not chain:
-            held = dense * data.density if nonzeros else dense
-            return self._record(node, component, tensor, kind, dense, held, held, held, how, points)
-        each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))
-        held, turns, actual = (self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each)
-        return self._record(node, component, tensor, kind, dense, held, turns, actual, how, points)
+        chain = self.structure.way(tensor, row.node, kind)
+        held = turns = actual = dense * data.density if nonzeros else dense
+        if chain:
+            each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))
+            held, turns, actual = (
+                self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each
+            )
 
-    def _record(
-        self, node: int, component: str, tensor: str, kind: str, dense: Array, held: Array, turns: Array,
-        actual: Array, how: Kept | None, points: Points,
-    ) -> AccessShare:  # fmt: skip
         def tiling(how: Kept) -> TileBits:
-            digits = transfer_digits(self.structure, tensor, node, kind)
+            digits = transfer_digits(self.structure, tensor, row.node, kind)
             return self.tilings.bits((component, tensor), how, digits, points.settings)
 
         bits = self.formats.accesses[tensor].bits_per_value if how is not None else 0
-        return moved(dense, held, turns, actual, how, tiling, bits)
+        return access_count(row, kind, moved(dense, held, turns, actual, how, tiling, bits))
 
 
 class _Turned(Structure):
