@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from polymodel.factoring import divisors
 from polymodel.mapper.einsum_rules import OTHER, LoopRules
 from polymodel.mapping.resolve import LoopRule
 
-
-class StoredOperand(Protocol):
-    """A storage node: its memory, its operand and the level it stands at; `slides`: the variable of the loop
-    right above it that it slides along, or -1."""
-
-    @property
-    def memory(self) -> int: ...
-
-    @property
-    def operand(self) -> int: ...
-
-    @property
-    def level(self) -> int: ...
-
-    @property
-    def slides(self) -> int: ...
-
+if TYPE_CHECKING:
+    from polymodel.mapper.templates import TemplateNode
 
 # [variable][level] -> memories, outermost first, whose loops those over the variable at the level may be.
 Homes = tuple[tuple[tuple[int, ...], ...], ...]
@@ -37,7 +22,7 @@ def loop_homes(
     rules: LoopRules,
     indexed: Sequence[frozenset[int]],
     variables: int,
-    nodes: Sequence[StoredOperand],
+    nodes: Sequence[TemplateNode],
     reach: int,
 ) -> list[Homes]:
     """Whose loops the temporal loops of one Einsum are, in every way that the rules may tell apart.
@@ -80,7 +65,7 @@ def loop_homes(
 
 
 def _bounds(
-    indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[StoredOperand], levels: int, reach: int
+    indexed: Sequence[frozenset[int]], variables: int, nodes: Sequence[TemplateNode], levels: int, reach: int
 ) -> tuple[list[list[int]], list[int]]:
     """The outermost memory of loops [level][variable], and the innermost one [level]."""
     low, high = [], []
@@ -126,7 +111,7 @@ def _in_order(homes: Homes, memory: int, sequence: tuple[int, ...], levels: int)
         )
 
 
-def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[StoredOperand]) -> list[Homes]:
+def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[TemplateNode]) -> list[Homes]:
     """What is left of them where the loops that nodes slide along are the innermost ones of their levels."""
     result = [homes]
     for n in (n for n in nodes if n.slides >= 0):
