@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,11 +16,15 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.analysis.result import Problem
+from polymodel.api.evaluation import evaluate_problem
 from polymodel.cli.app import main
+from polymodel.cost.costs import costs
 from polymodel.report.provenance import spec_text
 from polymodel.spec.arch_schema import EnergyModel
 from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from tests.hardware.small import small
+from tests.mapper.brute_evaluated import Listed
 from tests.seeds import seeds
 
 OBJECTIVES = ("energy", "latency", "area")
@@ -255,6 +262,60 @@ def test_random_machines_and_spaces(seed: int) -> None:
     same(found, separately(layers, hardware, objectives, {}))
 
 
+def listed(
+    spec: pm.Spec, hardware: dict[str, list[float]], objectives: tuple[str, ...]
+) -> set[tuple[float, ...]]:
+    """The figures of every mapping on every machine that it fits: mappings are listed node by node, counted
+    once for all machines with the same fanout, and priced on each. No code of the search is used."""
+    found: set[tuple[float, ...]] = set()
+    for fanout in hardware["F"]:
+        machines = [spec.bind(F=fanout, S=s, R=r) for s, r in product(hardware["S"], hardware["R"])]
+        for tree in Listed(machines[0]).trees():
+            try:
+                analysis = evaluate_problem(Problem(machines[0].workload, machines[0].arch, tree)).analysis
+            except pm.SpecError:  # no legal mapping
+                continue
+            for machine in machines:
+                cost = costs(Problem(machine.workload, machine.arch, tree), analysis)
+                if not cost.violations:
+                    energy, latency, area = cost.total_energy, float(cost.total_latency), cost.total_area
+                    figures = {"energy": energy, "latency": latency, "area": area, "edp": energy * latency}
+                    found.add(tuple(figures[o] for o in objectives))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_the_joint_front_is_that_of_every_mapping_on_every_machine(seed: int) -> None:
+    """Symbols in capacity, fanout and throughput, and prices, leakage and areas that follow the capacity."""
+    pick = Random(seed)
+    while True:
+        wide = pick.random() < 0.6
+        einsum = ("Z[m, n] = A[m, k] * B[k, n]",) if wide else ("Z[m] = A[m, k] * B[k]",)
+        ranks = {n: pick.choice((2, 3, 4, 5, 6)) for n in ("MNK" if wide else "MK")}
+        spec = small(
+            einsum, ranks, energy=pick.choice(["1.0e-12", "1.0e-14 * S", "2.0e-13 * sqrt(S)"]),
+            leak=pick.choice([0, "1.0e-4 * S"]),
+        )  # fmt: skip
+        kept = " | ".join(pick.sample(["A", "B", "Z"], pick.randint(1, 2)))
+        spec = changed(spec, "GLB", tensors=spec.raw_arch.nodes[1].tensors.model_copy(update={"may_keep": kept}))
+        fanouts = sorted(pick.sample([1, 2, 3, 4], 2))
+        if sum(Listed(spec.bind(F=f)).size() for f in fanouts) < 300:
+            break
+    hardware: dict[str, Any] = {
+        "S": sorted(pick.sample([8, 16, 24, 32, 48, 64, 96, 128], 3)),
+        "F": fanouts,
+        "R": sorted(pick.sample([5e8, 1e9, 4e9, 1.6e10], 2)),
+    }
+    objectives = tuple(pick.sample(["energy", "latency", "area", "edp"], pick.randint(1, 3)))
+    found = pm.codesign(spec, hardware, objectives=objectives)
+    every = np.array(literal_front(listed(spec, hardware, objectives)))
+    mine = np.array([[p.figures[o] for o in objectives] for p in found.points])
+    for these, others in ((mine, every), (every, mine)):
+        near = np.isclose(these[:, None], others[None], rtol=1e-9, atol=0).all(axis=2)
+        assert near.any(axis=1).all()
+
+
 @pytest.mark.slow
 def test_processes_and_a_store_change_nothing(tmp_path: Path) -> None:
     hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2]}
@@ -264,6 +325,48 @@ def test_processes_and_a_store_change_nothing(tmp_path: Path) -> None:
     for other in (stored, again):
         assert other.front.equals(plain.front)
         assert [p.trees for p in other.points] == [p.trees for p in plain.points]
+
+
+def files(found: pm.Codesign, folder: Path) -> dict[str, bytes]:
+    """What an answer saves, but for how long it took."""
+    return {p.name: p.read_bytes() for p in found.save(folder) if p.name != "codesign.txt"}
+
+
+KILLED = """
+import os, signal, sys
+import polymodel as pm
+from tests.hardware.small import small
+
+def searched(done, total, seconds):
+    if done == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+pm.codesign(small(), {"S": [128, 512], "F": [1, 2, 4]}, store=sys.argv[1], progress=searched)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_and_a_run_that_was_killed_save_the_same_bytes(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    import joblib
+
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2, 4]}
+    plain = files(pm.codesign(small(), hardware), tmp_path / "plain")
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "store"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    told: list[int] = []
+    again = pm.codesign(
+        small(), hardware, store=tmp_path / "store", progress=lambda done, n, s: told.append(done)
+    )
+    assert told == [1, 2, 3]
+    assert files(again, tmp_path / "again") == plain
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        together = pm.codesign(small(), hardware, workers=2)
+    assert files(together, tmp_path / "together") == plain
 
 
 def test_time_that_is_over_is_told() -> None:
