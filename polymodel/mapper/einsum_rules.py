@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
-from polymodel.analysis.symbolic.spaces import groups
+from polymodel.analysis.symbolic.spaces import carried_line, check_access, groups, same_elements
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
 from polymodel.mapping.resolve import OTHERS, LoopRule
-from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:
     from polymodel.mapper.space import EinsumSpace, Operand
@@ -234,6 +234,8 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     inner = space.memories[cuts(space, limits)[-1]].index
     if any(t.index < inner for t in space.tolls) or any(f.costly and f.index <= inner for f in space.fanouts):
         return False
+    if any(o.first_differs for o in space.operands):
+        return False
     if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
         return False
     ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
@@ -424,3 +426,81 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
     """Points of the iteration space."""
     tied = frozenset(v for t in ties for v in t.both)
     return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)
+
+
+# Tensors that are carried forward: of a tile of the rank variable over which they are, an Einsum touches what
+# is made there, and of the generation before it what the first of its iterations reads. No iteration reads
+# what is before the first generation.
+
+
+@dataclass(frozen=True)
+class Generations:
+    """How an Einsum touches a tensor that is carried forward: over which rank variable (position), and how
+    many of its reads are of the newest generation (`now`) and of the one before it (`before`)."""
+
+    variable: int
+    now: int
+    before: int
+
+
+def generations_of(
+    one: Einsum, tensor: str, cascade: Cascade, position: Mapping[str, int], remedy: str
+) -> Generations | None:
+    """None where the tensor is not carried forward, or the Einsum reads one generation of it for all
+    iterations. Refused for what is read otherwise, and for results that are summed up as well."""
+    maker = cascade.producer(tensor)
+    if tensor not in cascade.recurrent or maker is None:
+        return None
+    early = [e.name for e in cascade.earlier_readers(tensor) if e is not maker]
+    if early:
+        what = f"{early[0]} reads {tensor} of the generation before, which {maker.name} makes after it"
+        raise Refused(f"{what}; the search covers Einsums that read their own results", remedy)
+    what = f"{one.name} reads {tensor} otherwise than of this generation and the one before"
+    otherwise = Refused(f"{what}, which the search does not cover", remedy)
+    try:
+        line = carried_line(cascade, maker, tensor)
+        for access in one.accesses_of(tensor):
+            check_access(one, access, line)
+    except NotSeparable:
+        raise otherwise from None
+    indices = {a.projection[line.rank] for a in one.accesses_of(tensor)}
+    write = maker.access_of(tensor).projection[line.rank]
+    if not same_elements(one, line, tensor):
+        raise Refused(f"{one.name} accesses {tensor} at several elements of a generation", remedy)
+    if len(indices) == 1 and not any(x.terms for x in indices):
+        return None
+    v = next((u for x in indices for u in x.variables), "")
+    away = [a.projection[line.rank].constant - write.constant for a in one.accesses_of(tensor)]
+    alike = all(x.variables == (v,) for x in indices) and one.bound(v) == maker.bound(write.variables[0])
+    if not alike or not {*away} <= {0, -1} or v not in position:
+        raise otherwise
+    sums = [u for u in position if one is maker and u not in one.access_of(tensor).variables]
+    if sums and -1 in away:
+        what = f"{one.name} carries {tensor} forward and sums up over {sums[0]}"
+        raise Refused(f"{what}; the search covers one of both in an Einsum", "sum up in an Einsum of its own")
+    now = sum(not a.output and x == 0 for a, x in zip(one.accesses_of(tensor), away, strict=True))
+    return Generations(position[v], now, away.count(-1))
+
+
+def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:
+    """The variable in whose first iteration alone a tensor is read, as what is before the first generation
+    of another one (-1: in all)."""
+    if not access.stands_for:
+        return -1
+    v = access.guard[0].expr.variables[0]
+    others = {(a.projection, a.guard) for a in one.accesses_of(access.tensor)}
+    if len(access.guard) > 1 or len(others) > 1 or v in access.variables or v not in position:
+        what = f"{one.name} reads {access.tensor} otherwise than as what is before the first generation"
+        raise Refused(f"{what}, which the search does not cover", remedy)
+    return position[v]
+
+
+def refuse_carried_beside(
+    one: Einsum, carried: Iterable[int], ties: Iterable[Tie], besides: Iterable[str], remedy: str
+) -> None:
+    """Refuses tensors that are carried forward beside what is counted only where all tiles are equal."""
+    for v in carried:
+        tied = any(v in t.both for t in ties)
+        for what in ("bounds that tie the rank variable to another one", *besides)[not tied :]:
+            told = f"{one.name} touches a tensor that is carried forward"
+            raise Refused(f"{told}, which the search does not cover beside {what}", remedy)

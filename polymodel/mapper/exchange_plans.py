@@ -254,7 +254,8 @@ def _followed(
         v = found.pop()
         for o in spaces[i].operands:
             if o.tensor in tensors:
-                if v not in o.alone or v not in o.ranks:
+                over = o.carried.variable if o.carried is not None else -1
+                if v not in o.alone or v not in o.ranks or v == over:
                     return None
                 ranks.setdefault(o.tensor, o.ranks.index(v))
         result.append(v)

@@ -245,9 +245,11 @@ def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[t
     o, reach = space.operands[i], space.units[unit].memories
     asked = space.operations / _shared(space, unit, o, inner, reach)
     if not o.output:
-        yield "reads_fill", asked * o.reads
+        yield "reads_fill", asked * o.asked(space.extents)
         return
     yield "writes_drain", asked
+    if o.behind >= 0:
+        yield "reads_fill", asked * o.asked(space.extents)
     if space.memories[inner].read_first:
         yield "reads_fill", asked
     elif o.accumulates:  # one of the instances that reduce together gets what is there

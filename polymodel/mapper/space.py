@@ -22,13 +22,17 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.aims import Added
 from polymodel.mapper.einsum_rules import (
     NO_RULES,
+    Generations,
     LoopRules,
     Tie,
     at_their_most,
     elements_of,
+    first_alone,
+    generations_of,
     loop_rules,
     points_of,
     refuse_beside,
+    refuse_carried_beside,
     require_counted,
     ties_of,
 )
@@ -95,8 +99,9 @@ class Operand:
     """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
     many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
     `rounds`: whether some component fills transfers of it up to whole actions. `tied`: variables of the
-    Einsum that are tied in pairs. `reads`: how often each operation reads it. `accumulates`: an output with
-    values before, to which results are added."""
+    Einsum that are tied in pairs. `reads`: how many accesses read it. `accumulates`: an output with values
+    before, to which results are added. `carried`: how a tensor is touched that is carried forward; `first`:
+    the variable in whose first iteration alone it is read (-1: in all)."""
 
     tensor: str
     output: bool
@@ -110,6 +115,33 @@ class Operand:
     tied: frozenset[int] = frozenset()
     reads: int = 1
     accumulates: bool = False
+    carried: Generations | None = None
+    first: int = -1
+
+    @property
+    def behind(self) -> int:
+        """The variable over whose iterations the generation before is read (-1: none is)."""
+        return self.carried.variable if self.carried is not None and self.carried.before else -1
+
+    @property
+    def first_differs(self) -> frozenset[int]:
+        """Variables whose first iteration touches other elements than the ones after it."""
+        return frozenset((self.behind, self.first)) - {-1}
+
+    def touched(self, elements: int, extents: Sequence[int]) -> int:
+        """Of so many elements those that are touched: where all read the generation before, not the last."""
+        if self.behind < 0 or self.output or (self.carried is not None and self.carried.now):
+            return elements
+        return elements // extents[self.behind] * (extents[self.behind] - 1)
+
+    def asked(self, extents: Sequence[int]) -> float:
+        """How often an operation reads it on average; of an output, what is of the generation before."""
+        if self.first >= 0:
+            return self.reads / extents[self.first]
+        if self.carried is None:
+            return 0.0 if self.output else float(self.reads)
+        share = 1 - 1 / extents[self.carried.variable]
+        return self.carried.now + self.carried.before * share
 
     @cached_property
     def windowed(self) -> frozenset[int]:
@@ -221,14 +253,15 @@ class EinsumSpace:
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:
-        """Variables that index the same tensors, together; those in windows or pairs by themselves.
+        """Variables that index the same tensors, together; those in windows or pairs, and those over which
+        tensors are carried forward, by themselves.
 
         Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
         (not so for sizes that do not divide: `bundled` is False then).
         """
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
-            windowed = any(v in o.windowed or v in o.tied for o in self.operands)
+            windowed = any(v in o.windowed | o.tied | o.first_differs for o in self.operands)
             alike = tuple(v in o.alone for o in self.operands), self.rules.apart(v)
             key = v if windowed or not self.bundled else alike
             result.setdefault(key, []).append(v)
@@ -261,9 +294,11 @@ class EinsumSpace:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
         What instances read together where their windows overlap is counted for tiles that are all equal, and
-        not on the way to each of them. Of tied variables instances would have unequal shares.
+        not on the way to each of them. Of tied variables instances would have unequal shares, and so would
+        they of those over which a tensor is carried forward.
         """
-        if any(variable in t.both for t in self.ties):
+        unequal = (*(t.both for t in self.ties), *(o.first_differs for o in self.operands))
+        if any(variable in s for s in unequal):
             return False
         fan = self.fanouts[fanout]
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
@@ -302,7 +337,7 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
-    require_plain(cascade, "the search covers", REMEDY, products=True)
+    require_plain(cascade, "the search covers", REMEDY, products=True, carried=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
@@ -384,6 +419,9 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     require_counted(one, ties, operands, REMEDY)
     _require_even(one, memories, rounding, limits)
     refuse_beside(one, ties, _equal_tiles(one, memories, rounding, limits), REMEDY)
+    besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
+    carried = {v for o in operands for v in o.first_differs}
+    refuse_carried_beside(one, carried, ties, besides, REMEDY)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
     return EinsumSpace(
@@ -395,7 +433,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
                 o,
                 rounds=o.tensor in rounding,
                 tied=frozenset(v for t in ties for v in t.both),
-                elements=elements_of(o, extents, ties),
+                elements=o.touched(elements_of(o, extents, ties), extents),
             )
             for o in operands
         ),
@@ -478,9 +516,12 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     if alone & within or (windows and access.output):
         raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
     fusable = access.tensor in cascade.intermediates
+    carried = generations_of(one, access.tensor, cascade, position, REMEDY)
+    first = first_alone(one, access, position, REMEDY)
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
-        reads=len(one.accesses_of(access.tensor)), accumulates=access.accumulates,
+        reads=len(one.accesses_of(access.tensor)), accumulates=access.accumulates, carried=carried,
+        first=first,
     )  # fmt: skip
 
 

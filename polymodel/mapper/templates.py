@@ -172,9 +172,11 @@ def _prefixes(
 
 
 def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
-    """How many fused loops may stand above the tensor's exchange: all of them index it."""
+    """How many fused loops may stand above the tensor's exchange: all of them index it, and over none of them
+    it is carried forward, as nothing would stay there until the next iteration."""
+    over = o.carried.variable if o.carried is not None else -1
     most = 0
-    while most < len(prefix) and prefix[most] in o.alone:
+    while most < len(prefix) and prefix[most] in o.alone and prefix[most] != over:
         most += 1
     return range(most + 1)
 
@@ -299,6 +301,7 @@ def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, r
         free = (
             not space.rules.placed
             and not space.operands[operand].rounds
+            and space.operands[operand].behind != shape.prefix[k]
             and k < closed
             and all(d > k for d in inside)
             and (k + 1 < depth or not inside)

@@ -48,8 +48,15 @@ class Factors:
         for axis, b in enumerate(group):
             if b in within:
                 continue
-            alone = operand is not None and self.space.bundles[b][0] in operand.alone
-            result = result * _along(self._single(term, b, alone), axis, len(group))
+            variable = self.space.bundles[b][0]
+            alone = operand is not None and variable in operand.alone
+            if operand is not None and variable == operand.behind:
+                factor = self._generations(term, b, operand)
+            elif operand is not None and variable == operand.first:
+                factor = np.ones(self.chains[b].count)
+            else:
+                factor = self._single(term, b, alone)
+            result = result * _along(factor, axis, len(group))
         for w in windows:
             # One loop over the first window slides through what is live; else the tile stays whole.
             into = term.into if operand and w == operand.windows[0] else None
@@ -70,6 +77,22 @@ class Factors:
         if term.spread and not alone:
             result = result * prod(c.spread[f] for f in sorted(term.spread))
         return result * self._instances(v, term.repeated(v))
+
+    def _generations(self, term: Part, v: int, operand: Operand) -> Array:
+        """Along the variable over which the operand is carried forward: each tile but the first holds one
+        generation more than is made in it. It is spread over no instances."""
+        assert isinstance(term, Term)
+        assert operand.carried is not None
+        c, now, before = self.chains[v], operand.carried.now, operand.carried.before
+        both = operand.output or now > 0
+        if term.tile:
+            return np.minimum(c.tiles[term.level] + both, c.extent - (not both)).astype(float)
+        later = self._count(v, term.level) - 1
+        if operand.output:
+            return later * (before if term.level == END else 1) if term.behind else later * 0 + c.extent
+        if term.level == END:
+            return later * before + now * c.extent
+        return later + c.extent if both else later * 0 + (c.extent - 1)
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]

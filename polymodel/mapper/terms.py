@@ -49,6 +49,7 @@ class Term:
     `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
     `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
     `slides`: what stays over the steps of the loop over this variable right above the level is left out.
+    `behind`: of an output that is carried forward, what is read of the generation before instead.
     """
 
     operand: int
@@ -62,6 +63,7 @@ class Term:
     reaching: tuple[int, int] | None = None
     each: bool = False
     slides: int = -1
+    behind: bool = False
 
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
@@ -261,7 +263,7 @@ class MovementTerms:
         if not fan.mesh:
             return form
         shares = operand.tensor in fan.reuses
-        alone = fan.broadcast or not (down and operand.output)  # else the first of those that share gets it
+        alone = fan.broadcast or not (down and way.output)  # else the first of those that share gets it
         indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
         result = plus({}, form, 1 - weights[-1])
@@ -371,7 +373,7 @@ class Crossing:
     """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
     tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
     nothing to be refilled from at the parent, and whether there are any (`begun`). `reads`: how often an
-    operation reads an input."""
+    operation reads an input. `behind`: as in a term."""
 
     operand: int
     outer: int
@@ -384,6 +386,7 @@ class Crossing:
     begun: bool
     slides: int = -1
     reads: int = 1
+    behind: bool = False
 
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
@@ -393,7 +396,7 @@ class Crossing:
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
         inside = self.union - outside
-        each = Term(self.operand, self.level, inside, slides=self.slides)
+        each = Term(self.operand, self.level, inside, slides=self.slides, behind=self.behind)
         times = float(self.reads) if self.level == END else 1.0
         moved: tuple[Form, Form] = {each: times}, {replace(each, split=outside): times}
         if not self.output:
@@ -444,6 +447,8 @@ def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
     """The level of the next node of the branch: where loops in between that index the tensor come first, a
     memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
     space, branch = t.space, t.template.branch
+    if space.operands[node.operand].behind >= 0:
+        return None
     if not space.memories[node.memory].live or node not in branch or t.template.bottom:
         return None
     after = next((n for n in branch if n.level == node.level + 1), None)
@@ -464,16 +469,18 @@ def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
         t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole, COMPUTE)
 
 
-def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], behind: bool = False) -> None:
+    """What is read, of an output what is `behind`."""
     sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
     for outer, inner, level in _links(t, held):
         slides = sliding.get(level, -1)
-        way = replace(_crossing(t, i, o, (outer, inner, level), {}, False), slides=slides)
+        way = _crossing(t, i, o, (outer, inner, level), {}, False)
+        way = replace(way, slides=slides, output=False, behind=behind)
         (asked, busiest), _ = way.passing(t.above(outer))
         size = way.size(t.above(outer))
         t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
-            every, size = Term(i, level, slides=slides), Term(i, level, each=True)
+            every, size = Term(i, level, slides=slides, behind=behind), Term(i, level, each=True)
             t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         t.cross(way)
 
@@ -493,7 +500,7 @@ def _crossing(
     memories, union = t.space.memories, t.between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
-    reads = 1 if o.output else o.reads
+    reads = 1 if o.output or o.behind >= 0 else o.reads  # else each generation by itself
     place = memories[outer].index
     return Crossing(i, place, end, level, union, broadcasts, o.output, fresh, begun, reads=reads)
 
@@ -505,6 +512,8 @@ def _share(t: MovementTerms, term: Term, memory: int) -> Term:
 
 def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to be refilled from."""
+    if o.behind >= 0:
+        _input(t, i, o, held, behind=True)
     fresh: Form = {} if o.accumulates else {Term(i, 0): 1.0}
     begun = not o.accumulates
     for outer, inner, level in _links(t, held):

@@ -170,6 +170,8 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
 def _kind(o: Operand, variable: int) -> str:
     if o.rounds and variable in o.alone:
         return "free"  # large tiles fill more of their last action
+    if variable == o.behind:
+        return "free"  # large tiles hold what is read of the generation before
     # Of a tied variable more values of the other one may be in a larger tile.
     both = variable in o.windowed or variable in o.tied
     return "small" if variable in o.alone else "free" if both else "large"

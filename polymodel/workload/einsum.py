@@ -496,11 +496,15 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
 # Rooms that handle more do not ask for this restriction.
 
 
-def require_plain(einsums: Iterable[Einsum], what: str, remedy: str, products: bool = False) -> None:
+def require_plain(
+    einsums: Iterable[Einsum], what: str, remedy: str, products: bool = False, carried: bool = False
+) -> None:
     """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
     accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward.
-    With `products` an Einsum may add to what is there, and read one element of a tensor several times."""
-    if isinstance(einsums, Cascade) and einsums.recurrent:
+    With `products` an Einsum may add to what is there, and read one element of a tensor several times; with
+    `carried` a cascade may carry tensors forward."""
+    forward = einsums.recurrent if isinstance(einsums, Cascade) else ()
+    if isinstance(einsums, Cascade) and forward and not carried:
         found = (
             f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
         )
@@ -510,10 +514,10 @@ def require_plain(einsums: Iterable[Einsum], what: str, remedy: str, products: b
             if access.accumulates and not products:
                 found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
                 raise Refused(found, remedy)
-            if access.guard:
+            if access.guard and not (carried and (access.stands_for or access.tensor in forward)):
                 found = f"{one.name} reads {access.tensor} in some iterations only; {what} others"
                 raise Refused(found, remedy)
-        for tensor in one.tensors:
+        for tensor in (t for t in one.tensors if not (carried and t in forward)):
             found_here = one.accesses_of(tensor)
             if len({a.projection for a in found_here} if products else found_here) > 1:
                 several = "at several elements" if products else f"{len(found_here)} times"

@@ -337,11 +337,11 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
         maker = problem.cascade.producer(tensor)
         if maker is None or maker.name not in problem.tree.paths:
             continue
-        found[tensor] = _line(problem.cascade, maker, tensor)
+        found[tensor] = carried_line(problem.cascade, maker, tensor)
     for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
         for access in einsum.accesses:
             if access.tensor in found:
-                _check_access(einsum, access, found[access.tensor])
+                check_access(einsum, access, found[access.tensor])
             elif access.guard and (not access.stands_for or not _is_first(problem, access)):
                 raise NotSeparable(
                     f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
@@ -382,7 +382,8 @@ def in_einsum(space: Space, tile: Space) -> Space:
     return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
 
 
-def _line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
+def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
+    """The rank along which a tensor is carried forward; NotSeparable where these are several."""
     write = maker.access_of(tensor)
     moved = {
         rank
@@ -401,7 +402,7 @@ def _line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     return CarriedRank(tensor, moved.pop())
 
 
-def _check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> None:
+def check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> None:
     """Refuse indices of the carried rank that are no rank variable of their own and a constant."""
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}

@@ -1,0 +1,111 @@
+"""Tensors that are carried forward: the front is that of all mappings, listed one by one and each of them
+evaluated."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused
+from polymodel.loading import Spec
+from tests.mapper.brute_evaluated import Listed, evaluated
+from tests.mapper.brute_recurrences import ListedPairs
+from tests.mapper.test_accesses import machine
+from tests.mapper.test_whole_actions import check
+from tests.mapper.test_windows import memory
+
+ALONE = (
+    "S[P=p+1, m] = S[p, m] + A[p, m]",
+    "S[P=p+1, m] = S[p, m] * A[m]",
+    "S[P=p+1] = S[p] * A[p] * A[p]",
+    "S[P=p+1, m, n] = S[p, m, n] * A[m] * B[p, n]",
+    "S[P=p+1] = S[p] * S[p] * A[p]",
+)
+FOLLOWED = (  # by what reads the results, and what the inner memory may hold
+    (("S[P=p+1, m] = S[p, m] + A[p, m]", "Z[p, m] = S[P=p+1, m] * B[p]"), "S"),
+    (("S[P=p+1, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] + S[P=p+1, m]"), "S"),
+    (("S[P=p+1, m] = S[p, m] * A[m]", "Z[m] = S[p, m]"), "S"),
+    (("S[P=p+1] = S[p] + A[p]", "Z[p, m] = S[P=p+1] * B[m]"), "S | Z"),
+    (("A[p, m] = B[p] * C[m]", "S[P=p+1, m] = S[p, m] + A[p, m]"), "S | A"),
+    (("S[P=p+1, m] = S[p, m] + A[p, m]", "Z[m] = S[P, m] * B[m]"), "S"),
+)
+
+
+def loaded(
+    einsums: tuple[str, ...], sizes: dict[str, int], init: dict[str, Any], arch: dict[str, Any]
+) -> Spec:
+    shape = {v: f"0 <= {v} < {n}" for v, n in sizes.items() if v in "".join(einsums)}
+    work = {
+        "iteration_space_shape": shape,
+        "rank_sizes": {"P": sizes["p"]},
+        "bits_per_value": {"All": 8},
+        "einsums": list(einsums),
+        "generational": ["P"],
+        "init": init,
+    }
+    return pm.load({"schema_version": 1, "workload": work, "arch": arch})
+
+
+def alone(pick: Random, most: int) -> Spec:
+    """One Einsum that goes on from what it made, on two memories or three."""
+    while True:
+        sizes = {v: pick.choice((2, 3, 4, 6)) for v in "pmn"}
+        init = {"S": pick.choice((0, "identity", "T"))}
+        spec = loaded((pick.choice(ALONE),), sizes, init, machine(pick))
+        if 20 < Listed(spec).size() < most:
+            return spec
+
+
+def followed(pick: Random, most: int) -> Spec:
+    """Two Einsums, one of which goes on from what it made, on two memories."""
+    while True:
+        einsums, may = pick.choice(FOLLOWED)
+        sizes = {"p": pick.choice((2, 4)), "m": pick.choice((1, 2))}
+        rule = {"may_keep": may}
+        buffer = memory("GLB", 4, pick.choice((16, 32, 40, 64, 96)), 32, tensors=rule)
+        rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
+        unit = {"type": "Compute", "name": "MAC", "actions": [rate]}
+        arch = {"nodes": [memory("DRAM", 64, "inf", 16), buffer, unit]}
+        spec = loaded(einsums, sizes, {"S": 0}, arch)
+        if 20 < ListedPairs(spec).size() < most:
+            return spec
+
+
+def check_pair(spec: Spec) -> int:
+    """Whether both fronts are the same; how many mappings there are."""
+    listed = sorted(evaluated(spec, list(ListedPairs(spec).trees())))
+    best: list[tuple[float, float]] = []
+    for energy, latency in listed:
+        if not best or latency < best[-1][1] * (1 - 1e-9):
+            best.append((energy, latency))
+    assert [(p.energy, p.latency) for p in pm.explore(spec)] == [pytest.approx(x, rel=1e-9) for x in best]
+    return len(listed)
+
+
+def test_the_front_is_that_of_all_mappings() -> None:
+    assert check(alone(Random(3), 50)) > 10
+    assert check_pair(followed(Random(2), 50)) > 10
+
+
+@pytest.mark.slow
+def test_the_fronts_of_many_spaces() -> None:
+    pick = Random(23)
+    assert sum(check(alone(pick, 300)) for _ in range(40)) > 2000
+    assert sum(check_pair(followed(pick, 500)) for _ in range(25)) > 2000
+
+
+def test_what_is_read_otherwise_is_refused() -> None:
+    arch = {"nodes": [memory("DRAM", 64, "inf", 16), {"type": "Compute", "name": "MAC"}]}
+    sizes = {"p": 4, "m": 4, "k": 4}
+    for text, told in (
+        ("S[P=p+2, m] = S[p, m] + A[p, m]", "otherwise than of this generation and the one before"),
+        ("S[P=p+1, m] = S[p, m] * A[p, k]", "carries S forward and sums up over k"),
+        ("S[P=p+1, M=m] = S[p, M=k] * A[m, k]", "at several elements of a generation"),
+    ):
+        with pytest.raises(Refused, match=told):
+            pm.explore(loaded((text,), sizes, {"S": 0}, arch))
+    with pytest.raises(Refused, match="carried forward, which the search does not cover beside `sizes: all`"):
+        pm.explore(loaded((ALONE[0],), sizes, {"S": 0}, arch), constraints={"sizes": "all"})
