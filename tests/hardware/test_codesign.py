@@ -298,7 +298,9 @@ def test_the_joint_front_is_that_of_every_mapping_on_every_machine(seed: int) ->
             leak=pick.choice([0, "1.0e-4 * S"]),
         )  # fmt: skip
         kept = " | ".join(pick.sample(["A", "B", "Z"], pick.randint(1, 2)))
-        spec = changed(spec, "GLB", tensors=spec.raw_arch.nodes[1].tensors.model_copy(update={"may_keep": kept}))
+        assert spec.raw_arch is not None
+        rules = spec.raw_arch.nodes[1].tensors.model_copy(update={"may_keep": kept})
+        spec = changed(spec, "GLB", tensors=rules)
         fanouts = sorted(pick.sample([1, 2, 3, 4], 2))
         if sum(Listed(spec.bind(F=f)).size() for f in fanouts) < 300:
             break
