@@ -332,9 +332,10 @@ class _Diagnosis:
         return self._mapspace(p)
 
     def _mapspace(self, p: RelaxedProblem) -> Mapspace:
-        """What there is, rules on temporal loops aside."""
+        """What there is, rules on temporal loops and uneven tiles over fanouts aside."""
         rules = tuple(r for r in p.limits.rules if r.spatial)
-        return mapspace_of(self.cascade, p.hierarchy, replace(p.limits, rules=rules))
+        limits = replace(p.limits, rules=rules, spatial_sizes="divisors")
+        return mapspace_of(self.cascade, p.hierarchy, limits)
 
     def _rules(self, e: Einsum) -> Iterator[Obstacle]:
         """Rules that leave an Einsum nothing even if memories had any size."""
@@ -507,7 +508,8 @@ def limits_diagnosed(
     if not obstacles:
         together = ", ".join(map(str, request.at_most))
         obstacles.append(Obstacle(KIND, together, "", (), 0, 0, joined=True))
-    size = mapspace_of(cascade, hierarchy, request.limits).size() if not request.limits.rules else 0
+    counted = not request.limits.rules and request.limits.spatial_sizes == "divisors"
+    size = mapspace_of(cascade, hierarchy, request.limits).size() if counted else 0
     relaxations = tuple(work.relaxations())
     return Diagnosis(size, tuple(obstacles), relaxations, () if work.done else ("limits",))
 

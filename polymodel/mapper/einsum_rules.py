@@ -238,6 +238,8 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
         return False
     if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
         return False
+    if not space.even:
+        return False
     ordered = all(apart_at(space, limits, cut) for cut in cuts(space, limits))
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
     deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
@@ -274,7 +276,8 @@ def spread_choices(
         if barred or any(o.tensor not in f.reuses for o in reduced):
             some: tuple[int, ...] = (1,)
         else:
-            some = tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width)
+            whole = extent or space.extents[variable]
+            some = tuple(d for d in (divisors(whole) if space.even else range(1, whole + 1)) if d <= f.width)
         # What a fanout must hold it need not hold for compute units that are not below it.
         choices.append(some if number >= reach else space.rules.spreads(number, variable, some))
     return choices
@@ -315,7 +318,17 @@ def _spreads(space: EinsumSpace, unit: int, members: tuple[int, ...]) -> Iterato
     """How variables that index the same tensors may be spread together."""
     extent = prod(space.extents[v] for v in members)
     choices = spread_choices(space, unit, 0, members[0], extent)[: space.units[unit].fanouts]
-    return (s for s in product(*choices) if extent % prod(s) == 0)
+    if space.even:
+        return (s for s in product(*choices) if extent % prod(s) == 0)
+    return (s for s in product(*choices) if _part_in(range(1, extent + 1), s))
+
+
+def _part_in(tiles: Iterable[int], spread: Sequence[int]) -> bool:
+    """Whether one of the tiles can be parted among so many instances of each fanout, as evenly as it goes."""
+    left = set(tiles)
+    for n in spread:
+        left = {-(-t // n) for t in left if -(-t // -(-t // n)) == n}
+    return bool(left)
 
 
 # Rank variables that bounds of an iteration space tie together: padded windows, masks, bands.

@@ -352,7 +352,10 @@ def _whole(bits: float | None) -> Cell:
 def _within(front: Front) -> str:
     """The space that the search promises something about."""
     limits, fanouts = front.request.limits, any(d.fanout > 1 for _, d in front.spec.arch.dimensions)
-    even = "tile sizes divide" if limits.sizes != "all" else "spatial tiles divide" if fanouts else ""
+    spatial = fanouts and limits.spatial_sizes != "all"
+    temporal = limits.sizes != "all"
+    even = ("" if spatial or not fanouts else "temporal ") + "tile sizes divide" if temporal else ""
+    even = even or ("spatial tiles divide" if spatial else "")
     return f"the mapspace (docs/explore.md says what it leaves out{f'; {even}' if even else ''})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from polymodel.mapper.pmappings import Chains, Pmappings
 from polymodel.mapper.records import Candidate, Limits, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
-from polymodel.mapper.tile_chains import TileChains, around
+from polymodel.mapper.tile_chains import PointTiles, TileChains, around
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.pareto import undominated
 from polymodel.reuse import Reuse
@@ -90,14 +89,27 @@ def all_bits(spaces: Sequence[EinsumSpace]) -> float:
 
 @dataclass(frozen=True)
 class ChosenMapping:
-    """One Einsum's mapping. `tiles` [variables, levels], `spread` [variables, fanouts]; `open_after`: how
-    many of its fused loops are shared with the next Einsum."""
+    """One Einsum's mapping; `open_after`: how many of its fused loops are shared with the next Einsum."""
 
     space: EinsumSpace
     template: Template
-    tiles: Array
-    spread: Array
+    sizes: PointTiles
     open_after: int
+
+    @property
+    def tiles(self) -> Array:
+        """[variables, levels]."""
+        return self.sizes.tiles
+
+    @property
+    def spread(self) -> Array:
+        """[variables, fanouts]."""
+        return self.sizes.spread
+
+    def above_fanouts(self, variable: int, fanouts: Sequence[int], inner: int) -> int:
+        """The tile above the spatial loops over these fanouts, `inner` being that below them."""
+        over = (f for f in fanouts if self.spread[variable][f] > 1)
+        return next((int(self.sizes.shared[variable][f]) for f in over), inner)
 
     def shared_at(self, depth: int) -> list[tuple[str, int]]:
         """(tensor, memory) exchanged below so many fused loops."""
@@ -180,11 +192,12 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
         before = size[n.slides] if n.slides >= 0 else 0
         _block(c, nodes, size, goal, ready, _Above(n.level - 1, held, n.slides))
         held = n.operand if space.memories[n.memory].live else None
-        steps = n.slides >= 0 and before > goal[n.slides] * prod(int(c.spread[n.slides][f]) for f in ready)
+        steps = n.slides >= 0 and before > c.above_fanouts(n.slides, ready, goal[n.slides])
         policy = Reuse.SLIDE if steps else Reuse.REFILL
         name = space.memories[n.memory].name
         nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
     _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, -1))
+    nodes += [Loop(space.variables[v], 1) for v, left in enumerate(size) if left > 1]
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
 
@@ -207,7 +220,7 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
         order = sorted(_order(space, block.held, size, goal), key=lambda v: v == block.last)
         return [(v, goal[v]) for v in order if goal[v] < size[v]]
     found: list[tuple[int, int]] = []
-    for v, tile in _loops_by_memory(space, c.template, c.tiles, c.spread, block.level, block.last):
+    for v, tile in _loops_by_memory(space, c.template, c.sizes, block.level, block.last):
         if found and found[-1][0] == v:
             found.pop()
         found.append((v, tile))
@@ -215,16 +228,17 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
 
 
 def _loops_by_memory(
-    space: EinsumSpace, template: Template, tiles: Array, spread: Array, level: int, last: int
+    space: EinsumSpace, template: Template, sizes: PointTiles, level: int, last: int
 ) -> list[tuple[int, int]]:
     """The temporal loops right below a level as (variable, tile), by the memories that they belong to and in
     the orders of these; those over the variable `last` are the innermost ones."""
     found = []
-    for v, (sizes, wide) in enumerate(zip(tiles, spread, strict=True)):
-        columns = np.array(sizes)[:, None], np.array(wide)[:, None], np.zeros((0, 1), np.int64)
-        mine = TileChains(space.extents[v], *columns, space.bundled)
+    for v, rows in enumerate(zip(sizes.tiles, sizes.spread, sizes.shared, strict=True)):
+        tiles, wide, shared = (np.array(row)[:, None] for row in rows)
+        keys = np.zeros((0, 1), np.int64)
+        mine = TileChains(space.extents[v], tiles, wide, keys, space.divide, None if space.even else shared)
         tiles_of = tuple((int(a[0]), int(b[0])) for a, b in around(space, template, mine))
-        parted = parted_loops(tiles_of, template.homes[v], space.rules.factors(v), space.bundled)
+        parted = parted_loops(tiles_of, template.homes[v], space.rules.factors(v), space.divide)
         if parted is None:
             raise AssertionError(f"{space.name}: the loops over {space.variables[v]} break a rule")
         found += [(v == last, m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
@@ -247,14 +261,14 @@ def _block(
 ) -> None:
     """Temporal loops, then spatial ones, from the present tile sizes down to those wanted."""
     space = c.space
-    inner = [g * prod(int(c.spread[v][f]) for f in fanouts) for v, g in enumerate(goal)]
+    inner = [c.above_fanouts(v, fanouts, g) for v, g in enumerate(goal)]
     for v, tile in _temporal(c, size, inner, block):
         nodes.append(Loop(space.variables[v], tile))
         size[v] = tile
     for f in fanouts:
         for v in (v for members in space.bundles for v in members):  # the order in which hops are counted
             if c.spread[v][f] > 1:
-                size[v] //= int(c.spread[v][f])
+                size[v] = -(-size[v] // int(c.spread[v][f]))
                 fan = space.fanouts[f]
                 name, component = space.variables[v], fan.component
                 nodes.append(Loop(name, size[v], spatial=True, component=component, dim=fan.name))
@@ -272,7 +286,7 @@ class FullMappings:
         return sum(len(s) for s in self.joined[-1])
 
     @cached_property
-    def _tiles(self) -> dict[tuple[int, int, int], tuple[Template, Array, Array]]:
+    def _tiles(self) -> dict[tuple[int, int, int], tuple[Template, PointTiles]]:
         return {}
 
     @cached_property
@@ -280,8 +294,8 @@ class FullMappings:
         """Per Einsum: many mappings have the same template."""
         return tuple({} for _ in self.found)
 
-    def tiles(self, einsum: int, shape: int, point: int) -> tuple[Template, Array, Array]:
-        """A pmapping's template, tile sizes and spread; whole mappings have most of theirs in common."""
+    def tiles(self, einsum: int, shape: int, point: int) -> tuple[Template, PointTiles]:
+        """A pmapping's template and tile sizes; whole mappings have most of theirs in common."""
         key = einsum, shape, point
         if key not in self._tiles:
             self._tiles[key] = self.found[einsum][shape].tiles(point, self._chains[einsum])
@@ -339,8 +353,8 @@ def _traced(whole: FullMappings, last: States, position: int) -> list[ChosenMapp
     for i in range(len(whole.found) - 1, -1, -1):
         number, at = (int(x) for x in states.origin[:, position])
         source = states.sources[number]
-        template, tiles, spread = whole.tiles(i, source.shape, int(source.point[at]))
+        template, sizes = whole.tiles(i, source.shape, int(source.point[at]))
         space = whole.found[i][source.shape].space
-        chosen.append(ChosenMapping(space, template, tiles, spread, states.structure.depth))
+        chosen.append(ChosenMapping(space, template, sizes, states.structure.depth))
         states, position = whole.joined[i][source.group], int(source.state[at])
     return chosen[::-1]

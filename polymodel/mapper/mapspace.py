@@ -54,6 +54,11 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
             f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",
             "leave these rules out of what is counted, or explore with them",
         )
+    if asked.request.limits.spatial_sizes == "all":
+        raise Refused(
+            "mappings whose tiles over fanouts need not divide are not counted",
+            "leave `spatial_sizes: all` out of what is counted, or explore with it",
+        )
     found = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
     found.sources = files_of(spec)
     return found

@@ -38,7 +38,14 @@ from polymodel.mapper.templates import (
     templates,
 )
 from polymodel.mapper.terms import costs
-from polymodel.mapper.tile_chains import TileChains, all_chains, spread_after, tile_chains, unbundled
+from polymodel.mapper.tile_chains import (
+    PointTiles,
+    TileChains,
+    all_chains,
+    spread_after,
+    tile_chains,
+    unbundled,
+)
 from polymodel.pareto import undominated
 
 Array = Any
@@ -92,17 +99,30 @@ class Pmappings:
             below=self.below[positions],
         )
 
-    def tiles(self, position: int, chains: Chains) -> tuple[Template, Array, Array]:
-        """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts].
-        `chains`: those of templates of this Einsum that were looked at before; more are added."""
+    def tiles(self, position: int, chains: Chains) -> tuple[Template, PointTiles]:
+        """A point's template and tile sizes. `chains`: those of templates of this Einsum that were looked at
+        before; more are added."""
         template = self.templates[int(self.template[position])]
         if self.given:
-            return (template, *separated(self.space, template, *self.given[int(self.choice[position])]))
+            return template, separated(self.space, template, *self.given[int(self.choice[position])])
+        if not self.space.even:
+            return template, self._unevenly(template, int(self.choice[position]), chains)
         tiles, spread, keys = self._candidate(template, int(self.choice[position]), chains)
         if template.bottom:
             inner = self._inside(self.regions[int(self.lower[position])], int(self.below[position]), chains)
             template, tiles, spread = _stacked(template, tiles, inner)
-        return (template, *separated(self.space, template, tiles, spread, keys))
+        return template, separated(self.space, template, tiles, spread, keys)
+
+    def _unevenly(self, template: Template, choice: int, known: Chains) -> PointTiles:
+        """Where each variable is a bundle by itself, and tiles over fanouts need not divide."""
+        tiles, spread, _ = self._candidate(template, choice, known)
+        result = known.get(template) or all_chains(self.space, template, self.sizes)
+        chosen = np.unravel_index(choice, tuple(c.count for c in result)) if result else ()
+        after = [spread_after(template, f.below) for f in self.space.fanouts]
+        rows = [
+            [above[k] for above, _ in c.around_fanouts(after)] for c, k in zip(result, chosen, strict=True)
+        ]
+        return PointTiles(tiles, spread, np.array(rows, np.int64).reshape(spread.shape))
 
     def _inside(self, region: InnerPoints, at: int, chains: Chains) -> tuple[Template, Array, Array]:
         """A point of a lower region: its template, tile sizes and spread."""
@@ -146,11 +166,12 @@ def _stacked(
 
 def separated(
     space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array
-) -> tuple[Array, Array]:
-    """Tile sizes [variables, levels] and spread [variables, fanouts] of the members of bundles."""
+) -> PointTiles:
+    """Tile sizes of the members of bundles."""
     levels, fans = tiles.shape[1] if len(tiles) else 1, len(space.fanouts)
     sizes = np.zeros((len(space.variables), levels), np.int64)
     wide = np.ones((len(space.variables), fans), np.int64)
+    above = np.ones((len(space.variables), fans), np.int64)
     positions = [spread_after(template, f.below) for f in space.fanouts]
     for b, members in enumerate(space.bundles):
         now = [space.extents[v] for v in members]
@@ -171,8 +192,9 @@ def separated(
                 (now,) = map(list, unbundled(now, [shared * wanted]))
                 (after,) = unbundled(now, [shared * wanted // int(spread[b][f])])
                 wide[list(members), f] = [x // y for x, y in zip(now, after, strict=True)]
+                above[list(members), f] = now
                 now = list(after)
-    return sizes, wide
+    return PointTiles(sizes, wide, above)
 
 
 @dataclass(frozen=True)

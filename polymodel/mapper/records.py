@@ -27,6 +27,8 @@ class Limits:
     `max_fused_loops_per_rank_variable`: how often one rank variable may be among them.
     `sizes`: temporal tile sizes are divisors of the enclosing tile, or all; `few` of the divisors are the
     search's own first guess.
+    `spatial_sizes`: tiles over fanouts divide the tile around them, or all: as even as any number of
+    instances allows, of which the last has what is left.
     `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
     only of the same tensor), but for memories `side_by_side` with the one before them: (Einsum, memory).
     `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
@@ -52,6 +54,7 @@ class Limits:
     unfused: frozenset[str] = frozenset()
     rules: tuple[LoopRule, ...] = ()
     side_by_side: tuple[tuple[str, str], ...] = ()
+    spatial_sizes: Literal["divisors", "all"] = "divisors"
 
 
 @dataclass(frozen=True)

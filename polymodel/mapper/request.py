@@ -197,6 +197,7 @@ class _Reader(MapspaceConstraints):
             max_fused_loops=self.fused_loops(),
             max_fused_loops_per_rank_variable=self.fused_loops_per_rank_variable(),
             sizes="all" if sizes == "all" else "divisors",
+            spatial_sizes="all" if self.value("spatial_sizes") == "all" else "divisors",
             force_memory_order=bool(ordered),
             loop_order=self.loop_order(),
             min_utilisation=self.min_utilisation(hierarchy),

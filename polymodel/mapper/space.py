@@ -7,7 +7,7 @@ else is refused by name, and so is what `terms` cannot price.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -209,7 +209,7 @@ class EinsumSpace:
     sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
     and nothing else. `beside`: memories that stand side by side with the one before them. `ties`: pairs of
     variables whose values are not free of each other. `more`: figures besides energy and latency that add
-    up."""
+    up. `divide`: temporal tiles divide the tile around them; `even`: so do those over fanouts."""
 
     name: str
     variables: tuple[str, ...]
@@ -227,7 +227,8 @@ class EinsumSpace:
     tolls: tuple[Toll, ...]
     hierarchy: Hierarchy
     einsum: Einsum = field(compare=False, repr=False)
-    bundled: bool = True
+    divide: bool = True
+    even: bool = True
     shares: Shares | None = None
     rules: LoopRules = NO_RULES
     operator: str = ""
@@ -256,14 +257,14 @@ class EinsumSpace:
         """Variables that index the same tensors, together; those in windows or pairs, and those over which
         tensors are carried forward, by themselves.
 
-        Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
-        (not so for sizes that do not divide: `bundled` is False then).
+        Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes.
+        Sizes that do not divide count variable by variable.
         """
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
             windowed = any(v in o.windowed | o.tied | o.first_differs for o in self.operands)
             alike = tuple(v in o.alone for o in self.operands), self.rules.apart(v)
-            key = v if windowed or not self.bundled else alike
+            key = v if windowed or not (self.divide and self.even) else alike
             result.setdefault(key, []).append(v)
         return tuple(tuple(b) for b in result.values())
 
@@ -293,16 +294,17 @@ class EinsumSpace:
     def admits(self, fanout: int, variable: int) -> bool:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
-        What instances read together where their windows overlap is counted for tiles that are all equal, and
-        not on the way to each of them. Of tied variables instances would have unequal shares, and so would
-        they of those over which a tensor is carried forward.
+        What instances read together where their windows overlap is not counted on the way to each of them,
+        and with `sizes: all` only where tiles over fanouts need not divide either. Of tied variables
+        instances would have unequal shares, and so would they of those over which a tensor is carried
+        forward.
         """
         unequal = (*(t.both for t in self.ties), *(o.first_differs for o in self.operands))
         if any(variable in s for s in unequal):
             return False
         fan = self.fanouts[fanout]
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
-        return not shared or (self.bundled and not fan.mesh)
+        return not shared or ((self.divide or not self.even) and not fan.mesh)
 
     def slides(self, memory: int, operand: int) -> tuple[int, ...]:
         """The variables that a node may slide along: those of the operand's windows."""
@@ -422,6 +424,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
     carried = {v for o in operands for v in o.first_differs}
     refuse_carried_beside(one, carried, ties, besides, REMEDY)
+    _require_counted_unevenly(hierarchy, rounding, limits, carried)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
     return EinsumSpace(
@@ -453,6 +456,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         _prices(hierarchy),
         one,
         limits.sizes != "all",
+        limits.spatial_sizes != "all",
         rules=loop_rules(one, hierarchy, memories, position, limits),
         operator=_operator(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
@@ -468,6 +472,24 @@ def _require_even(
     besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
     for what in (w for w in besides if sliding and w != "copies"):
         raise Refused(f"the search does not cover nodes of {sliding[0]} that slide beside {what}", REMEDY)
+
+
+def _require_counted_unevenly(
+    hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits, carried: Set[int]
+) -> None:
+    """Refuses tiles over fanouts that need not divide beside what is counted only where they do."""
+    if limits.spatial_sizes != "all":
+        return
+    meshes = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.topology == "mesh")
+    besides = [
+        *(f"the mesh {name}, whose hops cost" for name in meshes),
+        *(["`bits_per_action` that divides no value"] if rounding else []),
+        *(["tensors that are carried forward"] if carried else []),
+        *(f"`{r.written}` of {r.place}" for r in limits.rules if not r.spatial and r.kind != "no_refetch"),
+    ]
+    if besides:
+        what = f"the search does not cover `spatial_sizes: all` beside {besides[0]}"
+        raise Refused(what, "leave one of them out")
 
 
 def _equal_tiles(

@@ -359,6 +359,9 @@ Floats = NDArray[np.float64]
 
 def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[str, TensorData]) -> Request:
     """The request of the search: its energy and latency are lower bounds of those on sparse data."""
+    if request.limits.spatial_sizes == "all":
+        what = "a search on sparse data covers tiles over fanouts that divide"
+        raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}")
     shares = least_shares(spec.workload, hierarchy, data, request.limits.sizes)
     return replace(request, objectives=_plain(request.objectives), shares=shares)
 

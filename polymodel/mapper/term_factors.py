@@ -12,13 +12,16 @@ import numpy as np
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, Ranges, RankWindow, window_elements
 from polymodel.mapper.templates import Template
-from polymodel.mapper.terms import END, NONE, OPERATIONS, Part, Term, Transfers
+from polymodel.mapper.terms import END, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 
 Array = Any
 Tiles = tuple[
     int, tuple[tuple[int, int], ...]
 ]  # of a variable: the size, and (number, distance) of instances
+
+
+Runs = tuple[tuple[int, int], ...]  # of values: the first and how many follow each other
 
 
 class Factors:
@@ -31,6 +34,7 @@ class Factors:
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
         self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
         self._trips: dict[tuple[int, int], Array] = {}
+        self._uneven: dict[tuple[int, int, Fans, Fans], Array] = {}
 
     def of(self, term: Part, group: tuple[int, ...]) -> Array:
         """[n1, n2, ...] for the candidates of the group's bundles."""
@@ -70,6 +74,8 @@ class Factors:
         if term.each:
             together = self._instances(v, term.union & self.overlapping if alone else NONE)
             return self._tile(v, term.level, alone) * together
+        if c.shared is not None:
+            return self._unevenly(term, v, alone)
         result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
@@ -107,8 +113,41 @@ class Factors:
             if c.even:
                 self._trips[v, level] = c.extent / c.tiles[level]
             else:
-                self._trips[v, level] = trips(self._whole(v), list(c.tiles[: level + 1])).astype(float)
+                levels = [(tile, False) for tile in c.tiles[: level + 1]]
+                self._trips[v, level] = trips(self._whole(v), levels).astype(float)
         return self._trips[v, level]
+
+    def _unevenly(self, term: Term, v: int, alone: bool) -> Array:
+        """The same of a variable of which the last instance of a fanout may have less than the others, which
+        the first one has most of: of all instances, or of the first ones of some fanouts."""
+        first = term.split | (term.own if alone else term.union)
+        level, spread = (END, NONE) if alone else (term.level, term.spread)
+        key = v, level, first, spread
+        if key not in self._uneven:
+            splits = [(size, how == "first") for size, how in self._splits(v, level, NONE, first, spread)]
+            self._uneven[key] = trips(self._whole(v), splits, level == END).astype(float)
+        return self._uneven[key]
+
+    def _splits(self, v: int, level: int, union: Fans, first: Fans, spread: Fans) -> list[tuple[Array, str]]:
+        """Tile sizes of all loops over a variable down to a level, and what is looked at of the tiles of each
+        loop: all one by one, all of them together (`union`), or the `first`. Below the level only the first
+        of each, but for the fanouts of `spread`."""
+        c = self.chains[v]
+        fanned = c.around_fanouts(self.positions)
+        last = len(c.tiles) if level == END else level
+        deepest = max((self.positions[f] for f in spread), default=-1)
+        result: list[tuple[Array, str]] = []
+        for at, tile in enumerate(c.tiles[: max(last, deepest) + 1]):
+            result.append((tile, "first" if at > last else "each"))
+            here = [f for f, position in enumerate(self.positions) if position == at]
+            if at >= last and at > deepest:
+                break
+            for number, f in enumerate(here):
+                if not number:
+                    result.append((fanned[f][0], "first" if at >= last else "each"))
+                how = "union" if f in union else "first" if f in first else "each"
+                result.append((fanned[f][1], how if at < last else "each" if f in spread else "first"))
+        return result
 
     def _whole(self, v: int) -> Array:
         return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
@@ -145,6 +184,8 @@ class Factors:
         """Elements of a window's rank: of the largest tile, or summed over all tiles of all instances."""
         p, r = self.bundle[w.p], self.bundle[w.r]
         axes = group.index(p), group.index(r)
+        if not term.tile and any(self.chains[v].shared is not None for v in (p, r)):
+            return self._uneven_window(term, w, (p, r), axes, len(group))
         if not term.tile and self.chains[p].even:
             result = self._even_window(term, w, p, r, axes, len(group))
         else:
@@ -177,6 +218,31 @@ class Factors:
         if term.each:
             return each.reshape(shape)
         return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
+
+    def _uneven_window(
+        self, term: Term, w: RankWindow, both: tuple[int, int], axes: tuple[int, int], many: int
+    ) -> Array:
+        """Tiles differ: what is read at a time of the one variable and of the other one, each as often as it
+        is."""
+        (often_p, parts_p), (often_r, parts_r) = (self._read_unevenly(term, v) for v in both)
+        each = np.array([[union_elements(w, a, b) for b in parts_r] for a in parts_p], dtype=float)
+        result = often_p @ each @ often_r.T
+        shape = [1] * many
+        shape[axes[0]], shape[axes[1]] = result.shape
+        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+
+    def _read_unevenly(self, term: Term, v: int) -> tuple[Array, list[Runs]]:
+        """How often each candidate reads each of several sets of values of a variable [n, sets]."""
+        splits = self._splits(v, term.level, term.union & self.overlapping, term.split | term.own, NONE)
+        if term.level == END:
+            splits.append((np.ones(self.chains[v].count, np.int64), "each"))
+        rows, where = np.unique(np.stack([size for size, _ in splits], axis=1), axis=0, return_inverse=True)
+        hows = [how for _, how in splits]
+        whole: Runs = ((0, self.chains[v].extent),)
+        found = [dict(read_together(whole, tuple(zip(row, hows, strict=True)))) for row in rows.tolist()]
+        sets = list(dict.fromkeys(s for one in found for s in one))
+        often = np.array([[one.get(s, 0) for s in sets] for one in found], dtype=float)
+        return often[where.reshape(-1)], sets
 
     def _sliding_window(
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
@@ -272,6 +338,47 @@ class Factors:
         if term.level == END:
             return total, np.zeros(c.count)
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+@lru_cache(maxsize=65536)
+def read_together(values: Runs, splits: tuple[tuple[int, str], ...]) -> tuple[tuple[Runs, int], ...]:
+    """The sets of values that instances have together below nested loops, each from 0 on, and how often there
+    is each. `splits`: the tile size of each loop, what is looked at of its tiles, as in `Factors._splits`."""
+    if not splits:
+        return ((_joined_runs(values), 1),)
+    (size, how), inner = splits[0], splits[1:]
+    if how == "first":
+        return read_together(tuple((at, min(n, size)) for at, n in values), inner)
+    trips = -(-max(n for _, n in values) // size)
+    if how == "union":
+        several = [(at + k * size, min(size, n - k * size)) for at, n in values for k in range(-(-n // size))]
+        return read_together(tuple(several), inner)
+    result: dict[Runs, int] = {}
+    for k in range(trips):
+        some = [(at + k * size, min(size, n - k * size)) for at, n in values if n > k * size]
+        low = min(at for at, _ in some)
+        for runs, often in read_together(tuple((at - low, n) for at, n in some), inner):
+            result[runs] = result.get(runs, 0) + often
+    return tuple(result.items())
+
+
+def _joined_runs(values: Runs) -> Runs:
+    """Those that follow each other as one, from 0 on."""
+    result: list[tuple[int, int]] = []
+    for at, n in sorted(values):
+        if result and sum(result[-1]) == at:
+            result[-1] = (result[-1][0], result[-1][1] + n)
+        else:
+            result.append((at, n))
+    low = result[0][0]
+    return tuple((at - low, n) for at, n in result)
+
+
+@lru_cache(maxsize=65536)
+def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
+    """Different elements of a window's rank in all these values of its variables."""
+    values = [np.concatenate([at + np.arange(n) for at, n in runs]) for runs in (p, r)]
+    return len(np.unique(window.step_r * values[0][:, None] + window.step_p * values[1]))
 
 
 @lru_cache(maxsize=65536)

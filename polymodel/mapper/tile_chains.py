@@ -32,13 +32,16 @@ MOST_CHAINS = 2_000_000
 class TileChains:
     """The candidates of one bundle of rank variables. `tiles` [levels, n]: tile sizes (products, of several
     variables) below the loops above each level; `spread` [fanouts, n]: instances it is spread over; `keys`
-    [fused loops, n]: tile sizes below its own fused loops, 0 at others; `even`: every size divides."""
+    [fused loops, n]: tile sizes below its own fused loops, 0 at others; `even`: every size divides.
+    `shared` [fanouts, n]: the tile above the spatial loop of each fanout, of which each instance has as much
+    but the last one, which has what is left; None where all have as much."""
 
     extent: int
     tiles: Array
     spread: Array
     keys: Array
     even: bool
+    shared: Array | None = None
 
     @property
     def count(self) -> int:
@@ -48,7 +51,36 @@ class TileChains:
         """Those where it is True."""
         if kept.all():
             return self
-        return replace(self, tiles=self.tiles[:, kept], spread=self.spread[:, kept], keys=self.keys[:, kept])
+        return replace(
+            self,
+            tiles=self.tiles[:, kept],
+            spread=self.spread[:, kept],
+            keys=self.keys[:, kept],
+            shared=None if self.shared is None else self.shared[:, kept],
+        )
+
+    def around_fanouts(self, positions: Sequence[int]) -> list[tuple[Array, Array]]:
+        """Tiles above and below the spatial loop of each fanout [n]; `positions`: the levels they follow."""
+        result: list[tuple[Array, Array]] = []
+        for f, at in reversed(list(enumerate(positions))):
+            if self.shared is not None:
+                result.append((self.shared[f], -(-self.shared[f] // self.spread[f])))
+                continue
+            one = np.ones_like(self.tiles[0])
+            later = f + 1 < len(positions) and positions[f + 1] == at
+            inner = result[-1][0] if later else self.tiles[at + 1] if at + 1 < len(self.tiles) else one
+            result.append((inner * self.spread[f], inner))
+        return result[::-1]
+
+
+@dataclass(frozen=True)
+class PointTiles:
+    """One candidate of every rank variable: tile sizes `tiles` [variables, levels], instances in use `spread`
+    [variables, fanouts], and the tiles above spatial loops `shared` [variables, fanouts]."""
+
+    tiles: Array
+    spread: Array
+    shared: Array
 
 
 def all_chains(space: EinsumSpace, template: Template, sizes: str) -> tuple[TileChains, ...]:
@@ -101,7 +133,107 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
         np.array(keys, dtype=np.int64).reshape(n, template.depth).T,
         sizes != "all",
     )
-    return result.only(broken_rules(space, template, members[0], result) == 0) if n else result
+    if not space.even and sizes != "few" and not template.bottom:
+        result = _with_uneven(result, positions, [*_UnevenChains(space, template, members[0], sizes, kinds)])
+    return result.only(broken_rules(space, template, members[0], result) == 0) if result.count else result
+
+
+@dataclass(frozen=True)
+class UnevenChain:
+    """One candidate of a variable, as in `TileChains`."""
+
+    tiles: tuple[int, ...]
+    spread: tuple[int, ...]
+    shared: tuple[int, ...]
+    keys: tuple[int, ...]
+
+
+def _with_uneven(even: TileChains, positions: Sequence[int], more: Sequence[UnevenChain]) -> TileChains:
+    """All of them together."""
+    if not more:
+        return even
+    shared = np.array([above for above, _ in even.around_fanouts(positions)], np.int64)
+
+    def both(some: Array, rows: Sequence[tuple[int, ...]]) -> Array:
+        return np.concatenate([some, np.array(rows, np.int64).reshape(len(rows), len(some)).T], axis=1)
+
+    return TileChains(
+        even.extent,
+        both(even.tiles, [c.tiles for c in more]),
+        both(even.spread, [c.spread for c in more]),
+        both(even.keys, [c.keys for c in more]),
+        False,
+        both(shared, [c.shared for c in more]),
+    )
+
+
+class _UnevenChains:
+    """The chains of one variable that are spread over some fanout, but for those that `tile_chains` has,
+    where all sizes divide and below the last spatial loop is nothing more.
+
+    Where temporal sizes divide, those between two spatial loops are free only as `_pattern` says: what the
+    last instance has left is parted by the smallest of them, whatever stands in between. What is right above
+    and below a spatial loop is always free.
+    """
+
+    def __init__(
+        self, space: EinsumSpace, template: Template, variable: int, sizes: str, kinds: Sequence[str]
+    ) -> None:
+        self.space, self.template, self.variable, self.sizes = space, template, variable, sizes
+        inside = max(template.shape.innermost, template.cut)
+        self.choices = spread_choices(space, template.unit, inside, variable)
+        self.after = [spread_after(template, f.below) for f in space.fanouts]
+        self.depth, self.last = template.depth, template.depth + len(kinds)
+        self.kinds = ["free" if sizes == "all" else kind for kind in kinds]
+        self.gaps = sorted({a for a, c in zip(self.after, self.choices, strict=True) if c != (1,)})
+
+    def __iter__(self) -> Iterator[UnevenChain]:
+        for products, keys in _prefix_sizes(self.space, self.template, (self.variable,), self.sizes):
+            for tiles, fanned in self._below(0, products[-1]) if self.gaps else ():
+                whole = (*products, *tiles)
+                at = [self.after[f] + 1 for f in range(len(self.after))]
+                rest = {f: (1, whole[k] if k < len(whole) else 1) for f, k in enumerate(at)} | fanned
+                spread, shared = zip(*(rest[f] for f in range(len(at))), strict=True)
+                if math.prod(spread) > 1 and not self._divides(spread, shared):
+                    yield UnevenChain(whole, spread, shared, keys)
+
+    def _below(self, number: int, tile: int) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[int, int]]]]:
+        """Tiles of the levels from a gap on (that right below it is given), down to the end; instances and
+        the tile that they share per fanout."""
+        begin = self.gaps[number - 1] + 2 if number else self.depth + 1
+        ends = number == len(self.gaps)
+        end = self.last if ends else self.gaps[number]
+        kinds = self.kinds[begin - self.depth - 1 : end - self.depth]
+        pattern, symbols = _pattern(kinds if ends else [*kinds, "free"])
+        for some in _descending(tile, symbols, self.sizes):
+            mine = tuple(tile if g == -1 else 1 if g == -2 else some[g] for g in pattern)
+            if ends:
+                yield mine, {}
+                continue
+            fans = [f for f, a in enumerate(self.after) if a == end]
+            for parted, inner in self._parted(fans, mine[-1]):
+                given = (inner,) if end < self.last else ()
+                for tiles, rest in self._below(number + 1, inner):
+                    yield (*mine[:-1], *given, *tiles), parted | rest
+
+    def _parted(self, fans: Sequence[int], tile: int) -> Iterator[tuple[dict[int, tuple[int, int]], int]]:
+        """A tile over the instances of these fanouts, and what one instance has of it."""
+        if not fans:
+            yield {}, tile
+            return
+        for several in self.choices[fans[0]]:
+            inner = -(-tile // several)
+            if -(-tile // inner) == several:
+                for rest, least in self._parted(fans[1:], inner):
+                    yield {fans[0]: (several, tile), **rest}, least
+
+    def _divides(self, spread: Sequence[int], shared: Sequence[int]) -> bool:
+        """Whether the chain, or one that costs the same, is among those whose sizes all divide. Below the
+        last spatial loop a tile of windows may be one of neighbours; those have every so many-th value."""
+        if self.sizes == "all" or any(a % s for a, s in zip(shared, spread, strict=True)):
+            return False
+        below = shared[-1] // spread[-1] if self.after[-1] == self.last else 1
+        return below == 1 or not any(self.variable in o.windowed for o in self.space.operands)
 
 
 def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
@@ -137,18 +269,19 @@ def around(space: EinsumSpace, template: Template, chains: TileChains) -> list[t
     """Tile sizes above and below the temporal loops right below each level [n]."""
     result = []
     positions = [spread_after(template, f.below) for f in space.fanouts]
+    fanned = chains.around_fanouts(positions)
     for level, size in enumerate(chains.tiles):
         inner = chains.tiles[level + 1] if level + 1 < len(chains.tiles) else np.ones_like(size)
-        for f, position in enumerate(positions):
-            inner = inner * chains.spread[f] if position == level else inner
-        result.append((size, inner))
+        first = next((f for f, position in enumerate(positions) if position == level), None)
+        result.append((size, inner if first is None else fanned[first][0]))
     return result
 
 
 def spread_after(template: Template, below: int) -> int:
-    """The last level whose node stands above a fanout with that many memories above it."""
-    first = 1 if template.top else 0
-    return max((n.level for n in template.nodes if n.memory < below), default=first) if below else -1
+    """The last level whose node stands above a fanout with that many memories above it, all fused loops being
+    above it as well."""
+    first = 1 if template.top else template.depth
+    return max((first, *(n.level for n in template.nodes if n.memory < below))) if below else -1
 
 
 def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
@@ -204,6 +337,9 @@ def _spreads(
         return
     inside = max(template.shape.innermost, template.cut)
     choices = spread_choices(space, template.unit, inside, variable, extent)
+    if not space.even:
+        kept = () if sizes == "all" else divisors(extent)  # all others have chains of their own
+        choices = [tuple(c for c in several if c == 1 or c in kept) for several in choices]
     if sizes == "few":
         choices = [tuple(dict.fromkeys((c[0], c[-1]))) if c else () for c in choices]
     for spread in product(*choices):
@@ -258,12 +394,15 @@ def sizes_below(most: int, sizes: str) -> Sequence[int]:
     return every if sizes == "divisors" else tuple(sorted({1, *every[len(every) - 1 :: -3]}))
 
 
-def trips(extent: Array, levels: Sequence[Array]) -> Array:
-    """How many tiles there are below nested loops: N(X; t, ...) = X//t N(t; ...) + N(X mod t; ...)."""
+def trips(extent: Array, levels: Sequence[tuple[Array, bool]], each: bool = False) -> Array:
+    """How many tiles there are below nested loops of these tile sizes: N(X; t, ...) = X//t N(t; ...) +
+    N(X mod t; ...). Of a loop with True only the first tile is looked at. `each`: values instead of tiles."""
     if not levels:
-        return (extent > 0).astype(np.int64)
-    size, inner = levels[0], levels[1:]
-    return extent // size * trips(size, inner) + trips(extent % size, inner)
+        return extent if each else (extent > 0).astype(np.int64)
+    (size, first), inner = levels[0], levels[1:]
+    if first:
+        return trips(np.minimum(extent, size), inner, each)
+    return extent // size * trips(size, inner, each) + trips(extent % size, inner, each)
 
 
 def beyond(extent: Array, levels: Sequence[Array], step: int) -> Array:

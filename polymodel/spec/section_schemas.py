@@ -431,6 +431,7 @@ class ExploreSection(SchemaObject):
     max_fused_loops: Number | None = None
     max_fused_loops_per_rank_variable: Number = 1
     sizes: Literal["divisors", "all"] = "divisors"
+    spatial_sizes: Literal["divisors", "all"] = "divisors"
     force_memory_order: StrictBool = True
     loop_order: dict[NameText, Names] = Field(default_factory=dict)
     min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)

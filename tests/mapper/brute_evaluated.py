@@ -120,6 +120,92 @@ class Listed:
         return LoopTree((*found, ComputeNode(self.einsum.name, self.unit)))
 
 
+Gap = tuple[int, tuple[int, ...]]  # a tile below the temporal loops above a node, and below each spatial one
+
+
+class UnevenlyListed(Listed):
+    """Tiles over fanouts need not divide: each is as small as so many instances allow, the last one has what
+    is left. `every`: temporal tiles need not divide either."""
+
+    def __init__(self, spec: Spec, every: bool = False) -> None:
+        super().__init__(spec)
+        self.every = every
+
+    def trees(self, taken: Callable[[], bool] = lambda: True) -> Iterator[LoopTree]:
+        for nodes in self._nodes():
+            dims = self._between(nodes)
+            each = [list(self._chains(v, n, dims)) for v, n in self.extents.items()]
+            for chosen in product(*each):
+                loops, used = self._loops(dict(zip(self.extents, chosen, strict=True)), dims)
+                fits = all(used[f] <= d.fanout for f, (_, _, d) in enumerate(self.dims))
+                if taken() and fits:
+                    yield self._planted(nodes, loops)
+
+    def size(self) -> int:
+        result = 0
+        for nodes in self._nodes():
+            dims = self._between(nodes)
+            result += prod(sum(1 for _ in self._chains(v, n, dims)) for v, n in self.extents.items())
+        return result
+
+    def _between(self, nodes: tuple[Placed, ...]) -> list[list[int]]:
+        """Dimensions whose spatial loops stand right above each node, and above compute."""
+        waiting, result = list(range(len(self.dims))), []
+        for name in (*(self.memories[m].name for _, m in nodes), self.unit):
+            result.append([f for f in waiting if self.dims[f][0] <= self.place[name]])
+            waiting = [f for f in waiting if f not in result[-1]]
+        return result
+
+    def _chains(self, v: str, now: int, dims: list[list[int]]) -> Iterator[tuple[Gap, ...]]:
+        if not dims:
+            yield ()
+            return
+        for tile in range(1, now + 1) if self.every else divisors(now):
+            if len(dims) == 1 and not dims[0] and tile > 1:
+                continue  # below the last loop are single iterations
+            for spatial in self._over(v, tile, dims[0]):
+                for rest in self._chains(v, (tile, *spatial)[-1], dims[1:]):
+                    yield ((tile, spatial), *rest)
+
+    def _over(self, v: str, tile: int, dims: list[int]) -> Iterator[tuple[int, ...]]:
+        if not dims:
+            yield ()
+            return
+        dim, (out,) = self.dims[dims[0]][2], self.einsum.outputs
+        adds = v in out.variables or dim.reuses(self.einsum.name, out.tensor)
+        for inner in sorted({-(-tile // n) for n in (range(1, dim.fanout + 1) if adds else (1,))}):
+            for rest in self._over(v, inner, dims[1:]):
+                yield (inner, *rest)
+
+    def _loops(
+        self, chosen: Mapping[str, tuple[Gap, ...]], dims: list[list[int]]
+    ) -> tuple[list[list[Node]], list[int]]:
+        """Loops above each node and above compute, and how many instances of each dimension are in use."""
+        now, used, result = dict(self.extents), [1] * len(self.dims), []
+        for k, here in enumerate(dims):
+            loops: list[Node] = []
+            for v, gaps in chosen.items():
+                loops += [Loop(v, gaps[k][0])] if gaps[k][0] < now[v] else []
+                now[v] = gaps[k][0]
+            for at, f in enumerate(here):
+                for v, gaps in chosen.items():
+                    inner = gaps[k][1][at]
+                    used[f] *= -(-now[v] // inner)
+                    _, component, dim = self.dims[f]
+                    over = Loop(v, inner, spatial=True, component=component, dim=dim.name)
+                    loops += [over] if inner < now[v] else []
+                    now[v] = inner
+            result.append(loops)
+        result[-1] += [Loop(v, 1) for v, left in now.items() if left > 1]
+        return result, used
+
+    def _planted(self, nodes: tuple[Placed, ...], loops: list[list[Node]]) -> LoopTree:
+        found: list[Node] = [StorageNode(self.memories[0].name, tuple(self.einsum.tensors))]
+        for (tensor, memory), above in zip(nodes, loops, strict=False):
+            found += [*above, StorageNode(self.memories[memory].name, (tensor,))]
+        return LoopTree((*found, *loops[-1], ComputeNode(self.einsum.name, self.unit)))
+
+
 def figures(spec: Spec, tree: LoopTree) -> tuple[float, float] | None:
     """Energy and latency, None where it does not fit."""
     report = evaluate_problem(Problem(spec.workload, spec.arch, tree))

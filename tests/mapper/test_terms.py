@@ -123,8 +123,8 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
     tiles = np.array([c.tiles[:, i] for c, i in zip(chains, index, strict=True)])
     wide = np.array([c.spread[:, i] for c, i in zip(chains, index, strict=True)])
     none = np.zeros((len(chains), 0), np.int64)
-    tiles, spread = separated(space, template, tiles, wide, none)
-    tree = looptree([ChosenMapping(space, template, tiles, spread, 0)])
+    sizes = separated(space, template, tiles, wide, none)
+    tree = looptree([ChosenMapping(space, template, sizes, 0)])
     report = pm.evaluate(spec.with_mapping(tree))
     assert part.energy[k] == pytest.approx(report.costs.total_energy, rel=1e-12), tree
     assert part.latency[k] == pytest.approx(report.costs.total_latency, rel=1e-12), tree
@@ -132,7 +132,7 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
     for at, memory in enumerate(("GLB", "RF")):
         peak = max((w.bits for w in sets if w.component == memory), default=0)
         assert part.local[at, k] == peak, tree
-    return bool(np.any(spread > 1))
+    return bool(np.any(sizes.spread > 1))
 
 
 SLIDING = tuple(LoopRule("reuse", name, "reuse: [refill, slide]") for name in ("GLB", "RF"))

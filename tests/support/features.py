@@ -377,7 +377,8 @@ FEATURES: tuple[Feature, ...] = (
         FAST_WITH_PE,
         replaced(PE_TREE, spread("n", 2), spread("n", 3)),
         better_in="latency",
-        outside="tile sizes divide by default; `sizes: all` admits others in time, not in space",
+        outside="tile sizes divide by default",
+        constraints={"spatial_sizes": "all"},
     ),
     Feature(
         "windows in space",

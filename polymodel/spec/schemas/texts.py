@@ -360,6 +360,10 @@ SEARCH: Texts = {
         "max_fused_loops": said("Most fused loops above a split.", 2),
         "max_fused_loops_per_rank_variable": said("Most fused loops over one rank variable.", 1),
         "sizes": said("Tile sizes looked at: `divisors` of the rank sizes, or `all`."),
+        "spatial_sizes": said(
+            "Tile sizes over fanouts: `divisors` of the tile around them, or `all`, so that the last "
+            "instance may have less than the others."
+        ),
         "force_memory_order": said("Storage nodes follow the order of the memories in the architecture."),
         "loop_order": said("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
         "min_utilisation": said(

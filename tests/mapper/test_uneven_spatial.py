@@ -1,0 +1,118 @@
+"""Tiles over fanouts that need not divide: the front is that of all mappings, each evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused
+from polymodel.loading import Spec
+from tests.mapper.brute_evaluated import UnevenlyListed, figures
+from tests.mapper.test_windows import fanouts, memory
+
+EINSUMS = (
+    "Z[m] = A[m,k] * B[k]",
+    "Z[m,n] = A[m,k] * B[k,n]",
+    "O[p] = I[W=p+r] * F[r]",
+    "O[p] = I[W=2*p+r, c] * F[r,c]",
+)
+
+
+def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> Spec:
+    """One Einsum on DRAM, a buffer and a fanout above or below it, or above a scratchpad."""
+    text = pick.choice(texts)
+    sizes = {"m": (3, 5, 7), "k": (2, 3, 5), "n": (1, 2, 3), "p": (3, 5, 6), "r": (2, 3), "c": (1, 2)}
+    shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
+    dims = fanouts(pick, pick.choice((1, 1, 2)))
+    for d in dims:
+        d.pop("link", None) if d.get("link", {}).get("topology") == "mesh" else None
+    pes = {"type": "Container", "name": "PE", "spatial": dims}
+    buffer = memory("GLB", 4, pick.choice((24, 40, 64, 160)), 32, buffering=pick.choice(("single", "double")))
+    pad = memory("RF", 1, pick.choice((8, 16)), 64, tensors={"may_keep": pick.choice(("Inputs", "Outputs"))})
+    inner = pick.choice(([buffer, pes], [pes, buffer], [pes, pad]))
+    nodes = [memory("DRAM", 64, "inf", 16), *inner]
+    rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    return pm.load(
+        {
+            "schema_version": 1,
+            "workload": work,
+            "arch": {"nodes": nodes, "assume_overlap": pick.random() < 0.7},
+        }
+    )
+
+
+def check(spec: Spec, pick: Random, most: int, every: bool = False) -> int:
+    """Whether none of about so many mappings beats what the search finds, and, where these are all of them,
+    what it finds is as good as one of them; how many there were."""
+    asked: dict[str, Any] = {"spatial_sizes": "all", "sizes": "all" if every else "divisors"}
+    mine = [(p.energy, p.latency) for p in pm.explore(spec, constraints=asked)]
+    whole = UnevenlyListed(spec, every)
+    share = most / whole.size()
+    trees = whole.trees(lambda: share >= 1 or pick.random() < share)
+    listed = [x for x in (figures(spec, tree) for tree in trees) if x is not None]
+    for energy, latency in listed:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
+    for e, x in mine if share >= 1 else ():
+        assert any(e == pytest.approx(a) and x == pytest.approx(b) for a, b in listed)
+    return len(listed)
+
+
+def small(pick: Random, most: int, every: bool = False) -> Iterator[Spec]:
+    """Specs with so many mappings at most."""
+    while True:
+        spec = spec_of(pick)
+        if UnevenlyListed(spec, every).size() <= most:
+            yield spec
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "every"), [(1, False), (2, False), (3, True)])
+def test_no_mapping_is_better(seed: int, every: bool) -> None:
+    pick = Random(seed)
+    specs = small(pick, 700, every)
+    assert sum(check(next(specs), pick, 700, every) for _ in range(30)) > 1000
+
+
+@pytest.mark.slow
+def test_no_drawn_mapping_is_better() -> None:
+    pick = Random(4)
+    assert sum(check(spec_of(pick), pick, 30) for _ in range(15)) > 200
+
+
+def product_spec(**more: Any) -> Spec:
+    nodes = [
+        memory("DRAM", 64, "inf", 1000),
+        {"type": "Container", "name": "PE", "spatial": [{"name": n, "fanout": 4, **more} for n in "XY"]},
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 1}]},
+    ]
+    shape = {"m": "0 <= m < 7", "n": "0 <= n < 5", "k": "0 <= k < 11"}
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [EINSUMS[1]]}
+    return pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+
+
+def test_primes_fill_a_fanout() -> None:
+    """Sixteen instances take (7/4 rounded up) x (11/4 rounded up) x 5 steps."""
+    spec, asked = product_spec(), {"spatial_sizes": "all"}
+    assert pm.explore(spec, objectives="latency").best().latency == 7 * 5 * 11
+    best = pm.explore(spec, objectives="latency", constraints=asked).best()
+    assert best.latency == 2 * 5 * 3
+    assert best.report.total_latency == best.latency
+    used = {"min_utilisation": {"PE": {"X": "max", "Y": "max"}}}
+    assert len(pm.explore(spec, objectives="energy", constraints={**asked, **used})) == 1
+
+
+def test_what_is_not_covered_is_told() -> None:
+    asked = {"spatial_sizes": "all"}
+    link = {"topology": "mesh", "energy_per_bit_hop": 1, "throughput": 8}
+    with pytest.raises(Refused, match=r"the mesh PE.X, whose hops cost"):
+        pm.explore(product_spec(link=link), constraints=asked)
+    with pytest.raises(Refused, match="`spatial_sizes: all` beside `factors"):
+        pm.explore(product_spec(), constraints={**asked, "memories": {"DRAM": {"factors": {"m": 7}}}})
+    with pytest.raises(Refused, match="need not divide are not counted"):
+        pm.mapspace(product_spec(), asked)
