@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.architecture.hierarchy import Component
+from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, Place, SpecError, writing
 from polymodel.loading import Spec, load
-from polymodel.spec.faults import Source, check_classes
+from polymodel.spec.faults import Faults, Source, YamlNode, check_classes
 from polymodel.spec.files import write_text
 from polymodel.spec.yaml_text import dump, parse_yaml
 from polymodel.view.answer import Answer, Block, Code, declared
@@ -114,15 +114,27 @@ _WRITTEN = frozenset(
 _REFUSED = frozenset("allocation read_first fill_drain_latency sparse data_tiles".split())
 
 
-def unknown_fields(parts: Sequence[Component]) -> list[tuple[str, bool, str]]:
-    """(name, whether it is set, what the spec has) of fields of components that no exporter knows: whatever
-    sets one cannot be written."""
-    known = _WRITTEN | _REFUSED
-    found = {f.name: f.default for part in parts for f in fields(part) if f.name not in known}
-    return [
-        (name, any(getattr(part, name, default) != default for part in parts), f"a component has `{name}`")
-        for name, default in found.items()
-    ]
+_NOWHERE: tuple[tuple[str, Callable[[Component], object], str], ...] = (
+    ("link", lambda c: any(d.link for d in c.spatial), "a fanout has a link with costs or a throughput"),
+    ("sparse", lambda c: c.sparse, "a component has sparse formats or actions"),
+    ("data_tiles", lambda c: c.data_tiles, "a memory is tiled for sparse operands"),
+    ("allocation", lambda c: c.allocation != "tile", "a memory allocates live values"),
+    ("fill_drain_latency", lambda c: c.fill_drain_latency, "a component fills and drains"),
+    ("leak_power", lambda c: not c.acts and (c.leak_power or c.area), "a container leaks, or has an area"),
+    ("operators", lambda c: c.by_operator, "a compute unit has actions of its own for operators"),
+)
+
+
+def lacking_of(hierarchy: Hierarchy) -> Iterator[tuple[str, str]]:
+    """(name, what the architecture has) of what no other tool has a counterpart for. Whatever sets a field of
+    a component that no exporter knows cannot be written either."""
+    parts = hierarchy.components
+    yield from ((name, why) for name, of, why in _NOWHERE if any(map(of, parts)))
+    for name, default in {f.name: f.default for part in parts for f in fields(part)}.items():
+        if name not in _WRITTEN | _REFUSED and any(getattr(c, name, default) != default for c in parts):
+            yield name, f"a component has `{name}`"
+    if not hierarchy.assume_overlap:
+        yield "assume_overlap", "transfers do not overlap with computing"
 
 
 @dataclass(frozen=True, repr=False)
@@ -259,6 +271,52 @@ def require_loadable(imported: Imported) -> None:
             for d in error.diagnostics
         ]
         raise SpecError(faults) from error
+
+
+@dataclass
+class Findings:
+    """What an importer has found so far: faults, notes, and what is left out."""
+
+    faults: Faults = field(default_factory=Faults)
+    notes: list[Diagnostic] = field(default_factory=list)
+    left: list[LeftOut] = field(default_factory=list)
+
+    def fault(
+        self, node: YamlNode, message: str, remedy: str = "", path: str = "", offset: int | None = None
+    ) -> None:
+        """Something that cannot be read."""
+        self.faults.note(Diagnostic(message, remedy, path, node.place(offset)))
+
+    def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
+        """Something read otherwise than it is written, or assumed."""
+        found = Diagnostic(message, remedy, path, node.place() if node is not None else Place())
+        if found not in self.notes:
+            self.notes.append(found)
+
+    def leave_out(self, found: LeftOut) -> None:
+        """Something that has no counterpart."""
+        if found not in self.left:
+            self.left.append(found)
+
+    def imported(
+        self,
+        tool: str,
+        files: Iterable[object],
+        sections: Mapping[str, object],
+        allow: Collection[str],
+        remarks: str = "",
+    ) -> Imported:
+        """These sections as a spec. SpecError for what was left out, changes figures and is not allowed.
+
+        `files`: paths, and plain data; `remarks`: comments for the head of the spec.
+        """
+        refuse_effects(self.left, allow)
+        source = ", ".join(str(f) for f in files if isinstance(f, (str, Path))) or "plain data"
+        text = spec_text(tool, source, sections, remarks)
+        found = Imported(source, text, tuple(self.notes), tuple(self.left))
+        if not set(sections) <= {"schema_version", "renames"}:  # renames alone are no spec
+            require_loadable(found)
+        return found
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:

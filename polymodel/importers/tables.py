@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from polymodel.errors import Diagnostic, Place
-from polymodel.importers.imported import LeftOut
-from polymodel.spec.faults import Faults, YamlEntry, YamlNode
+from polymodel.importers.imported import Findings, LeftOut
+from polymodel.spec.faults import YamlEntry, YamlNode
 
 NO_MERGE = "nomerge"  # the tag of a mapping that `<<<` leaves as it is
 
 
-@dataclass
-class Reading:
-    """What was found so far: faults, notes, and what is left out."""
-
-    faults: Faults = field(default_factory=Faults)
-    notes: list[Diagnostic] = field(default_factory=list)
-    left: list[LeftOut] = field(default_factory=list)
-
-    def fault(self, node: YamlNode, message: str, remedy: str, path: str = "") -> None:
-        """Something that cannot be read."""
-        self.faults.note(Diagnostic(message, remedy, path, node.place()))
-
-    def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
-        """Something read otherwise than it is written, or assumed."""
-        found = Diagnostic(message, remedy, path, node.place() if node is not None else Place())
-        if found not in self.notes:
-            self.notes.append(found)
+class Reading(Findings):
+    """What is found where tables are read key by key."""
 
     def leave(
         self,
@@ -42,22 +26,11 @@ class Reading:
         changes: str = "",
         refused: bool = False,
     ) -> None:
-        """Something that has no counterpart. `changes`: figures that differ; `refused`: the import stops."""
+        """A key that has no counterpart. `changes`: figures that differ; `refused`: the import stops."""
         message = f"`{key}` is not converted: {why}"
-        below = f"{path}.{key}" if path else key
-        found = LeftOut(
-            message,
-            remedy,
-            below,
-            node.place(),
-            key=key,
-            owner=owner,
-            why=why,
-            changes=changes,
-            refused=refused,
-        )
-        if found not in self.left:
-            self.left.append(found)
+        below, place = f"{path}.{key}" if path else key, node.place()
+        more = {"key": key, "owner": owner, "why": why, "changes": changes}
+        self.leave_out(LeftOut(message, remedy, below, place, **more, refused=refused))
 
 
 class KeyedTable:

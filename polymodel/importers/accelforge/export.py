@@ -12,7 +12,7 @@ from dataclasses import replace
 from polymodel.architecture.hierarchy import KINDS, Action, Component, FanoutDim
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
-from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
+from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
@@ -74,34 +74,13 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         return
     parts = spec.arch.components
     dims = [d for c in parts for d in c.spatial]
-    for name, there, why in (
-        ("link", any(d.link for d in dims), "a fanout has a link with costs or a throughput"),
-        ("broadcast_partials", any(d.broadcast_partials for d in dims), "a fanout broadcasts partial sums"),
-        ("multicast", any(d.multicast != "overlapping" for d in dims), "a fanout shares equal tiles only"),
-        ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
-        ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
-        (
-            "read_first",
-            len({c.read_first for c in parts if c.stores}) > 1,
-            "some memories read outputs before the first sum, and others do not",
-        ),
-        ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
-        ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
-        (
-            "leak_power",
-            any(c.leak_power or c.area for c in parts if not c.acts),
-            "a container leaks",
-        ),
-        (
-            "operators",
-            any(c.by_operator for c in parts),
-            "a compute unit has actions of its own for operators",
-        ),
-        *unknown_fields(parts),
-        ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
-    ):
-        if there:
-            yield name, why
+    if any(d.broadcast_partials for d in dims):
+        yield "broadcast_partials", "a fanout broadcasts partial sums"
+    if any(d.multicast != "overlapping" for d in dims):
+        yield "multicast", "a fanout shares equal tiles only"
+    if len({c.read_first for c in parts if c.stores}) > 1:
+        yield "read_first", "some memories read outputs before the first sum, and others do not"
+    yield from lacking_of(spec.arch)
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:

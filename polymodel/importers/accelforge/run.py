@@ -16,7 +16,7 @@ from polymodel.importers.accelforge.sparse import targets_of
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
 from polymodel.importers.accelforge.workload import workload_of
-from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
+from polymodel.importers.imported import Imported
 from polymodel.importers.tables import NO_MERGE, Reading, flat
 from polymodel.loading import load
 from polymodel.spec.document import Document, check_variables, existing, root_of
@@ -58,13 +58,7 @@ def import_accelforge(
     reading.faults.raise_if_any()
     found = _read(reading, sections)
     reading.faults.raise_if_any()
-    refuse_effects(reading.left, allow)
-    source = ", ".join(str(f) for f in listed if not isinstance(f, Mapping)) or "plain data"
-    text = spec_text("AccelForge", source, found)
-    imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
-    if not set(found) <= {"schema_version", "renames"}:  # renames alone are no spec
-        require_loadable(imported)
-    return imported
+    return reading.imported("AccelForge", listed, found, allow)
 
 
 @dataclass

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.emit import axes_of, windowed
-from polymodel.importers.timeloop.nest import FACTOR, listed
+from polymodel.importers.timeloop.nest import listed, written_factors
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended
-from polymodel.spec.faults import TextFault, YamlNode, suggestion
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of
+from polymodel.spec.faults import YamlNode, suggestion
 
 OTHERS = "..."
 _REMEDY = "say it in `explore:` (docs/howto/explore.md)"
@@ -199,34 +198,13 @@ class _Reader:
             yield from self._text(item, str(item.scalar or ""), path)
 
     def _text(self, node: YamlNode, text: str, path: str) -> Iterator[IterationBound]:
-        at = 0
-        while text[at:].strip(" ,\n\t"):
-            match = FACTOR.match(text, at)
-            if match is None:
-                yield from self._expression(node, text[at:].strip(), path)
-                return
-            bound, last = int(match["bound"]), int(match["last"] or match["bound"])
-            if last != bound:
-                what = f"{match[0].strip()} is imperfect, so that it bounds no search here"
+        example = "write e.g. M=16, M<=16 or M>=2"
+        for factor in written_factors(self.reading, node, text, path, example):
+            if factor.last != factor.bound:
+                what = f"{factor.text} is imperfect, so that it bounds no search here"
                 self.reading.leave(node, what, _REMEDY, path)
             else:
-                yield from self._factor(node, match["name"], match["sign"] or "=", bound, path)
-            at = match.end()
-
-    def _expression(self, node: YamlNode, text: str, path: str) -> Iterator[IterationBound]:
-        """`M=TILE*2`, `M<=TILE`: computed from variables."""
-        sign = next((s for s in ("<=", ">=", "==", "<", ">", "=") if s in text), "=")
-        name, _, value = text.partition(sign)
-        try:
-            number = evaluate(value, self.reading.variables) if value.strip() else None
-        except TextFault as fault:
-            self.reading.fault(node, fault.message, mended(fault), path)
-            return
-        if number is None or number != number or not 0 <= number <= 2**53 or number != int(number):
-            remedy = "write e.g. M=16, M<=16 or M>=2"
-            self.reading.fault(node, f"{text[:60]!r} is no factor", remedy, path)
-            return
-        yield from self._factor(node, name.strip(), "=" if sign == "==" else sign, int(number), path)
+                yield from self._factor(node, factor.name, factor.sign, factor.bound, path)
 
     def _factor(
         self, node: YamlNode, name: str, sign: str, bound: int, path: str

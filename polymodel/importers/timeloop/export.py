@@ -15,7 +15,7 @@ from types import NoneType
 from polymodel.architecture.hierarchy import Component, FanoutDim
 from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.importers.imported import refuse_lacking, refuse_recurrences, unknown_fields
+from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
 from polymodel.importers.timeloop.run import import_timeloop
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
@@ -92,38 +92,22 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
     parts = spec.arch.components
     dims = [d for c in parts for d in c.spatial]
     windows = any(len(e.variables) > 1 for a in einsum.accesses for e in a.projection)
-    actions = [a for c in parts for a in c.actions]
-    for name, there, why in (
-        ("link", any(d.link for d in dims), "a fanout has a link with costs or a throughput"),
-        (
+    if any(not d.broadcast_partials for d in dims):
+        yield (
             "broadcast_partials",
-            any(not d.broadcast_partials for d in dims),
             "a fanout without `broadcast_partials: true` sends partial sums to one instance",
-        ),
-        (
-            "multicast",
-            windows and any(d.multicast != "identical" for d in dims),
-            "a fanout without `multicast: identical` shares what tiles have in common",
-        ),
-        ("compute", sum(c.computes for c in parts) > 1, "there are several compute units"),
-        ("toll", any(c.passes for c in parts), "a toll takes a price for what passes"),
-        ("sparse", any(c.sparse for c in parts), "a component has sparse formats or actions"),
-        ("data_tiles", any(c.data_tiles for c in parts), "a memory is tiled for sparse operands"),
-        ("read_first", any(c.read_first for c in parts), "a memory reads outputs before the first sum"),
-        ("allocation", any(c.allocation != "tile" for c in parts), "a memory allocates live values"),
-        ("fill_drain_latency", any(c.fill_drain_latency for c in parts), "a component fills and drains"),
-        ("bits_per_action", any(a.bits_per_action for a in actions), "an action moves so many bits at once"),
-        ("operators", any(c.by_operator for c in parts), "operators have prices of their own"),
-        (
-            "leak_power",
-            any((c.leak_power or c.area) and not c.acts for c in parts),
-            "a container leaks, or has an area",
-        ),
-        *unknown_fields(parts),
-        ("assume_overlap", not spec.arch.assume_overlap, "transfers do not overlap with computing"),
-    ):
-        if there:
-            yield name, why
+        )
+    if windows and any(d.multicast != "identical" for d in dims):
+        yield "multicast", "a fanout without `multicast: identical` shares what tiles have in common"
+    if sum(c.computes for c in parts) > 1:
+        yield "compute", "there are several compute units"
+    if any(c.passes for c in parts):
+        yield "toll", "a toll takes a price for what passes"
+    if any(c.read_first for c in parts):
+        yield "read_first", "a memory reads outputs before the first sum"
+    if any(a.bits_per_action for c in parts for a in c.actions):
+        yield "bits_per_action", "an action moves so many bits at once"
+    yield from lacking_of(spec.arch)
 
 
 def _refuse(message: str, remedy: str, path: str) -> SpecError:

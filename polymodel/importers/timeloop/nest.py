@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.parts import TimeloopLevel, called, fanned
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended
+from polymodel.importers.timeloop.reading import LARGEST, Fields, Reading, count_of, letters, mended
 from polymodel.spec.faults import TextFault, YamlNode, suggestion
 
-FACTOR = re.compile(
+_FACTOR = re.compile(
     r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d{1,18})"
     r"(?:\s*,\s*(?P<last>\d{1,18}))?(?=[\s,]|$)",
     re.ASCII,
@@ -22,6 +22,50 @@ _TYPES = {
     "spatial": "spatial",
     **dict.fromkeys(("datatype", "dataspace", "bypass", "storage"), "kept"),
 }
+
+
+@dataclass(frozen=True)
+class WrittenFactor:
+    """A factor of a text, as it is written at a place: `=`, `<=` ... a bound, and another one in the last
+    iteration of the loops outside."""
+
+    name: str
+    sign: str
+    bound: int
+    last: int
+    text: str
+    at: int
+
+
+def written_factors(
+    reading: Reading, node: YamlNode, text: str, path: str, example: str
+) -> Iterator[WrittenFactor]:
+    """The factors of a text: `M=16 K<=4`; one that variables are in (`M=TILE*2`) is the last."""
+    at = 0
+    while text[at:].strip(" ,\n\t"):
+        match = _FACTOR.match(text, at)
+        if match is None:
+            break
+        bound, sign = int(match["bound"]), match["sign"] or "="
+        last = int(match["last"] or bound)
+        yield WrittenFactor(match["name"], sign, bound, last, match[0].strip(), match.start("name"))
+        at = match.end()
+    rest = text[at:].strip()
+    if not rest.strip(","):
+        return
+    place = at if text == str(node.scalar) else None
+    sign = next((s for s in ("<=", ">=", "==", "<", ">", "=") if s in rest), "=")
+    name, _, value = rest.partition(sign)
+    try:
+        number = evaluate(value, reading.variables) if value.strip() else None
+    except TextFault as fault:
+        reading.fault(node, fault.message, mended(fault), path, place)
+        return
+    if number is None or not 0 <= number <= LARGEST or number != int(number):
+        reading.fault(node, f"{rest[:60]!r} is no factor", example, path, place)
+        return
+    sign = "=" if sign == "==" else sign
+    yield WrittenFactor(name.strip(), sign, int(number), int(number), rest, at)
 
 
 @dataclass(frozen=True)
@@ -221,34 +265,12 @@ class _Builder:
         return found
 
     def text(self, found: dict[str, Loop], node: YamlNode, path: str, part: str) -> None:
-        text, at = str(node.scalar or ""), 0
-        while text[at:].strip(" ,\n\t"):
-            match = FACTOR.match(text, at)
-            if match is None:
-                self.expression(found, node, text[at:].strip(), at, path, part)
-                return
-            if match["sign"] not in (None, "="):
-                what = f"{match[0].strip()} is a bound for a search, not a factor"
-                self.reading.fault(node, what, "write NAME=NUMBER", path, match.start("name"))
-            bound = int(match["bound"])
-            self.add(found, match["name"], bound, int(match["last"] or bound), node, path, part)
-            at = match.end()
-
-    def expression(
-        self, found: dict[str, Loop], node: YamlNode, text: str, at: int, path: str, part: str
-    ) -> None:
-        """`M=TILE*2`: one factor, computed from variables."""
-        name, equals, value = text.partition("=")
-        try:
-            number = evaluate(value, self.reading.variables) if equals and value.strip() else None
-        except TextFault as fault:
-            self.reading.fault(node, fault.message, mended(fault), path, at)
-            return
-        if number is None or number != number or number < 0 or number > 2**53 or number != int(number):
-            remedy = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
-            self.reading.fault(node, f"{text[:60]!r} is no factor", remedy, path, at)
-            return
-        self.add(found, name.strip(), int(number), int(number), node, path, part)
+        example = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
+        for factor in written_factors(self.reading, node, str(node.scalar or ""), path, example):
+            if factor.sign != "=":
+                what = f"{factor.text} is a bound for a search, not a factor"
+                self.reading.fault(node, what, "write NAME=NUMBER", path, factor.at)
+            self.add(found, factor.name, factor.bound, factor.last, node, path, part)
 
     def add(
         self, found: dict[str, Loop], name: str, bound: int, last: int, node: YamlNode, path: str, part: str

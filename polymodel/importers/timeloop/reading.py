@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.imported import LeftOut
+from polymodel.importers.imported import Findings, LeftOut
 from polymodel.importers.timeloop.unsupported_keys import left_out_key
-from polymodel.spec.faults import Faults, TextFault, UnknownName, YamlEntry, YamlNode, suggestion
+from polymodel.spec.faults import TextFault, UnknownName, YamlEntry, YamlNode, suggestion
 from polymodel.spec.numbers import Value
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
@@ -27,27 +26,12 @@ def plain_key(key: str) -> str:
 
 
 @dataclass
-class Reading:
-    """What was found so far: faults, notes, what is left out, and which keys were read."""
+class Reading(Findings):
+    """What was found so far, and which keys were read."""
 
-    faults: Faults = field(default_factory=Faults)
-    notes: list[Diagnostic] = field(default_factory=list)
-    left: list[Diagnostic] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
     variables: dict[str, Value | None] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)  # variables that are no numbers
-
-    def fault(
-        self, node: YamlNode, message: str, remedy: str = "", path: str = "", offset: int | None = None
-    ) -> None:
-        """Something that cannot be read."""
-        self.faults.note(Diagnostic(message, remedy, path, node.place(offset)))
-
-    def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
-        """Something read otherwise than it is written, or assumed."""
-        found = Diagnostic(message, remedy, path, node.place() if node else Place())
-        if found not in self.notes:
-            self.notes.append(found)
 
     def leave(
         self, node: YamlNode, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
@@ -56,9 +40,8 @@ class Reading:
 
         `key`: how `allow=` names it; without one it is told, and the import goes on.
         """
-        found = LeftOut(message, remedy, path, node.place(), key=key, changes=changes, refused=bool(key))
-        if found not in self.left:
-            self.left.append(found)
+        place = node.place()
+        self.leave_out(LeftOut(message, remedy, path, place, key=key, changes=changes, refused=bool(key)))
 
     def take(self, entry: YamlEntry) -> YamlNode:
         """Mark a key as read."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
+from polymodel.importers.imported import Imported
 from polymodel.importers.timeloop.constraints import explore_of
 from polymodel.importers.timeloop.emit import (
     FanoutLoops,
@@ -91,11 +91,7 @@ def import_timeloop(
     reading.faults.raise_if_any()
     for root in roots:
         reading.name_the_rest(root)
-    refuse_effects(reading.left, allow)
-    source = ", ".join(str(f) for f in files if not isinstance(f, Mapping)) or "plain data"
-    imported = Imported(source, _text(found, source, reading), tuple(reading.notes), tuple(reading.left))
-    require_loadable(imported)
-    return imported
+    return reading.imported("Timeloop", files, _written(found, reading), allow, _REMARKS)
 
 
 def _roots(
@@ -269,7 +265,8 @@ def _settled(
     return node
 
 
-def _text(found: _Found, source: str, reading: Reading) -> str:
+def _written(found: _Found, reading: Reading) -> dict[str, object]:
+    """The sections of the spec."""
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
     if found.shapes:
@@ -280,7 +277,7 @@ def _text(found: _Found, source: str, reading: Reading) -> str:
         sections["mapping"] = {"nodes": found.fused.nodes}
     elif found.parts:
         _machine(found, bits, sections, reading)
-    return spec_text("Timeloop", source, sections, _REMARKS)
+    return sections
 
 
 def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.importers.imported import Imported, refuse_effects, require_loadable, spec_text
+from polymodel.importers.imported import Imported
 from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
@@ -53,12 +53,7 @@ def import_zigzag(
             reading.note(sections.machine, what, remedy)
         found["arch"] = {"nodes": machine_of(reading, sections.machine, clock or CLOCK)}
     reading.faults.raise_if_any()
-    refuse_effects(reading.left, allow)
-    source = ", ".join(str(f) for f in listed if isinstance(f, (str, Path))) or "plain data"
-    text = spec_text("ZigZag", source, found)
-    imported = Imported(source, text, tuple(reading.notes), tuple(reading.left))
-    require_loadable(imported)
-    return imported
+    return reading.imported("ZigZag", listed, found, allow)
 
 
 def _each(files: File | Sequence[File]) -> list[File]:
