@@ -64,7 +64,7 @@ def activity_page(
     name = title or f"Activity of {', '.join(r.einsum for r in listed)}"
     runs_shown = [_section(run, known, number) for number, (run, known) in enumerate(pairs)]
     body = Html(filled("activity.html", runs=runs_shown))
-    return Page(name, page(name, [body], looks="activity.css", script="activity.js"))
+    return Page(name, page(name, [body], looks="activity.css", scripts=("activity.js",)))
 
 
 def _misfits(run: Activities, tensors: Mapping[str, Drawable]) -> list[Diagnostic]:

@@ -138,14 +138,14 @@ def page(
     parts: Sequence[Part] = (),
     *,
     looks: str = "report.css",
-    script: str = "report.js",
+    scripts: Sequence[str] = ("report.js", "chart.js"),
 ) -> str:
     """A whole HTML document: nothing in it is fetched, and no script but its own may run.
 
     Tables with a head sort, and filter where they have more than a few rows. `parts` fold, below a table of
-    contents. `looks` and `script` are names of assets.
+    contents. `looks` and `scripts` are names of assets.
     """
-    code = asset(script)
+    code = "\n".join(asset(s) for s in scripts)
     allowed = b64encode(sha256(code.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; "

@@ -154,6 +154,48 @@ def test_a_link_to_anywhere_leaves_the_page_whole(browser: Any, pages: dict[str,
     visit.page.close()
 
 
+def dragged(visit: Visit, target: Any) -> None:
+    """A rectangle over the middle of a picture."""
+    target.scroll_into_view_if_needed()
+    box = target.bounding_box()
+    mouse = visit.page.mouse
+    mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
+    mouse.down()
+    mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.7 * box["height"], steps=3)
+    mouse.up()
+
+
+def test_columns_are_plotted_and_looked_at_more_closely(browser: Any, pages: dict[str, Path]) -> None:
+    visit = Visit(browser, 1280)
+    page = visit.page
+    page.goto(pages["sweep"].as_uri())
+    page.click("text=open all")
+    chart = page.locator("details.chart").first
+    chart.locator("summary").click()
+    points = chart.locator("circle")
+    table = page.locator("table", has=page.locator("thead")).first
+    rows = table.locator("tbody tr").count()
+    assert points.count() == rows > 5
+    assert "energy: " in (points.first.locator("title").text_content() or "")
+    linear = [circle.get_attribute("cx") for circle in points.all()]
+    chart.get_by_label("logarithmic across").check()
+    assert [circle.get_attribute("cx") for circle in points.all()] != linear
+    dragged(visit, chart.locator("svg"))
+    assert 0 < points.count() < rows
+    chart.get_by_role("button", name="show all points").click()
+    assert points.count() == rows
+    page.locator("input[type=search]").first.fill("\u00b5J 64")
+    assert points.count() < rows
+    figure = page.locator("figure.plot").first
+    whole = figure.locator("svg").get_attribute("viewBox")
+    dragged(visit, figure.locator("svg"))
+    assert figure.locator("svg").get_attribute("viewBox") != whole
+    figure.get_by_role("button", name="show all of the plot").click()
+    assert figure.locator("svg").get_attribute("viewBox") == whole
+    assert visit.complaints == []
+    page.close()
+
+
 def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
     visit = Visit(browser, 1280)
     page = visit.page
