@@ -141,7 +141,6 @@ class Template:
         rows, made = FormRows(), []
         for part, arch, bound in self.architectures:
             own = Problem(bound.workload, bound.arch, self.problem.tree)
-            _refuse_what_is_not_swept(own)
             if _links(own) != _links(self.problem):
                 raise NotSeparable("architectures differ in which links of fanouts cost anything")
             if _whole(own) != _whole(self.problem):
@@ -173,7 +172,6 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
     faults.raise_if_any()
     problem = Problem(first.workload, first.arch, bound_tree.tree)
-    _refuse_what_is_not_swept(problem)
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     return Template(problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses)
@@ -270,9 +268,3 @@ def _links(problem: Problem) -> list[tuple[str, str, bool]]:
 def _whole(problem: Problem) -> list[tuple[str, str, str, int | None]]:
     """Actions that transfers are rounded up to."""
     return [(c.name, tensor, a.name, a.bits_per_action) for c, tensor, a in problem.rounding()]
-
-
-def _refuse_what_is_not_swept(problem: Problem) -> None:
-    live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
-    if live:
-        raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")

@@ -40,7 +40,7 @@ STENCIL = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_a_stencil_fills_the_union_of_its_accesses_and_reads_each(engine: str) -> None:
     """8 iterations in tiles of 4: the buffer is filled with 6 elements twice, and read twice each time."""
     report = evaluated(
@@ -49,7 +49,7 @@ def test_a_stencil_fills_the_union_of_its_accesses_and_reads_each(engine: str) -
     assert moved(report, "A") == {"DRAM": (12, 0, 0, 0), "GLB": (16, 0, 12, 0)}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_a_window_slides_over_all_accesses(engine: str) -> None:
     """Of the span x-1..x+1 two elements are touched; with tiles of 1 none of them stays."""
     nodes = [storage("DRAM", "A", "Z"), loop("x", 1), storage("GLB", "A", reuse="slide"), leaf("Z")]
@@ -83,7 +83,7 @@ def test_a_gram_matrix_shares_its_diagonal(engine: str) -> None:
     assert moved(report, "A") == {"DRAM": (6 + 12 + 12 + 6, 0, 0, 0), "GLB": (2 * 48, 0, 36, 0)}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_tiles_in_tiles_hold_the_union(engine: str) -> None:
     """Two loops over x above the buffer: tiles of 2 iterations touch 4 different elements."""
     nodes = [storage("DRAM", "A", "Z"), loop("x", 4), loop("x", 2), storage("GLB", "A"), leaf("Z")]
@@ -93,7 +93,7 @@ def test_tiles_in_tiles_hold_the_union(engine: str) -> None:
     assert (held.tile_max, held.tile_total) == (4, 16)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_instances_share_within_one_access(engine: str) -> None:
     """Four instances side by side: each access is read in its own right, though their windows overlap."""
     nodes = [storage("DRAM", "A", "Z"), storage("GLB", "A"), spread("x", 2), leaf("Z")]

@@ -12,8 +12,8 @@ from scipy import optimize
 
 import polymodel as pm
 from tests.matmul import matmul
-from tests.sweep.small import live
 from tests.sweep.small import matmul as small
+from tests.sweep.small import without_forms
 from tests.sweep.test_symbols import COSTS, TILES, spec
 
 
@@ -134,7 +134,7 @@ def test_an_optimiser_and_a_random_search_find_the_optimum_of_a_sweep() -> None:
 
 
 def test_a_mapping_without_closed_forms_is_evaluated_point_by_point() -> None:
-    one = live(small())
+    one = without_forms(small())
     compiled = pm.compile(one)
     points = {"TM": [4, 24, 5, 30], "TN": [4, 2, 20, 1], "TK": 3}
     frame = equals_evaluate(one, {n: v if isinstance(v, list) else [v] * 4 for n, v in points.items()})

@@ -15,14 +15,14 @@ from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units
 from tests.fuzz.forked import Parent
 from tests.fuzz.lines import SPEC
-from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul, same
+from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same, without_forms
 
 THREE = (*OBJECTIVES, "energy")
 SMALL_UNITS = """
     import os, signal, sys
     import polymodel as pm
     from polymodel.sweeps import run, spill, work_units
-    from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
+    from tests.sweep.small import OBJECTIVES, SYMBOLS, without_forms, matmul
     run.LINES, run.BLOCK, work_units.SAVE_EVERY = 2, 64, 0.0
     store = os.getcwd()
     def die(*ignored, **too):
@@ -136,12 +136,12 @@ def test_two_processes_killed_and_resumed(parent: Parent, tmp_path: Path) -> Non
 @pytest.mark.usefixtures("many_units")
 def test_points_one_by_one_killed_and_resumed(parent: Parent, tmp_path: Path) -> None:
     values = {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
-    whole = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all")
+    whole = pm.sweep(without_forms(matmul()), values, objectives=OBJECTIVES, keep="all")
     body = """
-        spec, values = live(matmul()), {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
+        spec, values = without_forms(matmul()), {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
         options = {"objectives": OBJECTIVES, "keep": "all"}
     """
     killed(parent, tmp_path, "options['progress'] = after(7, lambda *a: None)", body)
-    again = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all", store=tmp_path)
+    again = pm.sweep(without_forms(matmul()), values, objectives=OBJECTIVES, keep="all", store=tmp_path)
     assert again.before == 6
     same(again, whole)

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.sweeps import work_units
-from tests.sweep.small import OBJECTIVES, live, matmul, same
+from tests.sweep.small import OBJECTIVES, matmul, same, without_forms
 
 VALUES = {"TM": [1, 4, 7, 24, 25], "TN": [3, 20], "TK": [18, 5]}
 
@@ -25,7 +25,7 @@ KEEPS: list[dict[str, Any]] = [{"keep": "front"}, {"keep": "all"}, {"keep": "top
 @pytest.mark.parametrize("kept", KEEPS, ids=str)
 def test_workers_and_store_find_the_same(tmp_path: Path, kept: dict[str, Any]) -> None:
     options: dict[str, Any] = {"objectives": OBJECTIVES, "where": ["TM*TN < 400"], **kept}
-    spec = live(matmul())
+    spec = without_forms(matmul())
     one = pm.sweep(spec, VALUES, **options)
     assert "one by one" in one.notes[0]
     assert len(one.frame) > 2
@@ -41,7 +41,7 @@ def test_a_resumed_sweep_does_no_point_twice(
     from polymodel.sweeps import pointwise
 
     options: dict[str, Any] = {"objectives": OBJECTIVES, **kept}
-    spec = live(matmul())
+    spec = without_forms(matmul())
     whole = pm.sweep(spec, VALUES, **options)
     evaluated = 0
     evaluate = pointwise.evaluate
@@ -74,14 +74,14 @@ def test_a_resumed_sweep_does_no_point_twice(
 
 def test_a_mixed_sweep_of_a_closed_form_and_single_points(tmp_path: Path) -> None:
     """Two mappings without closed forms beside the same architecture with them."""
-    spec = live(matmul())
+    spec = without_forms(matmul())
     closed = matmul()
     assert spec.template is not None
     options: dict[str, Any] = {"mappings": [spec.template, spec.template], "keep": "all"}
     one = pm.sweep(spec, VALUES, **options)
     same(pm.sweep(spec, VALUES, **options, workers=2, store=tmp_path), one)
     assert one.frame["mapping"].nunique() == 2
-    # `live` changes feasibility alone: the other figures are those of the closed forms.
+    # The links cost nothing: the figures are those of the closed forms.
     forms = pm.sweep(closed, VALUES, keep="all")
     first = one.frame[one.frame["point"] < one.grid.size]
     assert first["energy"].tolist() == forms.frame["energy"].tolist()
@@ -90,7 +90,7 @@ def test_a_mixed_sweep_of_a_closed_form_and_single_points(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_front_of_single_points_spills(tmp_path: Path) -> None:
-    spec = live(matmul())
+    spec = without_forms(matmul())
     values = {"TM": [1, 2, 3, 4, 6, 8, 12], "TN": [1, 2, 5, 10, 20], "TK": [18]}
     whole = pm.sweep(spec, values, objectives=OBJECTIVES)
     spilled = pm.sweep(spec, values, objectives=OBJECTIVES, memory="4KB", store=tmp_path)

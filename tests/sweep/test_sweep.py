@@ -20,6 +20,7 @@ from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.result import Sweep
 from polymodel.sweeps.scenario import scenario
 from polymodel.sweeps.scratch import Scratch
+from tests.sweep.small import without_forms
 
 
 def opened(spec: pm.Spec, most: int = 4) -> tuple[pm.Spec, dict[str, list[int]]]:
@@ -276,19 +277,14 @@ def test_several_mappings() -> None:
 
 
 def test_points_without_closed_forms_are_evaluated_one_by_one() -> None:
-    spec = matmul({})
-    assert spec.raw_arch is not None
-    nodes = tuple(
-        n.model_copy(update={"allocation": "live"}) if n.name == "GLB" else n for n in spec.raw_arch.nodes
-    )
-    live = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
-    swept = pm.sweep(live, {"TM": [5, 12, 13], "TN": [5]}, keep="all")
+    spec = without_forms(matmul({}))
+    swept = pm.sweep(spec, {"TM": [5, 12, 13], "TN": [5]}, keep="all")
     assert len(swept.frame) == 2
     assert sum(swept.infeasible.values()) == 1
     assert "one by one" in swept.notes[0]
     check_rows(swept)
     with pytest.raises(Refused, match="one by one"):
-        pm.sweep(live, {"TM": range(1, 20_000), "TN": [5]})
+        pm.sweep(spec, {"TM": range(1, 20_000), "TN": [5]})
 
 
 def test_front_equals_brute_force_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -370,7 +370,10 @@ class LevelWalk:
         first, t = self.head(tile, level), self.size(level.tile)
         later = tile.more if level.more is None else level.more
         if level.start is None and level.more is None:
-            return inner(Tile(t, t, later))
+            if not self.uneven:
+                return inner(Tile(t, t, later))
+            begin = self.before_last(tile, level) - t  # of an instance that ends earlier it may be cut short
+            return inner(Tile(self.least(self.ops.beyond(tile.e, begin), t), t, later))
         two = self.at_most(1, tile, level)
         return inner(
             Tile(t + (first.e - t) * two, t + (first.ref - t) * two, later + (tile.more - later) * two)

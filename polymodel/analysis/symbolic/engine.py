@@ -27,8 +27,10 @@ from polymodel.analysis.symbolic.forms import (
     ChainSize,
     Form,
     Larger,
+    PeakForm,
     SymbolicAnalysis,
     Widest,
+    WorkingSetForm,
     World,
     joined,
     number,
@@ -55,10 +57,8 @@ class Symbolic:
 
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """The numbers of a problem without symbols."""
-        if live:
-            raise NotSeparable("element-level lifetimes have no closed form here", "use engine exact")
         refuse_rounding(problem)
-        return forms(problem, reuse=reuse).at({})
+        return forms(problem, reuse=reuse, live=live).at({})
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
         """The traffic of a problem without symbols: what is held is not worked out."""
@@ -74,14 +74,19 @@ MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the forms
 
 
 def forms(
-    problem: Problem, *, reuse: str | None = None, ranks: Mapping[str, str] | None = None
+    problem: Problem,
+    *,
+    reuse: str | None = None,
+    ranks: Mapping[str, str] | None = None,
+    live: bool = False,
 ) -> SymbolicAnalysis:
     """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable.
 
-    `ranks`: rank variable -> symbol that stands for its extent.
+    `ranks`: rank variable -> symbol that stands for its extent. `live`: with element-level lifetimes in all
+    memories, and not only where they are what is allocated.
     """
     _refuse_what_is_not_formed(problem)
-    cases = list(_cases(problem, override(reuse), ranks, {}, number(1)))
+    cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1)))
     if len(cases) > 1 and any(case.whole for _, case in cases):
         refuse_rounding(problem)
     return joined(cases)
@@ -91,6 +96,7 @@ def _cases(
     problem: Problem,
     reuse: Reuse | None,
     ranks: Mapping[str, str] | None,
+    live: bool,
     single: Mapping[int, bool],
     world: Form,
 ) -> Iterator[World]:
@@ -105,20 +111,21 @@ def _cases(
             ) from open_
         for yes in (True, False):
             where = open_.settled if yes else number(1) - open_.settled
-            yield from _cases(problem, reuse, ranks, {**single, open_.node: yes}, world * where)
+            yield from _cases(problem, reuse, ranks, live, {**single, open_.node: yes}, world * where)
     else:
-        yield world, _analysis(layout)
+        yield world, _analysis(layout, live)
 
 
-def _analysis(layout: SymbolicLayout) -> SymbolicAnalysis:
+def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
     ledger = flows(layout)
     whole = _whole(layout, ledger)
+    peaks, lives = _lives(layout, live)
     return SymbolicAnalysis(
         _buffets(layout),
         _traffic(layout, ledger),
         tuple(_compute(layout, e) for e in layout.problem.tree.einsums),
         _loads(layout, ledger, whole),
-        working_sets(layout),
+        (*working_sets(layout), *peaks),
         _tolls(layout, ledger),
         refills=refills(layout, ledger),
         links=_links(layout, ledger),
@@ -128,7 +135,19 @@ def _analysis(layout: SymbolicLayout) -> SymbolicAnalysis:
         fanouts=tuple(_fanouts(layout)),
         single_trips=tuple(dict.fromkeys(_single_trips(layout))),
         same=tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
+        lives=lives,
     )
+
+
+def _lives(
+    layout: SymbolicLayout, every: bool
+) -> tuple[tuple[WorkingSetForm, ...], tuple[tuple[int, str, PeakForm], ...]]:
+    """Joint peaks of live elements, of memories that allocate them or of all, and those of each buffet."""
+    if not every and all(c.allocation != "live" for c in layout.problem.hierarchy.components):
+        return (), ()
+    from polymodel.analysis.symbolic.lifetimes import live_elements, live_sets
+
+    return live_sets(layout, every), live_elements(layout) if every else ()
 
 
 def _whole(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:

@@ -294,7 +294,8 @@ class SymbolicAnalysis:
     with a first tile of its own adds a chain for either size.
     `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
     `single_trips`: 1 where a loop runs only once, for loops whose chain has a first tile of its own.
-    `same`: extents that must be equal, and the tensor or loop that asks for it.
+    `same`: extents that must be equal, and the tensor or loop that asks for it. `lives`: by node and tensor
+    the most elements that are live at a time, if that was asked for.
     """
 
     buffets: tuple[Buffet[Form], ...]
@@ -311,6 +312,7 @@ class SymbolicAnalysis:
     single_trips: tuple[Form, ...] = ()
     same: tuple[tuple[int | str, int | str, str], ...] = ()
     whole: tuple[WholeActions[Form], ...] = ()
+    lives: tuple[tuple[int, str, PeakForm], ...] = ()
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:
@@ -340,9 +342,11 @@ class SymbolicAnalysis:
             return tuple(mapped(row, Form, lambda form: form.at(values)) for row in rows)
 
         working = (r.at(values) for r in self.working_sets)
+        lives = {(node, tensor): peak.at(values)[0] for node, tensor, peak in self.lives}
+        buffets = tuple(replace(b, live=lives.get((b.node, b.tensor))) for b in numbers(self.buffets))
         return Analysis(
             "symbolic",
-            numbers(self.buffets),
+            buffets,
             numbers(self.traffic),
             numbers(self.compute),
             tuple(r for r in numbers(self.loads) if r.loads != NONE),

@@ -23,12 +23,14 @@ from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
     LoopAxis,
     Space,
+    Unions,
     Window,
     behind,
     carried_lines,
     first_behind,
     groups,
     halos,
+    neighbours_joined,
     only_at_first,
     same_elements,
     with_generations,
@@ -70,7 +72,8 @@ class SymbolicLayout:
 
     `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
     `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
-    position) in whose first iteration alone they execute.
+    position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
+    for several elements of a tensor.
     """
 
     problem: Problem
@@ -82,6 +85,7 @@ class SymbolicLayout:
     inferred: dict[str, frozenset[int]]
     sizes: tuple[tuple[str, str], ...] = ()
     lines: Mapping[str, CarriedRank] = field(default_factory=dict)
+    unions: Mapping[str, Unions] = field(default_factory=dict)
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
@@ -100,8 +104,13 @@ class SymbolicLayout:
         if key not in self._spaces:
             one = self.problem.cascade[einsum]
             axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
-            self._spaces[key] = Space(one, one.access_of(tensor), axes, self.sizes, self.windows[einsum])
+            touch = self.access(einsum, tensor)
+            self._spaces[key] = Space(one, touch, axes, self.sizes, self.windows[einsum])
         return self._spaces[key]
+
+    def access(self, einsum: str, tensor: str) -> TensorAccess:
+        """An Einsum's access to all that it touches of a tensor in one operation."""
+        return self.unions.get(einsum, {}).get(tensor) or self.problem.cascade[einsum].access_of(tensor)
 
     def read(self, einsum: str, access: TensorAccess) -> Space:
         """The Einsum's operations and the elements that one access reads."""
@@ -152,7 +161,7 @@ def lay_out(
         raise NotSeparable("stages of a Pipeline overlap, which has no closed form", "use engine exact")
     lines = carried_lines(problem)
     for name in tree.einsums:
-        check_space(problem.cascade[name], lines)
+        check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
     check_tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
@@ -175,7 +184,10 @@ def lay_out(
             raise NotSeparable(message, "use engine exact")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
-    layout = SymbolicLayout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines)
+    joined = [neighbours_joined(e, lines) for e in problem.cascade]
+    problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _ in joined)))
+    unions = {e.name: every for e, every in joined}
+    layout = SymbolicLayout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions)
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -345,19 +357,24 @@ def same_extents(layout: SymbolicLayout) -> Iterator[tuple[int | str, int | str,
             yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
 
 
-def check_space(einsum: Einsum, lines: Mapping[str, CarriedRank] | None = None) -> None:
+def check_space(
+    einsum: Einsum, lines: Mapping[str, CarriedRank] | None = None, unions: Unions | None = None
+) -> None:
     """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
 
-    `lines`: of tensors that are carried forward, which may be read at several generations.
+    `lines`: of tensors that are carried forward, which may be read at several generations; `unions`: accesses
+    that stand for several elements of a tensor.
     """
     groups(einsum)
     for access in einsum.accesses:
-        if not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
+        union = (unions or {}).get(access.tensor)
+        if union is None and not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
             raise NotSeparable(
-                f"{einsum.name} accesses {access.tensor} at several elements in one operation",
+                f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are no "
+                "neighbours at equal distances",
                 "use engine exact",
             )
-        halos(einsum, access)
+        halos(einsum, union or access)
 
 
 def check_box(einsum: Einsum) -> None:

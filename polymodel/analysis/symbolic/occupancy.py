@@ -305,7 +305,7 @@ class _Known:
     def item(self, node: SymbolicBuffet) -> OccupancyItem:
         key = node.id, node.tensor
         if key not in self.items:
-            self.items[key] = _item(self.layout, node)
+            self.items[key] = item_of(self.layout, node)
         return self.items[key]
 
     def carry(self, node: SymbolicBuffet) -> Carry:
@@ -332,7 +332,8 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
     return tuple(r for r in rows if r.peak.phases)
 
 
-def _item(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
+def item_of(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
+    """A buffet at its largest tile; one that persists at all that it ever holds."""
     accesses = layout.problem.cascade.accesses_of(node.tensor)
     held = HeldBuffet(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
     if node.parent is None:

@@ -67,7 +67,7 @@ def _links(layout: SymbolicLayout) -> Iterator[TransferPath]:
     for einsum in layout.problem.tree.einsums:
         one = layout.problem.cascade[einsum]
         for tensor in () if one.is_copy else one.tensors:
-            access, chain = one.access_of(tensor), layout.chain(einsum, tensor)
+            access, chain = layout.access(einsum, tensor), layout.chain(einsum, tensor)
             kept = carries(layout, einsum, chain)
             for place in range(1, len(chain)):
                 link = TransferPath(layout, einsum, chain, place, kept, access)

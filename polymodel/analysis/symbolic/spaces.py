@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import gcd
+from math import gcd, prod
 from typing import Literal
 
 from polymodel.analysis.result import Problem
@@ -24,6 +24,8 @@ Use = Literal["keep", "merge", "at0", "hops"]
 # first also an element further back, `each`: in each tile; `lacking`: in the first tile an element less.
 # `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
 Behind = Literal["", "later", "each", "lacking", "first"]
+# One access to all elements of a tensor that an operation reads, where these are several.
+Unions = Mapping[str, TensorAccess]
 
 
 @dataclass(frozen=True)
@@ -434,6 +436,44 @@ def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool
 
     first, *others = einsum.accesses_of(tensor)
     return all(rest(a) == rest(first) for a in others)
+
+
+def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple[Einsum, Unions]:
+    """Of each tensor that is read at several elements in one operation one access to all of them.
+
+    Elements that stand evenly apart along a rank are those of one access with a rank variable more, which no
+    loop runs over: `A[x - 1]` and `A[x + 1]` are `A[x + 2 d - 1]` for d = 0, 1. Others stay as they are.
+    """
+    unions: dict[str, TensorAccess] = {}
+    more: dict[str, tuple[int, int]] = {}
+    for tensor in einsum.tensors:
+        every = einsum.accesses_of(tensor)
+        if tensor in lines or any(a.output for a in every) or len(every) < 2:
+            continue
+        if any([e.terms for e in a.projection] != [e.terms for e in every[0].projection] for a in every):
+            continue
+        places = {tuple(e.constant for e in a.projection) for a in every}
+        steps = [_evenly({place[rank] for place in places}) for rank in range(len(every[0].projection))]
+        if len(places) == 1 or None in steps or prod(n for _, n in filter(None, steps)) != len(places):
+            continue
+        projection = list(every[0].projection)
+        for rank, (step, n) in enumerate(filter(None, steps)):
+            if n > 1:
+                name, least = f"{tensor}.{rank}", min(place[rank] for place in places)
+                projection[rank] = replace(projection[rank], constant=least) + Affine(((name, step),), 0)
+                more[name] = (0, n - 1)
+        unions[tensor] = replace(every[0], projection=tuple(projection))
+    if not more:
+        return einsum, {}
+    variables, bounds = (*einsum.rank_variables, *more), (*einsum.bounds, *more.values())
+    return replace(einsum, rank_variables=variables, bounds=bounds), unions
+
+
+def _evenly(places: set[int]) -> tuple[int, int] | None:
+    """(step, how many) of numbers that stand evenly apart; None for others."""
+    first, *others = sorted(places)
+    step = others[0] - first if others else 1
+    return (step, len(places)) if others == [first + step * (k + 1) for k in range(len(others))] else None
 
 
 def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:

@@ -1,0 +1,109 @@
+"""Closed forms of live elements: the peaks of `allocation: live` are those of a walk of all operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.result import Analysis, Problem
+from polymodel.analysis.symbolic import forms
+from polymodel.errors import NotSeparable, Refused
+from tests.analysis.test_agreement import SETTINGS, drawing
+from tests.analysis.test_symbolic import EITHER, named
+from tests.support.features import chain, leaf, loop, memory, product, split, storage, unit
+
+
+def lived(found: Analysis) -> tuple[dict[tuple[str, str], int], dict[tuple[int, str], int | None]]:
+    """The joint peaks by memory and Einsum, and the most live elements of each buffet."""
+    sets = {(w.component, w.einsum): w.bits for w in found.working_sets if w.measure == "live"}
+    return sets, {(b.node, b.tensor): b.live for b in found.buffets}
+
+
+def run_many(count: int) -> Counter[str]:
+    """Compare with the referee, at numbers and with all tiles as symbols."""
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(EITHER, st.sampled_from([None, None, "slide"]), st.booleans())
+    def agree(problem: Problem, reuse: str | None, symbols: bool) -> None:
+        tree, values = named(problem.tree) if symbols else (problem.tree, {})
+        try:
+            found = forms(replace(problem, tree=tree), reuse=reuse, live=True).at(values)
+            referee = REFEREE.analyse(problem, reuse=reuse, live=True)
+        except (NotSeparable, Refused):
+            return
+        tally["closed"] += 1
+        assert lived(found) == lived(referee), f"{drawing(problem)} reuse={reuse} {values}"
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_live_peaks_agree_with_the_referee() -> None:
+    assert run_many(25)["closed"] > 3
+
+
+@pytest.mark.slow
+def test_live_peaks_agree_with_the_referee_at_length() -> None:
+    assert run_many(4_000)["closed"] > 800
+
+
+def spec_of(workload: object, *nodes: object, **symbols: int) -> pm.Spec:
+    """A spec whose buffer of 60 bytes holds live elements only."""
+    arch = {"nodes": [memory("DRAM", 1e-10), memory("GLB", 1e-12, 480, allocation="live"), unit()]}
+    mapping = {"nodes": list(nodes)}
+    return pm.load({"arch": arch, "workload": workload, "mapping": mapping, "symbols": symbols})
+
+
+TILES = ("A", "B", "Z")
+PRODUCT = (
+    storage("DRAM", *TILES), *(loop(v, f"T{v.upper()}") for v in "mnk"), storage("GLB", *TILES), leaf("Z")
+)  # fmt: skip
+FUSED = (
+    storage("DRAM", "A", "B", "C", "Z"), storage("GLB", "B", "C"), loop("m", "TM"),
+    storage("GLB", "A", "T", "Z"), split([leaf("T")], [leaf("Z")]),
+)  # fmt: skip
+SIZES = {"M": 5, "N": 4, "K": 3}
+
+
+@pytest.mark.parametrize(
+    ("workload", "nodes", "tiles"),
+    [
+        (product(rank_sizes=SIZES), PRODUCT, {"TM": 5, "TN": 4, "TK": 3}),
+        (chain(rank_sizes={**SIZES, "J": 2}), FUSED, {"TM": 5}),
+    ],
+    ids=["one Einsum", "two in a fused loop"],
+)
+def test_a_sweep_holds_what_evaluate_holds(
+    workload: object, nodes: tuple[object, ...], tiles: dict[str, int]
+) -> None:
+    """Every point, by a formula: the same peaks, the same verdict on what fits, the same energy."""
+    spec = spec_of(workload, *nodes, **tiles)
+    grid = {name: range(1, size + 1) for name, size in tiles.items()}
+    found = pm.sweep(spec, grid, objectives=["working_set:GLB", "energy"], keep="all")
+    assert not found.notes
+    assert len(found.frame) == found.points
+    for _, row in found.frame.iloc[:: max(1, found.points // 5)].iterrows():
+        point = {name: int(row[name]) for name in tiles}
+        report = pm.evaluate(spec.bind(**point), engine="enumerate")
+        assert row["working_set:GLB"] == report.value("working_set:GLB")
+        assert bool(row["feasible"]) == report.feasible
+        assert row["energy"] == pytest.approx(report.total_energy, rel=1e-12)
+
+
+def test_what_is_not_counted_is_named() -> None:
+    window = {
+        "rank_sizes": {"P": 8, "R": 3, "W": 10}, "bits_per_value": {"All": 8},
+        "einsums": ["O[p] = I[W=p + r] * F[r]"],
+    }  # fmt: skip
+    nodes = (storage("DRAM", "I", "F", "O"), loop("p", "TP"), storage("GLB", "I", "F", "O"), leaf("O"))
+    with pytest.raises(NotSeparable, match="allocation: live, and ranks of I have several rank variables"):
+        pm.closed_forms(spec_of(window, *nodes, TP=2))
