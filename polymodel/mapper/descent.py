@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import inf, prod
+from math import comb, inf, prod
 from typing import Any
 
 import numpy as np
 
 from polymodel.factoring import prime_factors
+from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import CUT
+from polymodel.mapper.combine import Combination, Interest
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors
 from polymodel.mapper.terms import Actions, CostTerms, Form, costs, parts, worth
-from polymodel.mapper.tile_chains import TileChains, broken_rules, spread_after
+from polymodel.mapper.tile_chains import TileChains, all_chains, broken_rules, free_sizes, spread_after
 
 Array = Any
 Group = tuple[int, ...]
@@ -32,20 +34,23 @@ PAIRED = 60  # moves of each of two bundles that are looked at together
 LEAST = 1e-300
 GAIN = 1e-9  # relative, below which a move is none
 ROUNDS = 60  # moves at most from one start
+MOST_CANDIDATES = 4_000  # chains of a bundle, or of several that windows join, that are all looked at
+MOST_PAIRS = 1_000_000  # points of one template that are combined with candidates
 REMEMBERED = 512  # arrays of moves whose factors are kept
 
 
 @dataclass(frozen=True)
 class Figures:
     """What points cost: joules, seconds, other figures that add up (`more`), bits per memory of interest
-    (`private`: without exchanged tensors) and per memory (`held`); `excess`: by how much they exceed memories
-    and fanouts, 0 if they fit."""
+    (without exchanged tensors, below and above fused loops: `private`, `above`) and per memory (`held`);
+    `excess`: by how much they exceed memories and fanouts, 0 if they fit."""
 
     energy: Array
     latency: Array
     more: tuple[Array, ...]
     bits: tuple[Array, ...]
     private: tuple[Array, ...]
+    above: tuple[Array, ...]
     held: tuple[Array, ...]
     excess: Array
 
@@ -57,7 +62,8 @@ Goal = Callable[[Figures], Array]
 class LocalMapping:
     """A mapping of one Einsum: its template, per bundle its tile sizes at the levels, its spread and the
     sizes below its fused loops, the exponents of its slots (`placed`), and its bits in the memories of
-    interest without exchanged tensors; `held`: all that it has in each memory."""
+    interest without exchanged tensors, below (`private`) and above its fused loops; `held`: all that it has
+    in each memory."""
 
     template: Template
     tiles: Array
@@ -70,6 +76,7 @@ class LocalMapping:
     score: float
     placed: tuple[Array, ...]
     private: tuple[float, ...]
+    above: tuple[float, ...]
     held: tuple[float, ...]
 
     @property
@@ -169,6 +176,24 @@ class Places:
             now[v] = size
         return result
 
+    def candidates(self, bundle: int) -> int:
+        """At most so many chains of a bundle there are, whatever divides what."""
+        branch = [n.operand for n in self.template.branch]
+        free = free_sizes(self.space, branch, self.space.bundles[bundle][0])
+        wide = prod(len(w) for w in self.widths[bundle])
+        return wide * prod(comb(count + free, free) for _, count in self.primes[bundle])
+
+    def of(self, bundle: int, chains: TileChains, at: int) -> Array:
+        """The exponents [primes, slots, 1] of one chain."""
+        tiles, spread = chains.tiles[:, at], chains.spread[:, at]
+        steps = [int(x) // int(y) for x, y in zip(tiles, [*tiles[1:], 1], strict=True)]
+        for f, position in enumerate(self.after):
+            if position >= 0:
+                steps[position] //= int(spread[f])
+        factors = [prime_factors(size) for size in (*steps, *map(int, spread))]
+        rows = [[some.get(p, 0) for some in factors] for p, _ in self.primes[bundle]]
+        return np.array(rows, np.int64).reshape(len(rows), self.slots, 1)
+
     def moves(self, bundle: int, placed: Array) -> Array:
         """The exponents [primes, slots, n] that one move makes of these [primes, slots, 1], themselves
         first."""
@@ -223,6 +248,43 @@ class Descent:
         except CUT as error:
             raise Stopped(now) from error
         return now
+
+    def best(self, interest: Interest, known: LocalMapping | None) -> LocalMapping | None:
+        """The best point of all that fit, None where none is better than what is known in any figure of
+        interest. Raises TooMany where they cannot be looked at in a moment, and Late once time is over."""
+        some = self._combined(interest, known)
+        if not some.n:
+            return None
+        points, none = some.part(0), (np.zeros(some.n),) * len(self.memories)
+        figures = Figures(
+            points.energy, points.latency, tuple(points.more), none, none, none, none, np.zeros(some.n)
+        )
+        at = int(np.argmin(self.goal(figures)))
+        chosen = [int(some.points.index[b][at]) for b in range(len(some.chains))]
+        several = zip(some.chains, chosen, strict=True)
+        return self.point(tuple(self.places.of(b, c, k) for b, (c, k) in enumerate(several)))
+
+    def _combined(self, interest: Interest, known: LocalMapping | None) -> Combination:
+        counts = [self.places.candidates(b) for b in range(len(self.space.bundles))]
+        if any(prod(counts[b] for b in group) > MOST_CANDIDATES for group in self.space.groups):
+            raise TooMany
+        memories = zip(self.space.memories, self.room, strict=True)
+        roomy = replace(self.space, memories=tuple(replace(m, capacity=room) for m, room in memories))
+        bound = None
+        if known is not None and not known.excess:
+            figures = interest.figures(known.energy, known.latency, known.more, ())
+            rows = np.array(figures, float).reshape(-1, 1)
+            nothing = np.zeros((len(rows), 1))  # is to come besides
+            bound = Bound(KnownMappings(rows, len(rows), np.array([inf])), nothing, whole=True)
+        self.ask()
+        chains = all_chains(self.space, self.template, "divisors", self.places.sizes)
+        some, pairs = Combination(roomy, self.template, chains, self.costs, interest, bound, self.ask), 0
+        for group in sorted(self.space.groups, key=lambda g: prod(chains[b].count for b in g)):
+            pairs += some.n * prod(chains[b].count for b in group)
+            if pairs > MOST_PAIRS:
+                raise TooMany
+            some.add(group)
+        return some
 
     def _step(self, now: LocalMapping) -> LocalMapping | None:
         """The best of the moves of single bundles, else of two."""
@@ -286,13 +348,14 @@ class Descent:
         spread = np.array([c.spread[:, 0] for c in several], np.int64).reshape(len(several), fans)
         figures, at = move.figures, move.at
         energy, latency, excess = (float(x[at]) for x in (figures.energy, figures.latency, figures.excess))
-        more, private, held = (
-            tuple(float(x[at]) for x in some) for some in (figures.more, figures.private, figures.held)
+        more, private, above, held = (
+            tuple(float(x[at]) for x in some)
+            for some in (figures.more, figures.private, figures.above, figures.held)
         )
         keys = self.places.keys()
         return LocalMapping(
             self.template, tiles, spread, keys, energy, latency, more, excess, move.score, move.placed,
-            private, held,
+            private, above, held,
         )  # fmt: skip
 
     def figures(self, placed: tuple[Array, ...], several: Mapping[int, _Several]) -> Figures:
@@ -311,14 +374,14 @@ class Descent:
         energy = amounts[id(self.costs.energy)] * self.space.times + self.space.leak * latency
         linear = [amounts[id(form)] for form in self.costs.more]
         more = tuple(self.space.added_up(linear, latency))
-        private, shared = ([amounts[id(f)] for f in some] for some in self.amounts.held)
-        held = [a + b for a, b in zip(private, shared, strict=True)]
+        private, above, shared = ([amounts[id(f)] for f in some] for some in self.amounts.held)
+        held = [a + b + c for a, b, c in zip(private, above, shared, strict=True)]
         excess = self._unfit(now, axes, shape)
         for filled, room in zip(held, self.room, strict=True):
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
-        bits, apart = (tuple(x[m] for m in self.memories) for x in (held, private))
-        return Figures(energy, latency, more, bits, apart, tuple(held), excess)
+        bits, below, over = (tuple(x[m] for m in self.memories) for x in (held, private, above))
+        return Figures(energy, latency, more, bits, below, over, tuple(held), excess)
 
     def _chains(self, bundle: int, placed: Array) -> tuple[TileChains, Array]:
         """The chains of these exponents, and in how many ways each breaks rules or spreads what it must not
@@ -381,17 +444,18 @@ class Descent:
 class _Amounts:
     """The values of all of a template's forms, from those of the products that they add up.
 
-    `held`: per memory the bits of tensors that are not exchanged, and of those that are.
+    `held`: per memory the bits of tensors that are not exchanged, below fused loops and above them, and of
+    those that are.
     """
 
     def __init__(self, found: CostTerms, template: Template, memories: int) -> None:
-        private: list[Form] = [{} for _ in range(memories)]
-        shared: list[Form] = [{} for _ in range(memories)]
+        private, above, shared = ([Form() for _ in range(memories)] for _ in range(3))
         for node, (term, bits) in zip(template.nodes, found.nodes, strict=True):
-            form = (shared if node.shared else private)[node.memory]
+            below = private if node.level > template.depth else above
+            form = (shared if node.shared else below)[node.memory]
             form[term] = form.get(term, 0.0) + bits
-        self.held = private, shared
-        self.forms: list[Form] = [found.energy, *found.more, *found.times.forms, *private, *shared]
+        self.held = private, above, shared
+        self.forms: list[Form] = [found.energy, *found.more, *found.times.forms, *private, *above, *shared]
         self.parts = parts(self.forms)
         place = {part: k for k, part in enumerate(self.parts)}
         self.weights = np.zeros((len(self.forms), len(self.parts)))
@@ -415,6 +479,10 @@ class _Amounts:
 
 def _along(row: Array, axis: int) -> Array:
     return row[:, None] if axis == 0 else row[None, :]
+
+
+class TooMany(Exception):
+    """There are more points than are looked at one by one."""
 
 
 class Stopped(Exception):

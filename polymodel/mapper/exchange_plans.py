@@ -7,7 +7,7 @@ inside. Good plans are varied tensor by tensor and run by run."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polymodel.factoring import divisors
@@ -16,16 +16,21 @@ from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Sharing, exchanges_of
 
+FIRST = 1  # memory inside the backing storage
+SMALLER = 2  # divisors by which tiles are made smaller where they do not fit
 ROOM = 0.5  # of a memory, at most, for all that is exchanged there at one time
 LONGEST_RUN = 4  # Einsums that share a loop where a plan is varied
 
 
 @dataclass(frozen=True)
 class EinsumInterface:
-    """What neighbours see of one Einsum: its shape, and tile sizes below its fused loops."""
+    """What neighbours see of one Einsum: its shape, tile sizes below its fused loops, and the nodes of its
+    own that stand above these, as (operand, memory). `run`: the Einsums below the same loops."""
 
     shape: Sharing
     sizes: tuple[int, ...] = ()
+    above: tuple[tuple[int, int], ...] = ()
+    run: range = field(default=range(0), compare=False)
 
 
 Plan = tuple[EinsumInterface, ...]
@@ -34,13 +39,15 @@ Plan = tuple[EinsumInterface, ...]
 @dataclass(frozen=True)
 class Run:
     """Einsums from `first` on that share a loop: the variable of each, the size below it, what is exchanged
-    below it, and in which memory."""
+    below it, and in which memory. `above`: tensors of one Einsum that the first memory holds above the
+    loop, as (Einsum, operand)."""
 
     first: int
     variables: tuple[int, ...]
     size: int
     tensors: frozenset[str]
     memory: int
+    above: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def stop(self) -> int:
@@ -117,8 +124,36 @@ class Plans:
             for m in self.allowed[t]
             if m != now
         ]
+        others += [sketch.without(run).with_run(other) for run in sketch.runs for other in self._near(run)]
         others += [sketch.with_run(run) for run in self._runs if run not in sketch.runs]
-        return (x for x in others if self._fits(x))
+        return (x for x in map(self._fitted, others) if x is not None)
+
+    def _fitted(self, sketch: Sketch) -> Sketch | None:
+        """The sketch with tiles small enough to fit, None where none are that are not much smaller."""
+        for _ in range(SMALLER + 1):
+            full = self._full(sketch)
+            if not full:
+                return sketch
+            large = [r for r in sketch.runs if any(r.first <= i < r.stop for i in full)]
+            for run in large:
+                sketch = sketch.without(run).with_run(replace(run, size=self._beside(run, -1)))
+            if not large:
+                break
+        return None
+
+    def _beside(self, run: Run, steps: int) -> int:
+        """A size so many divisors above the one below the loop, or the first or the last."""
+        several = divisors(self.spaces[run.first].extents[run.variables[0]])[:-1]
+        return several[min(max(several.index(run.size) + steps, 0), len(several) - 1)]
+
+    def _near(self, run: Run) -> Iterator[Run]:
+        """With tiles of other sizes, and with one tensor more or less above the loop."""
+        sizes = list(dict.fromkeys(self._beside(run, k) for k in (0, -1, 1, -2, 2)))
+        einsums = zip(range(run.first, run.stop), run.variables, strict=True)
+        toggled = [run.above ^ {(i, k)} for i, v in einsums for k in _held_above(self.spaces[i], v)]
+        for above in (run.above, *toggled):
+            several = (replace(run, size=size, above=above) for size in sizes)
+            yield from (other for other in several if other != run)
 
     @cached_property
     def _runs(self) -> list[Run]:
@@ -138,18 +173,21 @@ class Plans:
                     result += _runs(self.spaces, range(first, stop), inside, self.allowed, none)
         return result
 
-    def _fits(self, sketch: Sketch) -> bool:
-        """Whether all that is exchanged at one time leaves room in every memory."""
+    def _full(self, sketch: Sketch) -> list[int]:
+        """The Einsums for which all that is exchanged at one time leaves no room in some memory."""
+        result = []
         plan = self.plan(sketch)
         rooms = room_beside(self.spaces, plan, self.lives)
-        for space, part, room in zip(self.spaces, plan, rooms, strict=True):
+        for i, (space, part, room) in enumerate(zip(self.spaces, plan, rooms, strict=True)):
             left = list(room)
             for number, m, depth in part.shape.shared:
                 v = part.shape.prefix[0] if depth else None
                 left[m] -= bits_below(space.operands[number], space, v, part.sizes[0] if depth else 1)
+            for number, m in part.above:
+                left[m] -= bits_below(space.operands[number], space, None, 1)
             if any(x < 0 for x in left):
-                return False
-        return True
+                result.append(i)
+        return result
 
 
 def _linked(inside: Mapping[str, range], span: range) -> bool:
@@ -283,20 +321,41 @@ def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequen
         else:
             variable = run.variable(i)
             assert variable is not None
-            result.append(EinsumInterface(Sharing((variable,), shared), (run.size,)))
+            above = tuple((k, FIRST) for n, k in sorted(run.above) if n == i)
+            einsums = range(run.first, run.stop)
+            result.append(EinsumInterface(Sharing((variable,), shared), (run.size,), above, einsums))
     return tuple(result)
 
 
+def _held_above(space: EinsumSpace, variable: int) -> Iterator[int]:
+    """Operands that the first memory may hold above a loop over a variable: those that it leaves alone."""
+    if space.copy or any(f.below <= FIRST and f.width > 1 for f in space.fanouts):
+        return
+    for k, o in enumerate(space.operands):
+        stays = variable not in o.alone and variable not in o.windowed and variable not in o.tied
+        if stays and not o.fusable and o.carried is None and o.tensor in space.may[FIRST]:
+            yield k
+
+
 def room_beside(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
-    """Per Einsum what tensors that pass it by leave of every memory."""
+    """Per Einsum what tensors that are there beside its own leave of every memory: those that pass it by, and
+    while a run of Einsums shares a loop all that is above it."""
     memories = spaces[0].memories
     result = [[m.capacity for m in memories] for _ in plan]
     for i, (space, part) in enumerate(zip(spaces, plan, strict=True)):
+        for number, m in part.above:
+            for k in (k for k in part.run if k != i):
+                result[k][m] -= bits_below(space.operands[number], space, None, 1)
         for number, m, depth in part.shape.shared:
             o = space.operands[number]
             loop = part.shape.prefix[0] if depth else None
             bits = bits_below(o, space, loop, part.sizes[0] if depth else 1)
-            for k in range(i + 1, lives.last[o.tensor] + 1 if o.output else 0):
+            if not o.output:
+                continue
+            last = lives.last[o.tensor]
+            runs = [r for r in (plan[i].run, plan[last].run) if r and not depth]
+            begin, end = min([i, *(r.start for r in runs)]), max([last + 1, *(r.stop for r in runs)])
+            for k in range(begin, end):
                 if spaces[k].operand(o.tensor) is None:
                     result[k][m] -= bits
     return [tuple(x) for x in result]

@@ -7,6 +7,8 @@ hold it, then what leaves out, adds or moves one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, permutations
 from math import comb, inf, isfinite, prod
 from operator import ge
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from polymodel.factoring import prime_factors
-from polymodel.mapper.budget import Late, Watch
-from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Goal, LocalMapping, Stopped
+from polymodel.mapper.budget import CUT, Late, Watch
+from polymodel.mapper.combine import Interest
+from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Goal, LocalMapping, Stopped, TooMany
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
 from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, room_beside
 from polymodel.mapper.full_mappings import rules_of
@@ -24,14 +27,16 @@ from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Sharing, Template, TemplateNode, with_homes
+from polymodel.mapper.templates import Sharing, Template, TemplateNode, placements, with_homes
 from polymodel.objectives import uses
 
 Array = Any
 MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
+MOST_TEMPLATES = 40  # of an Einsum with given exchanges, that are all looked at
+MOST_ORDERED = 5  # nodes of which all orders are looked at
 FAIR = 300  # steps of descents at most, some milliseconds each
 IMPROVED, LEAST_IMPROVED = 3000, 400  # of better ones: of all Einsums and goals together, and of each
-MOVES, LEAST_MOVES = 2000, 20  # changes of plans: of all Einsums together, and at least
+MOVES, LEAST_MOVES = (1000, 3000), 20  # changes of plans: of all Einsums together, and at least
 BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
 
 # Mappings by what is looked for, of which Einsum in which part of a plan: the room there was, and what was
@@ -69,18 +74,20 @@ def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> D
         if watch.going_on():
             one.join(_Search.fair)
             best = (sketch, one) if best is None or one.least < best[1].least else best
-    if best is not None:
-        best = _varied(best, several, work, known)
-    if best is not None and watch.going_on():
-        best[1].join(_Search.improved)
+    for moves in MOVES:
+        if best is not None:
+            best = _varied(best, several, work, known, moves)
+        if best is not None and watch.going_on():
+            best[1].join(_Search.improved)
     return work if any(len(w) for w in work.wholes) else None
 
 
 def _varied(
-    best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known
+    best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known, moves: int
 ) -> tuple[Sketch, _OfPlan]:
-    """What leads from a plan to a better one, each a change of one tensor or run, as far as that goes."""
-    left = max(MOVES // len(several.spaces), LEAST_MOVES) if len(several.spaces) > 1 else 0
+    """What leads from a plan to a better one, each a change of one tensor or run, as far as that goes.
+    `moves`: changes that are looked at, of all Einsums together."""
+    left = max(moves // len(several.spaces), LEAST_MOVES) if len(several.spaces) > 1 else 0
     changed = True
     while changed and isfinite(best[1].least):
         changed = False
@@ -145,6 +152,14 @@ class _OfPlan:
         self.least = min((float(np.min(f)) for f in scores if np.size(f)), default=inf)
 
 
+def _interest(work: Deepening) -> Interest | None:
+    """The figures by which the tile sizes of one template are compared, where these alone count."""
+    rules, limits = work.rules, work.request.limits
+    if rules.buffers or work.request.at_most or work.request.shares or limits.sizes == "all":
+        return None
+    return replace(rules.interest, memories=(), eps=0.0, rough=0.0)
+
+
 def _goals(rules: JoinRules) -> list[Goal]:
     """What is minimised: every objective by itself, every figure that is limited, and energy and latency
     together."""
@@ -191,14 +206,16 @@ class _Search:
         """`steps`: of better mappings at most."""
         self.steps = steps
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
+        self.above = tuple(TemplateNode(i, m, 0) for i, m in part.above)
         self.memories, self.band = work.rules.which, numbered_bands(self.space, work.request.limits)
+        self.interest, self.limits = _interest(work), work.request.limits
         self.room, self.tally = room, work.watch.tally()
         self.best: LocalMapping | None = None
         self.left = 0  # steps
 
     def first(self) -> list[LocalMapping]:
         """The best of the points from which descents start, if any of them fits."""
-        for template in self._starts():
+        for template in (several[0] for several in self._starts()):
             descent = self._descent(template)
             for placed in descent.places.starts():
                 self._take(descent.point(placed))
@@ -206,7 +223,7 @@ class _Search:
 
     def fair(self) -> list[LocalMapping]:
         """The best of what descents from every unit's first template lead to from which one fits."""
-        return self._within(FAIR, lambda: self._look_at_starts(briefly=True))
+        return self._within(FAIR, self._look_briefly)
 
     def improved(self) -> list[LocalMapping]:
         """The best of what is found beside those as well."""
@@ -225,6 +242,8 @@ class _Search:
             look()
         except Stopped as stopped:
             self._take(stopped.found)
+        except CUT:
+            pass  # what was found by then counts
         return self._fitting()
 
     def _fitting(self) -> list[LocalMapping]:
@@ -233,7 +252,14 @@ class _Search:
     def _look_at_starts(self, briefly: bool = False) -> None:
         """`briefly`: of a unit no more templates once one has led to what fits."""
         done: set[int] = set()
-        for template in self._starts():
+        for several in self._starts():
+            for template in several:
+                descent = self._descent(template)
+                if self._exhausted(descent) is None:
+                    break
+            else:
+                continue
+            template = several[0]  # of many tile sizes, one order will do
             if briefly and template.unit in done:
                 continue
             descent = self._descent(template)
@@ -243,10 +269,34 @@ class _Search:
                 if not found.excess:
                     done.add(template.unit)
 
+    def _look_briefly(self) -> None:
+        if not self._look_at_every():
+            self._look_at_starts(briefly=True)
+
     def _look_at_all(self) -> None:
+        if self._look_at_every():
+            return
         self._look_at_starts()
         while self.best is not None and self._next():
             pass
+
+    def _look_at_every(self) -> bool:
+        """Look at all templates and tile sizes, and whether that can be done in a moment."""
+        several = list(islice(self._every(), MOST_TEMPLATES + 1))
+        if self.interest is None or len(several) > MOST_TEMPLATES:
+            return False
+        return all(self._exhausted(self._descent(template)) is not None for template in several)
+
+    def _every(self) -> Iterator[Template]:
+        """All templates with the nodes above fused loops that there are."""
+        depth = len(self.shape.prefix)
+        for unit in range(1 if self.space.copy else len(self.space.units)):
+            reach = len(self.space.memories) if self.space.copy else self.space.units[unit].memories
+            if reach <= self.shape.innermost:
+                continue
+            for nodes in placements(self.space, self.limits, self.shape, reach):
+                if {n for n in nodes if not n.shared and n.level <= depth} == {*self.above}:
+                    yield from with_homes(self.space, Template(self.shape, nodes, unit))
 
     def _take(self, found: LocalMapping) -> bool:
         if self.best is None or found.rank < self.best.rank:
@@ -259,15 +309,28 @@ class _Search:
         best = self.best
         assert best is not None
         for template, placed in self._beside(best):
-            if self._take(self._descent(template).from_(placed)):
+            descent = self._descent(template)
+            better = self._exhausted(descent)
+            if better or (better is None and self._take(descent.from_(placed))):
                 return True
         return False
+
+    def _exhausted(self, descent: Descent) -> bool | None:
+        """Whether the best of all tile sizes of a template is better, None where there are too many."""
+        if self.interest is None:
+            return None
+        try:
+            found = descent.best(self.interest, self.best)
+        except TooMany:
+            return None
+        return found is not None and self._take(found)
 
     def _descent(self, template: Template) -> Descent:
         return Descent(self.space, template, self.goal, self.memories, self.room, self._ask, self.sizes)
 
-    def _starts(self) -> Iterator[Template]:
-        """Every tensor in every memory that may hold it, then in those alone that must."""
+    def _starts(self) -> Iterator[list[Template]]:
+        """Every tensor in every memory that may hold it, then in those alone that must, in all orders of its
+        nodes."""
         inner = self.shape.innermost
         for unit in range(1 if self.space.copy else len(self.space.units)):
             seen: set[tuple[tuple[int, int], ...]] = set()
@@ -275,13 +338,17 @@ class _Search:
                 continue
             for every in (True, False):
                 held = self._held(unit, every)
-                if tuple(held) not in seen:
-                    seen.add(tuple(held))
-                    yield from self._templates(unit, held)
+                if tuple(held) in seen:
+                    continue
+                seen.add(tuple(held))
+                orders = permutations(held) if not every and len(held) <= MOST_ORDERED else (held,)
+                several = [t for order in orders for t in self._templates(unit, order)]
+                if several:
+                    yield several
 
     def _held(self, unit: int, every: bool) -> list[tuple[int, int]]:
         """(Memory, operand) of private nodes, outer memories first."""
-        outermost = {i: m for i, m, _ in self.shape.shared}
+        outermost = {n.operand: n.memory for n in self.above} | {i: m for i, m, _ in self.shape.shared}
         result: list[tuple[int, int]] = []
         if self.space.copy:
             return result
@@ -302,7 +369,8 @@ class _Search:
             TemplateNode(i, m, depth + 1 + k, slides=along.get((m, i), self._along(m, i)[0]))
             for k, (m, i) in enumerate(held)
         )
-        template = Template(self.shape, (*shared, *branch), unit)
+        outside = sorted((*shared, *self.above), key=lambda n: (n.level, n.memory))
+        template = Template(self.shape, (*outside, *branch), unit)
         if in_order(template.nodes, self.band):
             yield from with_homes(self.space, template)
 
@@ -351,11 +419,14 @@ def _parted(placed: Array, level: int) -> Array:
 def _points_of(work: Deepening, number: int, shape: Sharing, found: Sequence[LocalMapping]) -> Pmappings:
     n, which = len(found), len(work.rules.which)
     none = np.zeros(n, np.int64)
+    above = np.zeros((len(shape.prefix), which, n))
+    for slot in above[:1]:  # plans have one fused loop
+        slot[:] = np.array([f.above for f in found]).reshape(n, which).T
     keys = np.array([f.keys.max(axis=0, initial=0) for f in found]).reshape(n, len(shape.prefix)).T
     more = np.array([f.more for f in found]).reshape(n, len(work.rules.aims.more)).T
     return Pmappings(
         work.spaces[number], shape, keys, np.array([f.energy for f in found]),
         np.array([f.latency for f in found]), more, np.array([f.private for f in found]).reshape(n, which).T,
-        np.zeros((len(keys), which, n)), tuple(f.template for f in found), np.arange(n), np.arange(n), (),
+        above, tuple(f.template for f in found), np.arange(n), np.arange(n), (),
         none - 1, none, "divisors", tuple((f.tiles, f.spread, f.keys) for f in found),
     )  # fmt: skip

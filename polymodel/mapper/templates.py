@@ -106,7 +106,7 @@ def templates(
         reach = len(space.memories) if space.copy else space.units[unit].memories
         for shape in shapes(space, limits, passing, depth, reach):
             if wanted is None or shape in wanted:
-                for nodes in _placements(space, limits, shape, reach, loose):
+                for nodes in placements(space, limits, shape, reach, loose):
                     yield from with_homes(space, Template(shape, nodes, unit))
 
 
@@ -194,7 +194,7 @@ def outer_templates(
     not the first inside the backing storage."""
     for shape in shapes(space, limits, passing, depth, cut + 1):
         if max((m for _, m, _ in shape.shared), default=1) == cut and (wanted is None or shape in wanted):
-            for nodes in _placements(space, limits, shape, cut + 1, loose):
+            for nodes in placements(space, limits, shape, cut + 1, loose):
                 yield Template(shape, nodes, 0, bottom=True, cut=cut)
 
 
@@ -215,9 +215,10 @@ def inner_templates(
                 yield Template(Sharing((), ()), nodes, unit, parents, True, last is not None, cut)
 
 
-def _placements(
-    space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool
+def placements(
+    space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool = False
 ) -> Iterator[tuple[TemplateNode, ...]]:
+    """The nodes of every template of a shape."""
     shared = tuple(TemplateNode(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
         yield shared

@@ -83,12 +83,17 @@ class PointTiles:
     shared: Array
 
 
-def all_chains(space: EinsumSpace, template: Template, sizes: str) -> tuple[TileChains, ...]:
-    """The chains of every bundle of variables that can be best. Raises Refused where there are too many."""
-    return tuple(tile_chains(space, template, b, sizes) for b in range(len(space.bundles)))
+def all_chains(
+    space: EinsumSpace, template: Template, sizes: str, fused: Sequence[int] = ()
+) -> tuple[TileChains, ...]:
+    """The chains of every bundle of variables that can be best. Raises Refused where there are too many.
+    `fused`: the tile sizes below the fused loops, where these are given."""
+    return tuple(tile_chains(space, template, b, sizes, fused) for b in range(len(space.bundles)))
 
 
-def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str) -> TileChains:
+def tile_chains(
+    space: EinsumSpace, template: Template, bundle: int, sizes: str, fused: Sequence[int] = ()
+) -> TileChains:
     """The chains of one bundle that can be best. Raises Refused where there are too many."""
     members = space.bundles[bundle]
     extent = math.prod(space.extents[v] for v in members)
@@ -112,7 +117,7 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
             math.prod(s for s, p in zip(spread, positions, strict=True) if p >= level)
             for level in range(template.depth + 1 + len(kinds))
         ]
-        for products, mine in _prefix_sizes(space, template, members, kind):
+        for products, mine in _prefix_sizes(space, template, members, kind, fused):
             if products[-1] % wide:
                 continue
             fixed = [x // wide for x in products]
@@ -353,10 +358,10 @@ def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int) -> int:
 
 
 def _prefix_sizes(
-    space: EinsumSpace, template: Template, members: tuple[int, ...], sizes: str
+    space: EinsumSpace, template: Template, members: tuple[int, ...], sizes: str, fused: Sequence[int] = ()
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The product of the members' sizes at each slot above and between the fused loops, and the size of a
-    member below each of its loops (0: a loop over another variable)."""
+    member below each of its loops (0: a loop over another variable). `fused`: these sizes, if given."""
     prefix = template.shape.prefix
 
     def grow(
@@ -369,7 +374,7 @@ def _prefix_sizes(
         if v not in now:
             yield from grow(now, (*products, products[-1]), (*keys, 0))
             return
-        for size in sizes_below(now[v], sizes):
+        for size in fused[len(keys) : len(keys) + 1] if fused else sizes_below(now[v], sizes):
             if size < now[v]:
                 after = {**now, v: size}
                 yield from grow(after, (*products, math.prod(after.values())), (*keys, size))

@@ -514,6 +514,21 @@ workload:
     assert "bits_per_value: {All: 4}" in found.text
 
 
+def test_what_another_memory_does_not_hold_may_pass_by(tmp_path: Path) -> None:
+    """What the other one holds is up to the mapping: an intermediate in DRAM need not be in the buffer."""
+    node = "- !Memory {name: DRAM, size: inf, tensors: {keep: ~Intermediates, may_keep: All}}"
+    buffer = "- !Memory {name: GLB, size: 8192, tensors: {keep: ~DRAM, may_keep: All}}"
+    arch = tmp_path / "arch.yaml"
+    arch.write_text(f"arch:\n  nodes:\n  {node}\n  {buffer}\n  - !Compute {{name: MAC}}\n")
+    found = pm.import_accelforge(arch)
+    kept = {c.name: c.keep.text if c.keep is not None else None for c in found.spec.arch.components}
+    assert kept["DRAM"] == "~Intermediates"
+    assert kept["GLB"] is None
+    assert found.spec.raw_explore is not None
+    assert found.spec.raw_explore.exchange == ("GLB",)
+    assert any("GLB need not keep what passes it by" in n.message for n in found.notes)
+
+
 def test_bounds_on_loops_over_fanouts_bind_a_search(tmp_path: Path) -> None:
     """Of each rank variable of the set; what is no such set is named."""
     rows = ("{expression: ~m, operator: ==, value: 1}", "{expression: weight, operator: <, value: 4}")

@@ -71,9 +71,17 @@ def test_plans_are_varied_where_what_fits_first_is_not_what_is_worth_most(
     """The first intermediate takes the room in which the larger one behind it would save more."""
     spec = pm.load("matmul_chain_3", "simple_two_level", M=1024, N0=64, N1=16, N2=64, N3=64)
     varied = first_of(spec, Request(("energy",)))
-    monkeypatch.setattr(first_mappings, "MOVES", 0)
+    monkeypatch.setattr(first_mappings, "MOVES", (0,))
     monkeypatch.setattr(first_mappings, "LEAST_MOVES", 0)
     assert min(varied)[0] < 0.9 * min(first_of(spec, Request(("energy",))))[0]
+
+
+def test_sums_stay_above_a_loop_that_einsums_share() -> None:
+    """The shared loop goes over what the second Einsum sums over; its result stays in the buffer."""
+    spec = pm.load("matmul_chain_2", "simple_two_level", M=64, N0=64, N1=4096, N2=64)
+    best = pm.explore(spec, objectives="energy").best()
+    assert "n1" in str(best.fused_loops)
+    assert first_of(spec, Request(("energy",)))[0][0] == pytest.approx(best.energy)
 
 
 @pytest.mark.parametrize("kind", seeds(1, KINDS))

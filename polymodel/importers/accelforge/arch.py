@@ -18,6 +18,7 @@ _FANOUT = ("Fanout", "Container")
 # Older files have keys of a component below these.
 _WRAPPERS = ("attributes", "constraints")
 _LIFTED = ("size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale")
+_OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
 _GROUPS = ("Hierarchical", "Fork")
 # Networks of AccelForge's: how hops of each are counted here.
 _TOPOLOGIES = {"": "mesh", "mesh": "mesh", "all_to_all": "bus"}
@@ -65,7 +66,26 @@ def arch_of(
         why, remedy = "no fanout follows that it could link", "write `link:` of a fanout dimension"
         reading.leave(given.node, "Network", why, remedy, given.path, changes="energy and latency")
     leave_rest(table)
+    _backed(reading, node, found)
     return found
+
+
+def _backed(reading: Reading, node: YamlNode, found: ArchSections) -> None:
+    """What a memory keeps of tensors that another one does not: AccelForge asks what that other one holds in
+    the mapping, we ask what its rule says. So what it may hold may pass by, and intermediates are handed on
+    in the memories that are asked."""
+    rules = {str(f["name"]): t for _, f in found.nodes if isinstance(t := f.get("tensors"), dict)}
+    asked: list[str] = []
+    for name, tensors in rules.items():
+        outer = _OTHERS.fullmatch(str(tensors.get("keep", "")).strip())
+        held = rules.get(outer[1], {}) if outer is not None else {}
+        if held.get("may_keep") == "All":
+            what = f"{name} need not keep what passes it by: intermediates are handed on there or further out"
+            reading.note(node, what, "", "arch")
+            del tensors["keep"]
+            asked.append(name)
+    if asked:
+        found.explore["exchange"] = asked
 
 
 def raw(node: YamlNode) -> object:
