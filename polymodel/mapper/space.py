@@ -420,8 +420,8 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     operands = tuple(_operand(one, one.access_of(t), position, cascade) for t in one.tensors)
     require_counted(one, ties, operands, REMEDY)
     _require_even(one, memories, rounding, limits)
-    refuse_beside(one, ties, _equal_tiles(one, memories, rounding, limits), REMEDY)
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
+    refuse_beside(one, ties, besides, REMEDY)
     carried = {v for o in operands for v in o.first_differs}
     refuse_carried_beside(one, carried, ties, besides, REMEDY)
     _require_counted_unevenly(hierarchy, rounding, limits, carried)

@@ -447,7 +447,7 @@ def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
     """The level of the next node of the branch: where loops in between that index the tensor come first, a
     memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
     space, branch = t.space, t.template.branch
-    if space.operands[node.operand].behind >= 0:
+    if space.operands[node.operand].behind >= 0 or space.operands[node.operand].tied:
         return None
     if not space.memories[node.memory].live or node not in branch or t.template.bottom:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,6 +14,8 @@ from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.mapper.records import Request
+from polymodel.mapper.search import search
 from polymodel.mapping.looptree import LoopTree
 from tests.mapper.brute_evaluated import Listed
 from tests.mapper.test_windows import memory
@@ -130,6 +134,35 @@ def test_the_front_is_that_of_all_mappings(seed: int) -> None:
 def test_the_fronts_of_many_spaces() -> None:
     pick = Random(77)
     assert sum(check(spec_of(pick), pick, 100) for _ in range(60)) > 2000
+
+
+def check_live(spec: Spec, pick: Random, most: int) -> int:
+    """The same where a memory holds what is live: what fits as whole tiles is no better than what is found,
+    and what is found fits as `evaluate` counts it."""
+    nodes = [replace(c, allocation="live") if c.name == "GLB" else c for c in spec.arch.components]
+    machine = replace(spec.arch, components=tuple(nodes))
+    found = search(spec.workload, machine, Request()).candidates
+    for c in found:
+        report = evaluate_problem(Problem(spec.workload, machine, c.tree))
+        assert report.feasible
+        assert (report.total_energy, float(report.total_latency)) == pytest.approx((c.energy, c.latency))
+    mine = [(c.energy, c.latency) for c in found]
+    listed = [figures(spec, tree) for tree in sampled(Apart(spec), pick, most)]
+    whole = [x for x in listed if x is not None]
+    for energy, latency in whole:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
+    return len(whole)
+
+
+def sampled(listed: Listed, pick: Random, most: int) -> Iterator[LoopTree]:
+    share = most / listed.size()
+    return listed.trees(lambda: share >= 1 or pick.random() < share)
+
+
+@pytest.mark.parametrize(("seed", "many"), seeds(1, [(4, 1), (5, 20), (6, 20)]))
+def test_line_buffers_are_never_worse_than_whole_tiles(seed: int, many: int) -> None:
+    pick = Random(seed)
+    assert sum(check_live(spec_of(pick), pick, 8) for _ in range(many)) >= many
 
 
 def access(tensor: str, projection: object, **more: bool) -> dict[str, Any]:
