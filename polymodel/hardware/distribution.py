@@ -17,7 +17,7 @@ from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, 
 from polymodel.hardware.search import Answered, Order, answered, mark_of
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits
-from polymodel.mapper.request import Constraints, given_section
+from polymodel.mapper.request import Constraints, asked_for, given_section, of_part
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
 from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
@@ -271,13 +271,8 @@ def distribute(
     splits = [split_of(cascade, n, names, whole=whole) for n in counts]
     exchanges = [s.exchanges() for s in splits]
     work = [_pieces(spec, s, {e.tensor for e in found}) for s, found in zip(splits, exchanges, strict=True)]
-    place = None if store is None else folder_of(store)
-    orders: dict[str, Order] = {}
-    for one in (one for parts in work for _, here in parts for one in here.values()):
-        mark = one.mark(name)
-        folder = None if place is None else place / mark[:16]
-        told = _written_back(constraints, one)
-        orders.setdefault(mark, Order(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
+    _check_fused(asked_for(spec, (name,), constraints, None, None, 1, None).request.limits.fuse, work)
+    orders = _orders(spec, work, name, constraints, store, resume)
     with terminable():
         answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
     area = total_area(spec.arch)
@@ -339,6 +334,37 @@ class Work:
         return mark_of(self.spec, (objective, *self.later))
 
 
+def _orders(
+    spec: Spec,
+    work: Sequence[Pieces],
+    name: str,
+    constraints: Constraints | None,
+    store: str | Path | None,
+    resume: bool,
+) -> dict[str, Order]:
+    """The searches of all pieces, by their marks."""
+    place = None if store is None else folder_of(store)
+    orders: dict[str, Order] = {}
+    for one in (one for parts in work for _, here in parts for one in here.values()):
+        mark = one.mark(name)
+        folder = None if place is None else place / mark[:16]
+        told = _written_back(of_part(constraints, one.spec, spec), one)
+        orders.setdefault(mark, Order(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
+    return orders
+
+
+Pieces = Sequence[tuple[tuple[str, ...], Mapping[int, Work]]]  # Einsums, and what each chip does of them
+
+
+def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
+    """SpecError where tensors are to be fused that another piece reads than makes them."""
+    for one in (one for pieces in work for _, here in pieces for one in here.values()):
+        made = {a.tensor for e in one.spec.workload for a in e.outputs}
+        if apart := sorted(fused & made - ({*_handed_on(one.spec)} - {*one.later})):
+            what = f"{', '.join(apart)} cannot be fused: it is read after an exchange between chips"
+            raise SpecError([Diagnostic(what, "leave it out of `fuse`", "constraints.fuse")])
+
+
 def _written_back(constraints: Constraints | None, work: Work) -> Constraints | None:
     """The constraints of a search, by which what later pieces read is not fused."""
     if not work.later:
@@ -355,7 +381,7 @@ def _written_back(constraints: Constraints | None, work: Work) -> Constraints | 
     return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
 
 
-def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> list[tuple[tuple[str, ...], dict[int, Work]]]:
+def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> Pieces:
     """Einsums between exchanges, with what each chip that has work computes of them."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
@@ -365,7 +391,7 @@ def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> list[tuple[tuple[s
             made = set()
         groups[-1].append(einsum)
         made |= {a.tensor for a in einsum.outputs}
-    found = []
+    found: list[tuple[tuple[str, ...], Mapping[int, Work]]] = []
     for i, group in enumerate(groups):
         later = {a.tensor for others in groups[i + 1 :] for e in others for a in e.inputs}
         alike: dict[object, Work] = {}
@@ -380,7 +406,7 @@ def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> list[tuple[tuple[s
             if working:
                 here[chip] = alike[key]
         found.append((tuple(e.name for e in group), here))
-    return found
+    return tuple(found)
 
 
 def _handed_on(spec: Spec) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
@@ -23,7 +23,7 @@ from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.confirm import LONGEST
 from polymodel.mapper.records import Candidate
-from polymodel.mapper.request import Constraints, asked_for, given_section
+from polymodel.mapper.request import Constraints, asked_for, given_section, of_part
 from polymodel.mapper.search import explored
 from polymodel.objectives import value
 from polymodel.pareto import undominated
@@ -81,25 +81,25 @@ def codesign(
     faults = Faults()
     specs, times = _layers(layers, faults)
     faults.raise_if_any()
-    told = Arguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
-    with told.in_section(specs[0]):
-        wanted = told.over(specs[0].raw_codesign)
+    arguments = Arguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
+    with arguments.in_section(specs[0]):
+        wanted = arguments.over(specs[0].raw_codesign)
         asked, grid = _read(specs, wanted, store)
     eps, time_limit = wanted.eps, wanted.time_limit
     given, _ = given_section(constraints)  # what is wrong with them is told by the searches
+    wholes = specs
     if wanted.layer_by_layer:
-        specs, times = _einsums(specs, times, grid, given)
+        specs, times, wholes = _einsums(specs, times, grid, given)
+    told = [of_part(constraints, *both) for both in zip(specs, wholes, strict=True)]
     every, refused = machines(specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
     groups = families(every, grid, given) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
-        orders = _orders(groups, asked, constraints, eps, store, resume)
-        answers = answered(orders, end, workers, progress, begun)
-    points, rows = _joint(groups, answers, asked, times)
-    evaluate_front(points, end)
-    seconds = perf_counter() - begun
-    return Codesign(specs, times, grid, asked, points, rows, refused, len(orders), eps, seconds)
+        orders = _orders(groups, asked, told, eps, store, resume)
+        front = _joint(groups, answered(orders, end, workers, progress, begun), asked, times)
+        evaluate_front(front[0], end)
+    return Codesign(specs, times, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
 
 
 def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tuple[CodesignRequest, Grid]:
@@ -129,10 +129,17 @@ def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tu
 
 def _einsums(
     specs: Sequence[Spec], times: Sequence[int], grid: Grid, given: ExploreSection
-) -> tuple[tuple[Spec, ...], tuple[int, ...]]:
-    """Every Einsum as a layer of its own, and how often each is executed."""
-    parts = [(one, n * m) for s, n in zip(specs, times, strict=True) for one, m in separate(s, grid, given)]
-    return tuple(one for one, _ in parts), tuple(n for _, n in parts)
+) -> tuple[tuple[Spec, ...], tuple[int, ...], tuple[Spec, ...]]:
+    """Every Einsum as a layer of its own, how often each is executed, and which spec it is of. SpecError
+    where tensors are to be fused."""
+    if any(section.fuse for s in specs for section in (s.raw_explore or ExploreSection(), given)):
+        what = "nothing is fused where each Einsum is a layer of its own"
+        raise SpecError([Diagnostic(what, "leave out `fuse`, or layer_by_layer", "constraints.fuse")])
+    parts = [
+        (one, n * m, s) for s, n in zip(specs, times, strict=True) for one, m in separate(s, grid, given)
+    ]
+    found, counts, wholes = zip(*parts, strict=True)
+    return found, counts, wholes
 
 
 def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int, ...]]:
@@ -187,7 +194,7 @@ class Answered:
 def _orders(
     groups: Sequence[Family],
     asked: CodesignRequest,
-    constraints: Constraints | None,
+    constraints: Sequence[Constraints | None],
     eps: float,
     store: str | Path | None,
     resume: bool,
@@ -200,10 +207,10 @@ def _orders(
     found: dict[str, Order] = {}
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
-        for spec in group.layers:
+        for spec, told in zip(group.layers, constraints, strict=True):
             mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            found.setdefault(mark, Order(spec, names, names, constraints, eps, folder, resume, at_once))
+            found.setdefault(mark, Order(spec, names, names, told, eps, folder, resume, at_once))
     return found
 
 

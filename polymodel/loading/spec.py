@@ -48,11 +48,13 @@ from polymodel.spec.files import keeping
 from polymodel.spec.numbers import Value
 from polymodel.spec.section_schemas import (
     CodesignSection,
+    EinsumRenames,
     ExploreSection,
     MappingSpec,
     Renames,
     SweepSection,
     Workload,
+    without_tensors,
 )
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
@@ -272,7 +274,8 @@ class Spec:
         """The spec with some of its Einsums, in their order, and without its mapping: `spec.only("QK",
         "AV")`.
 
-        What the others made comes from outside then. Raises SpecError for unknown names.
+        What the others made comes from outside then; their tensors are empty sets where the architecture and
+        the constraints name them. Raises SpecError for unknown names.
         """
         workload = self.raw_workload
         known = [e.name for e in workload.einsums] if workload is not None else []
@@ -285,14 +288,25 @@ class Spec:
         if renames is not None:
             named = tuple(r for r in renames.einsums if r.name in (*einsums, "default"))
             renames = renames.model_copy(update={"einsums": named})
+        part = _narrowed(workload, einsums, self._resolution.workload)
         return replace(
             self,
-            raw_workload=_narrowed(workload, einsums, self._resolution.workload),
-            raw_renames=renames,
+            raw_workload=part,
+            raw_renames=self._emptied(renames, workload.tensors - part.tensors),
+            raw_explore=self.raw_explore and self.raw_explore.of_part(part, workload),
             raw_mapping=None,
             locator=Without(self.locator, "mapping"),
             chosen="",
         )._checked()
+
+    def _emptied(self, renames: Renames | None, gone: Collection[str]) -> Renames | None:
+        """Renames by which tensors that are gone are the empty set where the architecture names them."""
+        written = "" if self.raw_arch is None else str(self.raw_arch.model_dump())
+        named = sorted(set(re.findall(r"[A-Za-z_]\w*", written)) & set(gone))
+        if not named:
+            return renames
+        empty = EinsumRenames(name="default", tensor_accesses=dict.fromkeys(named, "Nothing"))
+        return Renames(einsums=(empty, *(renames.einsums if renames is not None else ())))
 
     def check(self) -> tuple[Diagnostic, ...]:
         """Every fault that stands between this spec and an evaluation or exploration, broken dependences of
@@ -369,7 +383,7 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
     kept = tuple(e for e in workload.einsums if e.name in einsums)
     accesses = [a for e in kept for a in e.tensor_accesses]
     tensors = {a.name for a in accesses}
-    gone = {a.name for e in workload.einsums for a in e.tensor_accesses} - tensors
+    gone = workload.tensors - tensors
     shapes = [a.projection for a in accesses]
     # A list has rank variables, whose ranks are their names in capitals.
     ranks = {str(r) if isinstance(s, Mapping) else str(r).upper() for s in shapes for r in s}
@@ -380,10 +394,10 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
             "rank_sizes": {r: n for r, n in workload.rank_sizes.items() if r in ranks},
             "iteration_space_shape": {v: t for v, t in workload.iteration_space_shape.items() if v in words},
             "bits_per_value": {
-                _without(s, gone): b for s, b in workload.bits_per_value.items() if s not in gone
+                without_tensors(s, gone): b for s, b in workload.bits_per_value.items() if s not in gone
             },
             "persistent_tensors": tuple(
-                _without(t, gone) for t in workload.persistent_tensors if t not in gone
+                without_tensors(t, gone) for t in workload.persistent_tensors if t not in gone
             ),
             "densities": {t: d for t, d in workload.densities.items() if t in tensors},
             "default": {t: d for t, d in workload.default.items() if t in tensors},
@@ -395,11 +409,6 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
             },
         }
     )
-
-
-def _without(text: str, gone: Collection[str]) -> str:
-    """A set expression in which tensors that are gone are the empty set, as those of other Einsums are."""
-    return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: "Nothing" if m[0] in gone else m[0], text)
 
 
 def _carries(resolved: Resolved | None, einsums: Sequence[str], tensor: str = "", rank: str = "") -> bool:

@@ -16,7 +16,7 @@ from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
 from polymodel.mapping.resolve import LoopRule
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.faults import Faults, Path, plainly, shown
-from polymodel.spec.section_schemas import ExploreSection, limit_texts
+from polymodel.spec.section_schemas import ExploreSection, limit_texts, without_tensors
 from polymodel.stores.store import check_store
 from polymodel.workload.resolve import resolve_workload
 
@@ -39,6 +39,31 @@ def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic
         fault = Diagnostic(f"{shown(constraints)} is not a set of constraints", remedy, "constraints")
         return ExploreSection(), (fault,)
     return _read({str(k): v for k, v in constraints.items()})
+
+
+def of_part(constraints: Constraints | None, part: Spec, whole: Spec) -> Constraints | None:
+    """Constraints of a whole workload for some of its Einsums: what they say of others is left out. What is
+    wrong with them stays, for the search to tell."""
+    mine, every = part.raw_workload, whole.raw_workload
+    if constraints is None or mine is None or every is None:
+        return constraints
+    if not isinstance(constraints, Limits):
+        section, faults = given_section(constraints)
+        return constraints if faults else section.of_part(mine, every)
+    others = {e.name for e in every.einsums} - {e.name for e in mine.einsums}
+    apart = every.tensors - mine.tensors | (every.handed_on - mine.handed_on)
+    changed: dict[str, object] = {}
+    for name in ("loop_order", "compute"):
+        given = getattr(constraints, name)
+        if isinstance(given, Mapping) or _rows(given, 2):
+            changed[name] = tuple(row for row in dict(given).items() if row[0] not in others)
+    for name in ("fuse", "unfused"):
+        names = getattr(constraints, name)
+        if isinstance(names, str):
+            changed[name] = without_tensors(names, apart)
+        elif isinstance(names, Collection):
+            changed[name] = frozenset(names) - apart
+    return replace(constraints, **changed)  # type: ignore[arg-type]  # fields as they were given
 
 
 def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal, Union
 
 from pydantic import BeforeValidator, Field, StrictBool, Tag
@@ -205,6 +205,28 @@ class Workload(SchemaObject):
     operators: dict[NameText, OperatorSpec] = Field(default_factory=dict)
     name: str = ""
 
+    @property
+    def tensors(self) -> set[str]:
+        """Every tensor, by name."""
+        return {a.name for e in self.einsums for a in e.tensor_accesses}
+
+    @property
+    def words(self) -> set[str]:
+        """Every name in the indices of its accesses, rank variables among them."""
+        shapes = [a.projection for e in self.einsums for a in e.tensor_accesses]
+        return set(re.findall(r"[A-Za-z_]\w*", str(shapes)))
+
+    @property
+    def handed_on(self) -> set[str]:
+        """Tensors that one Einsum makes and another reads."""
+        accesses = [a for e in self.einsums for a in e.tensor_accesses]
+        return {a.name for a in accesses if a.output} & {a.name for a in accesses if not a.output}
+
+
+def without_tensors(text: str, gone: Collection[str]) -> str:
+    """A set expression in which tensors that are gone are the empty set, as those of other Einsums are."""
+    return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: "Nothing" if m[0] in gone else m[0], text)
+
 
 class EinsumRenames(SchemaObject):
     """Renames for one Einsum; the Einsum named `default` stands for all of them."""
@@ -401,6 +423,22 @@ class MemoryRule(SchemaObject):
     no_refetch: SetText | None = None
     reuse: Policies = ("refill",)
 
+    def without(self, variables: Collection[str], tensors: Collection[str]) -> MemoryRule:
+        """The rule where there are no such rank variables and tensors."""
+        return self.model_copy(
+            update={
+                "factors": {v: n for v, n in self.factors.items() if v not in variables},
+                "order": None if self.order is None else tuple(v for v in self.order if v not in variables),
+                **_without(self, ("keep", "may_keep", "bypass", "no_refetch"), tensors),
+            }
+        )
+
+
+def _without(rule: SchemaObject, names: Sequence[str], tensors: Collection[str]) -> dict[str, str | None]:
+    """Fields that are sets of tensors, without some of these."""
+    texts = {name: getattr(rule, name) for name in names}
+    return {name: None if t is None else without_tensors(t, tensors) for name, t in texts.items()}
+
 
 class FanoutRule(SchemaObject):
     """How one fanout dimension is used. `variables`: those that may be spread over it; `factors`: rank
@@ -409,6 +447,16 @@ class FanoutRule(SchemaObject):
     variables: Names | None = None
     factors: Factors = Field(default_factory=dict)
     must_reuse: SetText | None = None
+
+    def without(self, variables: Collection[str], tensors: Collection[str]) -> FanoutRule:
+        """The rule where there are no such rank variables and tensors."""
+        return self.model_copy(
+            update={
+                "variables": self.variables and tuple(v for v in self.variables if v not in variables),
+                "factors": {v: n for v, n in self.factors.items() if v not in variables},
+                **_without(self, ("must_reuse",), tensors),
+            }
+        )
 
 
 class ExploreSection(SchemaObject):
@@ -441,6 +489,27 @@ class ExploreSection(SchemaObject):
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
     fanouts: dict[NameText, dict[NameText, FanoutRule]] = Field(default_factory=dict)
+
+    def of_part(self, part: Workload, whole: Workload) -> ExploreSection:
+        """The section for some Einsums of a workload: what it says of the others and of their rank variables
+        is left out, and their tensors are the empty set. So are, where it says what is fused, tensors that
+        the part only makes or only reads."""
+        einsums = {e.name for e in whole.einsums} - {e.name for e in part.einsums}
+        variables, tensors = whole.words - part.words, whole.tensors - part.tensors
+        apart = tensors | (whole.handed_on - part.handed_on)
+        rules: dict[str, object] = {
+            "loop_order": {e: order for e, order in self.loop_order.items() if e not in einsums},
+            "compute": {e: unit for e, unit in self.compute.items() if e not in einsums},
+            "memories": {name: rule.without(variables, tensors) for name, rule in self.memories.items()},
+            "fanouts": {
+                name: {dim: rule.without(variables, tensors) for dim, rule in dims.items()}
+                for name, dims in self.fanouts.items()
+            },
+            **_without(self, ("fuse", "unfused"), apart),
+        }
+        # Fields that are set go before those of another section: no others are set by this.
+        changed = {name: rule for name, rule in rules.items() if rule != getattr(self, name)}
+        return self.model_copy(update=changed)
 
 
 Choices = dict[NameText, int | float | str | tuple[int | float, ...]]

@@ -233,6 +233,24 @@ def test_layers_that_are_not_always_equal_are_searched_apart(
         same(again, one_by_one(spec, hardware, objectives, **asked))
 
 
+def test_layer_by_layer_constraints_name_what_is_in_any_layer() -> None:
+    """Each layer heeds what is said of it: two iterations of `k`, which only the first Einsum has."""
+    spec = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4})
+    first: dict[str, Any] = {"memories": {"GLB": {"factors": {"k": 2}}}}
+    asked = {**first, "unfused": "T"}
+    sizes = {"S": [128, 256]}
+    found = pm.codesign(spec, sizes, objectives=["energy"], layer_by_layer=True, constraints=asked)
+    made, read = spec.only("T"), spec.only("Z")
+    expected = [
+        pm.explore(made.bind(S=s), objectives="energy", constraints=first).best().energy
+        + pm.explore(read.bind(S=s), objectives="energy").best().energy
+        for s in (128, 256)
+    ]
+    assert list(found.machines["least energy"]) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(pm.SpecError, match="nothing is fused where each Einsum is a layer"):
+        pm.codesign(spec, {"S": [128]}, layer_by_layer=True, constraints={"fuse": "T"})
+
+
 def test_layer_by_layer_with_symbols_that_have_no_value() -> None:
     spec = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4}, S=None)
     found = pm.codesign(spec, {"S": [128, 256]}, objectives=("energy", "latency"), layer_by_layer=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,31 @@ def test_what_later_pieces_read_is_written_back() -> None:
         for tree in both.pieces[0].trees.values():
             stored = [n for _, n, _ in tree.walk() if isinstance(n, StorageNode)]
             assert any(n.component == "DRAM" and "A" in n.tensors for n in stored)
+
+
+def test_constraints_name_what_is_in_any_piece() -> None:
+    """Each piece heeds what is said of its own Einsums; names that no piece has are told with all that there
+    are."""
+    spec = small((*MLP, "D[m, e] = B[m, j] * WD[j, e]"), {"M": 2, "G": 2, "C": 2, "J": 2, "E": 2})
+    plain = pm.distribute(spec, 2, split=["c", "e"])[0]
+    several: tuple[Any, ...] = (
+        {
+            "unfused": "A | B", "compute": {"B": "MAC"}, "loop_order": {"D": ["m", "e"]},
+            "memories": {"GLB": {"keep": "WA | D", "factors": {"e": "<= 1"}}},
+        },
+        pm.Limits(unfused=frozenset({"A", "B"}), compute=(("A", "MAC"), ("D", "MAC"))),
+    )  # fmt: skip
+    for asked in several:
+        found = pm.distribute(spec, 2, split=["c", "e"], constraints=asked)[0]
+        assert [p.einsums for p in found.pieces] == [p.einsums for p in plain.pieces] == [("A", "B"), ("D",)]
+        assert found.pieces[0].latency >= plain.pieces[0].latency
+        stored = [n for _, n, _ in found.pieces[0].trees[0].walk() if isinstance(n, StorageNode)]
+        assert any(n.component == "DRAM" and "A" in n.tensors for n in stored)
+    with pytest.raises(pm.SpecError, match="B cannot be fused: it is read after an exchange"):
+        pm.distribute(spec, 2, split=["c", "e"], constraints={"fuse": "B"})
+    with pytest.raises(pm.SpecError, match=r"unknown name C\b") as raised:
+        pm.distribute(spec, 2, split=["c", "e"], constraints={"unfused": "C"})
+    assert "WA, WB, WD" in raised.value.diagnostics[0].remedy
 
 
 def test_what_fits_nowhere_is_told() -> None:

@@ -31,6 +31,38 @@ def test_what_is_said_of_other_tensors_is_left_to_them(name: str) -> None:
         assert not whole.only("AV").raw_workload.init
 
 
+def test_constraints_and_architectures_may_name_tensors_of_other_einsums() -> None:
+    """They are the empty set there; what is said of other Einsums and their rank variables is left out."""
+    whole = {
+        "workload": {
+            "rank_sizes": {"M": 4, "K": 4, "N": 4, "P": 4},
+            "bits_per_value": {"All": 8},
+            "einsums": ["T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]"],
+        },
+        "arch": {
+            "nodes": [
+                {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}},
+                {"type": "Memory", "name": "GLB", "size": 1e6, "tensors": {"keep": "B", "may_keep": "B | C"}},
+                {"type": "Compute", "name": "MAC"},
+            ]
+        },
+        "explore": {
+            "unfused": "T",
+            "compute": {"T": "MAC", "Z": "MAC"},
+            "loop_order": {"T": ["m", "k"]},
+            "memories": {"GLB": {"keep": "B", "factors": {"k": "<= 2", "m": 2}, "order": ["k", "m"]}},
+        },
+    }
+    part = pm.load(whole).only("Z")
+    said = part.raw_explore
+    assert said is not None
+    assert (said.compute, said.loop_order, said.unfused) == ({"Z": "MAC"}, {}, "Nothing")
+    assert (said.memories["GLB"].factors, said.memories["GLB"].order) == ({"m": 2}, ("m",))
+    assert part.arch["GLB"].may_keep is not None
+    assert part.arch["GLB"].may_keep.tensors("Z") == {"C"}
+    assert len(pm.explore(part))
+
+
 def test_einsums_that_are_none_are_named() -> None:
     with pytest.raises(pm.SpecError, match="there is no Einsum 'QX'"):
         pm.load("attention").only("QX", "AV")
