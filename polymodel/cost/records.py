@@ -421,9 +421,12 @@ def port_time(component: Component, moved: tuple[Number, Number], do: Algebra = 
 def slowest_pair(
     component: Component, loads: Sequence[tuple[Number, Number]], do: Algebra = NUMBERS
 ) -> tuple[Number, Number]:
-    """Of several instances' (read bits, write bits) those that take longest."""
+    """Of several instances' (read bits, write bits) those that take longest; most of each where that is not
+    decided, as in closed forms."""
     if len(loads) == 1:
         return loads[0]
+    if not do.slowest({str(k): port_time(component, pair, do) for k, pair in enumerate(loads)}):
+        return do.largest(r for r, _ in loads), do.largest(w for _, w in loads)
     return max(loads, key=lambda pair: (port_time(component, pair, do), pair))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
-from polymodel.analysis.symbolic.spaces import carried_line, check_access, groups, same_elements
+from polymodel.analysis.symbolic.spaces import TiedGroup, carried_line, check_access, groups, same_elements
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
@@ -386,10 +386,23 @@ class Tie:
         return ((size, size),) if 0 < size < self.region.extents[axis] else ()
 
 
+def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:
+    """The groups, which must all be pairs."""
+    found = groups(einsum)
+    more = next((g for g in found if len(g.variables) != 2), None)
+    if more is not None:
+        raise NotSeparable(
+            f"the iteration space of {einsum.name} is no box, and bounds tie more than two rank variables "
+            f"together: {', '.join(more.variables)}",
+            "use engine exact",
+        )
+    return found
+
+
 def is_box(one: Einsum) -> bool:
     """Whether no bound ties rank variables together."""
     try:
-        return not groups(one)
+        return not _pairs(one)
     except NotSeparable:
         return False
 
@@ -401,7 +414,7 @@ def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ..
             what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
             raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {remedy}")
     try:
-        found = groups(one)
+        found = _pairs(one)
     except NotSeparable as fault:
         raise Refused(
             f"the search covers boxes and pairs of tied variables: {fault.message}", remedy

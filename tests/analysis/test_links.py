@@ -226,9 +226,10 @@ def test_windows_that_are_sent_one_by_one_share_a_dimension_with_a_loop_that_mul
     found = [e.analyse(Problem(spec.workload, spec.arch, spec.mapping)).links for e in (EXACT, REFEREE)]
     assert found[0] == found[1]
     hops = dict(found[0][0].hops)
-    assert hops["I"] == {"bus": 6, "mesh": {"pm": 18, "mp": 21}[order], "tree": {"pm": 18, "mp": 24}[order]}[
-        topology
-    ]
+    assert (
+        hops["I"]
+        == {"bus": 6, "mesh": {"pm": 18, "mp": 21}[order], "tree": {"pm": 18, "mp": 24}[order]}[topology]
+    )
     if topology == "bus":
         closed = pm.evaluate(spec, engine="symbolic").analysis
         assert [(x.hops, x.loads) for x in closed.links] == [(x.hops, x.loads) for x in found[0]]

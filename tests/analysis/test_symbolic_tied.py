@@ -208,23 +208,57 @@ def test_formulas_are_terms_that_become_numbers() -> None:
     assert fills.subs(dict.fromkeys(fills.free_symbols, 4)) == exact["fill_elements"].tolist()[3]
 
 
-def test_what_has_no_closed_form_is_named() -> None:
-    reason = "is no box, and m, which a bound ties to another rank variable, is spread over PE.X"
-    nodes = [storage("L0", "Q", "K", "S"), loop("m", 2), spread("m", 2), leaf("S")]
-    spec = pm.load(
+def spread_scores(**link: Any) -> pm.Spec:
+    """Causal scores, of which each instance has some rows; the costs of the `link` between them."""
+    array = fanout()
+    array["spatial"][0] |= {"fanout": 4, **link}
+    return pm.load(
         {
             "schema_version": 1,
-            "arch": {"nodes": [memory("L0", 1e-12), memory("L1", 1e-12), fanout(), unit()]},
+            "arch": {"nodes": [memory("L0", 1e-12), array, memory("L1", 1e-12), unit()]},
             "workload": {
-                "rank_sizes": {"M": 4, "N": 4, "E": 2},
+                "rank_sizes": {"M": 7, "N": 7, "E": 2},
                 "bits_per_value": {"All": 8},
                 "einsums": [scores("n <= m")],
             },
-            "mapping": {"nodes": nodes},
+            "mapping": {
+                "nodes": [
+                    storage("L0", "Q", "K", "S"),
+                    loop("m", "TM"),
+                    spread("m", "TS"),
+                    storage("L1", "Q", "K"),
+                    loop("n", "TN"),
+                    leaf("S"),
+                ]
+            },
+            "symbols": {"TM": None, "TS": None, "TN": None},
         }
     )
-    with pytest.raises(pm.NotSeparable, match=reason):
-        pm.evaluate(spec, engine="symbolic")
+
+
+def test_instances_along_a_bound_are_looked_at_one_by_one() -> None:
+    """The last instance has most to do, the first one least."""
+    spec = spread_scores()
+    forms = pm.closed_forms(spec)
+    for sizes in ((7, 2, 2), (4, 2, 3), (5, 3, 7), (3, 1, 1)):
+        bound = spec.bind(**dict(zip(("TM", "TS", "TN"), sizes, strict=True)))
+        assert bound.mapping is not None
+        one = Problem(bound.workload, bound.arch, bound.mapping)
+        found = forms.analysis.at(dict(zip(("TM", "TS", "TN"), sizes, strict=True)))
+        assert not differences(found, REFEREE.analyse(one)), sizes
+        assert not differences(found, EXACT.analyse(one)), sizes
+    assert all(load.loads for load in found.loads)
+    swept = pm.sweep(spec, {"TM": range(1, 8), "TS": range(1, 5), "TN": [1, 3]}, keep="all").frame
+    for row in swept.sample(12, random_state=1).itertuples():
+        report = pm.evaluate(spec.bind(TM=int(row.TM), TS=int(row.TS), TN=int(row.TN)), engine="exact")
+        assert row.energy == pytest.approx(report.total_energy)
+        assert row.latency == pytest.approx(report.total_latency)
+
+
+def test_what_has_no_closed_form_is_named() -> None:
+    spec = spread_scores(link={"topology": "mesh", "energy_per_bit_hop": 1e-12})
+    with pytest.raises(pm.NotSeparable, match="bound ties to another one, and links cost"):
+        pm.evaluate(spec.bind(TM=4, TS=2, TN=1), engine="symbolic")
 
 
 def tile_of(extent: int, tiles: Tiles, value: int) -> tuple[int, ...]:

@@ -363,7 +363,8 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
     reach = min(node.depth, stay.shared)
     found: dict[int, Form] = {}
     for axis, form in stay.carry.items():
-        if axis < reach and space.axes[axis].variable in space.tied:
+        tied = axis < reach and bare.axes[axis].variable in bare.tied
+        if tied or (axis < reach and space.axes[axis].variable in space.tied):
             continue
         common = _in_common(space, axis)
         if axis >= reach or common == 0 or axis in once:
@@ -378,6 +379,11 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
         goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared and i not in once)
         found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
     return {i: form for i, form in found.items() if form != Form()}
+
+
+def leaves_nothing(space: Space, axis: int) -> bool:
+    """Whether tiles before and after a loop's steps have nothing in common, as far as can be told."""
+    return space.axes[axis].variable not in space.tied and _in_common(space, axis) == 0
 
 
 def _in_common(space: Space, axis: int) -> int | None:

@@ -14,34 +14,40 @@ from typing import Literal
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, ChainLevel, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.overlaps import Made, Overlap, Turn
-from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, StepAtom, TileQuery
-from polymodel.analysis.symbolic.regions import Region, What, total
+from polymodel.analysis.symbolic.listings import Listing
+from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
+from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import (
     Halo,
     Space,
-    TiedPair,
+    TiedGroup,
     Use,
     counted,
     generation_stays,
     groups,
     more_later,
 )
+from polymodel.analysis.symbolic.tied_groups import (
+    Uses,
+    Values,
+    is_listed,
+    kept_within,
+    listing,
+    ranks_of,
+    runs_through,
+    touched,
+    values_of_rank,
+    within,
+)
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 
-Uses = Mapping[int, Use]
-
-
 # How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
-_INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "widest", "hops": "hops"}
-_SPREAD: dict[Use, Role] = {"keep": "each", "merge": "widest", "at0": "widest", "hops": "hops"}
-
-
-_TOLD: dict[tuple[bool, bool], What] = {
-    (False, False): "none", (True, False): "u", (False, True): "v", (True, True): "both",
+_INDEXED: dict[Use, Role] = {
+    "keep": "each", "merge": "each", "at0": "widest", "most": "widest", "hops": "hops",
 }  # fmt: skip
+_SPREAD: dict[Use, Role] = {**_INDEXED, "merge": "widest"}
 
 
 def count(space: Space, uses: Uses) -> Form:
@@ -70,53 +76,6 @@ def _apart(space: Space, uses: Uses) -> Form:
         if halo.p not in space.tied:
             result = result * _windows(space, halo, uses)
     return result
-
-
-def touched(space: Space, group: TiedPair) -> tuple[What, tuple[int, int]]:
-    """Which of the variables of a group an element tells, and the coefficients of a rank of both."""
-    for expr in space.access.projection:
-        terms = dict(expr.terms)
-        if {group.u, group.v} <= terms.keys():
-            rank = terms[group.u], terms[group.v]
-            if 1 in rank:
-                return "rank", rank
-            raise NotSeparable(
-                f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has both a stride and a "
-                "dilation where the iteration space is no box",
-                "use engine exact",
-            )
-        if len(terms) > 1 and {group.u, group.v} & terms.keys():
-            raise NotSeparable(
-                f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has a rank variable that a "
-                "bound ties to another one",
-                "use engine exact",
-            )
-    return _TOLD[group.u in space.single, group.v in space.single], (0, 0)
-
-
-def within(space: Space, group: TiedPair, uses: Uses) -> CutAtom:
-    """Distinct (kept counters, element) along the two variables of a group."""
-    what, rank = touched(space, group)
-    chains, told = [], []
-    for v, element in ((group.u, what in ("u", "both")), (group.v, what in ("v", "both"))):
-        positions = space.of(v)
-        kept = [i for i in positions if uses[i] == "keep"]
-        if not element and kept != positions[: len(kept)]:
-            raise NotSeparable(
-                f"tiles of {v}, which a bound ties to another rank variable, overlap between instances",
-                "use engine exact",
-            )
-        points = (
-            what != "rank"
-            and bool(kept)
-            and space.axes[kept[-1]].tile == 1
-            and space.axes[kept[-1]].start is None
-        )
-        told.append(element or points)
-        chains.append(() if told[-1] else tuple(space.axes[i].level("each") for i in kept))
-    if what != "rank":
-        what = _TOLD[told[0], told[1]]
-    return CutAtom(group.region, chains[0], chains[1], what, rank)
 
 
 def _elements_of(
@@ -181,6 +140,9 @@ def largest(space: Space) -> Form:
         return largest(space.alone) + largest(space.before) * more_later(space)
     result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))
     for group in space.groups:
+        if is_listed(space, group):
+            result = result * of_atom(listing(space, group, dict.fromkeys(range(len(space.axes)), "most")))
+            continue
         what, rank = touched(space, group)
         if what != "none":
             u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
@@ -217,7 +179,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         return Form()
     result = number(1)
     for group in space.groups:
-        result = result * of_atom(_kept_within(space, group, axis, uses))
+        result = result * of_atom(kept_within(space, group, axis, uses))
     for v in space.spread:
         if v not in space.tied:
             of = _pairs if v == moving else _wrapped
@@ -246,41 +208,6 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         else:
             result = result * _shared_window(space, halo, axis, uses)
     return result
-
-
-def _kept_within(space: Space, group: TiedPair, axis: int, uses: Uses) -> CutAtom | StepAtom:
-    """What stays over a step along the two variables of a group."""
-    what, rank = touched(space, group)
-    positions = sorted((*space.of(group.u), *space.of(group.v)))
-    kept = [i for i in positions if uses[i] == "keep"]
-    if kept != positions[: len(kept)]:
-        raise NotSeparable(
-            f"tiles of {group.u} and {group.v}, which a bound ties together, overlap between instances",
-            "use engine exact",
-        )
-    outside = sum(i < axis for i in kept)
-    if axis not in kept and outside == len(kept):
-        return within(space, group, uses)
-    u, v = (tuple(space.axes[i].level("each") for i in kept if i in space.of(x)) for x in (group.u, group.v))
-    kind: Literal["moves", "wraps"] = "moves" if axis in kept else "wraps"
-    return StepAtom(group.region, u, v, loop_order(space, group, kept), outside, kind, what, rank)
-
-
-def loop_order(space: Space, group: TiedPair, positions: Sequence[int]) -> str:
-    """The loops of a group as they stand, one letter each."""
-    return "".join("u" if space.axes[i].variable == group.u else "v" for i in positions)
-
-
-def untouched(space: Space, axis: int) -> Form:
-    """1 if the tile does not depend on a loop over a variable that a bound ties to another one."""
-    (group,) = (g for g in space.groups if space.axes[axis].variable in (g.u, g.v))
-    what, rank = touched(space, group)
-    if what == "none":
-        return number(1)
-    positions = sorted((*space.of(group.u), *space.of(group.v)))
-    u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
-    order, place = loop_order(space, group, positions), positions.index(axis)
-    return of_atom(StepAtom(group.region, u, v, order, place, "settled", what, rank))
 
 
 def _stays(space: Space, variable: str, axis: int, uses: Uses) -> tuple[ChainLevel, ...]:
@@ -367,7 +294,7 @@ def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
     return any((i >= window.depth) == own for i in wraps)
 
 
-def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> Overlap:
+def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> Listing:
     """Windows of which instances share parts; with `axis` what stays of them over the steps of that loop."""
     positions = sorted((*space.of(halo.p), *space.of(halo.r)))
     extents = tuple(space.extent(v) for v in (halo.p, halo.r))
@@ -379,23 +306,8 @@ def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> O
             + ("a buffet outside keeps them together" if together else "extents or first tiles are symbols"),
             "use engine exact, or reuse: refill",
         )
-    terms = next(dict(e.terms) for e in space.access.projection if {halo.p, halo.r} <= set(e.variables))
-    u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (halo.p, halo.r))
-    axes = [(i, space.axes[i]) for i in positions]
-    turns = tuple(Turn("u" if a.variable == halo.p else "v", a.spatial, uses[i]) for i, a in axes)
-    step = None if axis is None else (sum(i < axis for i in positions), axis in positions)
-    region = Region((int(extents[0]), int(extents[1])), ())
-    made = _made(space, halo.p), _made(space, halo.r)
-    return Overlap(region, u, v, (terms[halo.p], terms[halo.r]), turns, made, step)
-
-
-def _made(space: Space, variable: str) -> Made | None:
-    """What executes of a variable of an inferred Einsum, for each of the loops that decide it."""
-    window = space.window(variable)
-    if window is None:
-        return None
-    later, loops = dict(window.later), [i for i in space.of(variable) if i < window.depth]
-    return Made(window.scale, window.start, tuple(later.get(i) for i in loops))
+    group = TiedGroup((halo.p, halo.r), Region(tuple(map(int, extents)), ()))
+    return listing(space, group, {i: 0 if uses[i] == "at0" else uses[i] for i in positions}, axis)
 
 
 def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> bool:
@@ -467,36 +379,37 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
 # Rank variables that bounds tie together: which mappings of them have closed forms.
 
 
-def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedPair, int]]:
-    """Tied rank variable -> its group, and which of the two it is."""
+def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
+    """Tied rank variable -> its group, and which of its variables it is."""
     found = groups(problem.cascade[einsum])
-    return {v: (g, k) for g in found for k, v in enumerate((g.u, g.v))}
+    return {v: (g, k) for g in found for k, v in enumerate(g.variables)}
 
 
-def check_tied_loops(problem: Problem) -> None:
-    """Refuse spatial loops over tied variables, and loops that Einsums share within other bounds."""
+def check_tied_loops(problem: Problem) -> frozenset[int]:
+    """The loops (by node id) that Einsums share within other bounds; NotSeparable for those in which not all
+    of them execute in every iteration."""
+    found = set()
     for node_id, loop, _ in problem.tree.walk():
         if not isinstance(loop, Loop):
             continue
-        regions = {}
+        ways: dict[tuple[Region | None, int], str] = {}
+        ranges = set()
         for e in users(problem.tree, node_id):
             variable = loop.variable_in(e)
-            if variable not in problem.cascade[e].rank_variables:
-                continue
-            group, side = _tied(problem, e).get(variable, (None, 0))
-            regions[group and group.region, side] = e
-            if group is not None and loop.spatial:
-                raise NotSeparable(
-                    f"the iteration space of {e} is no box, and {variable}, which a bound ties to another "
-                    f"rank variable, is spread over {loop.component}.{loop.dim}",
-                    "use engine exact",
-                )
-        if len(regions) > 1:
+            if variable in problem.cascade[e].rank_variables:
+                group, side = _tied(problem, e).get(variable, (None, 0))
+                ways[None if group is None else group.region, side] = e
+                ranges.add(problem.cascade[e].bound(variable))
+        if len(ways) < 2:
+            continue
+        found.add(node_id)
+        through = all(runs_through(problem, e, node_id) for e in users(problem.tree, node_id))
+        if loop.spatial or len(ranges) > 1 or not through:
             raise NotSeparable(
-                f"{' and '.join(regions.values())} run the loop over {loop.rank_variable} within other "
-                "bounds",
+                f"{' and '.join(ways.values())} run the loop over {loop.rank_variable} within other bounds",
                 "use engine exact",
             )
+    return frozenset(found)
 
 
 def shares_tied_loops(problem: Problem) -> bool:
@@ -527,14 +440,14 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], inferred: bool) -> No
 def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
     """(lowest, highest) index of a rank that is touched whole, without holes, at every stamp; else None."""
     names = {v for v, c in expr.terms if c}
-    group = next((g for g in space.groups if {g.u, g.v} & names), None)
-    every = names if group is None else names | {group.u, group.v}
-    if space.sizes or len(names) > 2 or any(moving(space, v) for v in every):
+    group = next((g for g in space.groups if names & set(g.variables)), None)
+    every = names if group is None else names | set(group.variables)
+    if space.sizes or any(moving(space, v) for v in every):
         return None
     if group is not None and any(space.window(v) is not None for v in every):
         return None
     base = expr.constant + sum(c * span(space, v)[0] for v, c in expr.terms)
-    found = _box_rank(space, expr) if group is None else _tied_rank(space, expr, group)
+    found = _box_rank(space, expr) if group is None else values_of_rank(space, group)
     if found is None:
         return None
     low, high, count = found
@@ -558,9 +471,6 @@ def span(space: Space, variable: str) -> tuple[int, int]:
     return low, high - low + 1
 
 
-Values = tuple[int, int, int]  # the lowest, the highest, and how many
-
-
 def _box_rank(space: Space, expr: Affine) -> Values | None:
     sizes = [(c, span(space, v)[1]) for v, c in expr.terms if c]
     if any(c < 0 for c, _ in sizes):
@@ -571,28 +481,15 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
     return 0, a * (n - 1) + b * (m - 1), count
 
 
-def _tied_rank(space: Space, expr: Affine, group: TiedPair) -> Values | None:
-    what, rank = touched(space, group)
-    if what in ("none", "both"):
-        return None  # what is touched of two ranks is no product
-    u, low, high = group.region.rows
-    if what == "rank":
-        first, last = (rank[0] * u + rank[1] * end for end in (low, high))
-        return int(first.min()), int(last.max()), total(group.region, (), (), what, rank)
-    rows = u if what == "u" else group.region.turned.rows[0]
-    (c,) = (c for _, c in expr.terms if c)
-    return (int(rows[0]), int(rows[-1]), len(rows)) if c == 1 else None
-
-
 def tied_signature(space: Space) -> tuple[object, ...]:
     """What the bounds decide of which elements are touched at which stamp."""
     found: list[object] = []
     for g in space.groups:
-        if not (space.of(g.u) or space.of(g.v)) and touched(space, g)[0] != "both":
+        if not any(space.of(v) for v in g.variables) and len(ranks_of(space, g)) < 2:
             continue  # `whole_rank` tells
-        nodes = tuple(tuple(space.axes[i].node for i in space.of(v)) for v in (g.u, g.v))
+        nodes = tuple(tuple(space.axes[i].node for i in space.of(v)) for v in g.variables)
         ranks = tuple(
-            tuple(dict(expr.terms).get(v, 0) for expr in space.access.projection) for v in (g.u, g.v)
+            tuple(dict(expr.terms).get(v, 0) for expr in space.access.projection) for v in g.variables
         )
         found.append((g.region, nodes, ranks))
     return tuple(found)

@@ -13,6 +13,7 @@ from polymodel.analysis.result import (
     InstanceLoad,
     LinkTraffic,
     Problem,
+    RefillLoad,
     TollTraffic,
     Traffic,
     WholeActions,
@@ -20,8 +21,9 @@ from polymodel.analysis.result import (
 )
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
 from polymodel.analysis.symbolic.counts import count, largest, settled
-from polymodel.analysis.symbolic.flows import READS, FormLedger, RowForms, flows, refills
+from polymodel.analysis.symbolic.flows import FormLedger, RowForms, flows
 from polymodel.analysis.symbolic.forms import (
+    READS,
     TRAFFIC,
     Chain,
     ChainSize,
@@ -127,7 +129,7 @@ def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
         _loads(layout, ledger, whole),
         (*working_sets(layout), *peaks),
         _tolls(layout, ledger),
-        refills=refills(layout, ledger),
+        refills=_refills(layout, ledger),
         links=_links(layout, ledger),
         whole=whole,
         symbols=_symbols(layout),
@@ -156,6 +158,15 @@ def _whole(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[For
     from polymodel.analysis.symbolic.rounding import whole_actions
 
     return whole_actions(layout, ledger)
+
+
+def _refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[Form], ...]:
+    hierarchy = layout.problem.hierarchy
+    if not any(hierarchy.waits(c.name) for c in hierarchy.components):
+        return ()
+    from polymodel.analysis.symbolic.refills import refills
+
+    return refills(layout, ledger)
 
 
 def _refuse_what_is_not_formed(problem: Problem) -> None:
@@ -344,9 +355,9 @@ def _compute(layout: SymbolicLayout, einsum: str) -> Compute[Form]:
     stamps = layout.stamps(einsum, layout.executed[einsum])
     spatial = [i for i, a in enumerate(stamps.axes) if a.spatial]
     every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
-    first: dict[int, Use] = {i: "at0" if i in spatial else "keep" for i in every}
+    most: dict[int, Use] = {i: "most" if i in spatial else "keep" for i in every}
     places: dict[int, Use] = {i: "keep" if i in spatial else "merge" for i in every}
-    return Compute(einsum, leaf.component, count(stamps, every), count(stamps, first), count(stamps, places))
+    return Compute(einsum, leaf.component, count(stamps, every), count(stamps, most), count(stamps, places))
 
 
 @dataclass
@@ -359,30 +370,33 @@ class _Load:
 def _loads(
     layout: SymbolicLayout, ledger: FormLedger, whole: tuple[WholeActions[Form], ...]
 ) -> tuple[InstanceLoad[Form], ...]:
-    found: dict[tuple[str, str], _Load] = {}
     rounded = {(w.einsum, w.node, w.tensor, w.kind): w.actions for w in whole}
-    for (einsum, node_id, tensor), entry in ledger.accesses.items():
-        node = layout.nodes[node_id, tensor]
-        if any(f.terms for f in entry.whole.values()):
-            depth = sum(1 for a in layout.paths[einsum] if a.node < node.id)
-            _add(
-                found,
-                (einsum, node.component),
-                {k: _bits(layout, einsum, node, k, entry.first[k], rounded) for k in TRAFFIC},
-                _instances(layout, einsum, depth, None),
-            )
-    for (einsum, toll, tensor), entry in ledger.tolls.items():
-        level = layout.problem.hierarchy.index(toll)
-        if any(f.terms for f in entry.whole.values()):
-            bits = {k: form * layout.bits(tensor) for k, form in entry.first.items()}
-            _add(found, (einsum, toll), bits, _instances(layout, einsum, None, level))
+    moving = {key for key, entry in ledger.accesses.items() if any(f.terms for f in entry.whole.values())}
+    passing = {key for key, entry in ledger.tolls.items() if any(f.terms for f in entry.whole.values())}
+    tables = []
+    for one in (ledger, *ledger.further):
+        found: dict[tuple[str, str], _Load] = {}
+        for (einsum, node_id, tensor), entry in one.accesses.items():
+            node = layout.nodes[node_id, tensor]
+            if (einsum, node_id, tensor) in moving:
+                depth = sum(1 for a in layout.paths[einsum] if a.node < node.id)
+                bits = {k: _bits(layout, einsum, node, k, entry.first[k], rounded) for k in TRAFFIC}
+                _add(found, (einsum, node.component), bits, _instances(layout, einsum, depth, None))
+        for (einsum, toll, tensor), entry in one.tolls.items():
+            level = layout.problem.hierarchy.index(toll)
+            if (einsum, toll, tensor) in passing:
+                bits = {k: form * layout.bits(tensor) for k, form in entry.first.items()}
+                _add(found, (einsum, toll), bits, _instances(layout, einsum, None, level))
+        tables.append(found)
     hierarchy = layout.problem.hierarchy
     order = [(e, c.name) for e in layout.problem.tree.einsums for c in hierarchy.components]
-    return tuple(
-        InstanceLoad(*key, ((found[key].reads, found[key].writes),), found[key].instances)
-        for key in order
-        if key in found
-    )
+    rows = []
+    for key in order:
+        each = [table[key] for table in tables if key in table]
+        if each:
+            loads = dict.fromkeys((load.reads, load.writes) for load in each)
+            rows.append(InstanceLoad(*key, tuple(loads), each[0].instances))
+    return tuple(rows)
 
 
 def _bits(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from polymodel.analysis.result import RefillLoad
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
 from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
-from polymodel.analysis.symbolic.spaces import Space, Use, in_einsum
+from polymodel.analysis.symbolic.spaces import Space, Use, in_einsum, is_held
+from polymodel.analysis.symbolic.tied_groups import instances_of
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode
@@ -26,7 +26,8 @@ class TransferPath:
     """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
 
     `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
-    that compute reads or writes.
+    that compute reads or writes. `instance`: where loops in space stand over variables that bounds tie
+    together, the numbers (by node id) of the instance whose accesses are looked at.
     """
 
     layout: SymbolicLayout
@@ -35,10 +36,15 @@ class TransferPath:
     place: int
     carried: tuple[Carry, ...]
     access: TensorAccess
+    instance: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def tensor(self) -> str:
         return self.chain[0].tensor
+
+    def held(self, position: int) -> Use:
+        """What becomes of the counter of a loop in space in a count for the instance that is looked at."""
+        return self.instance.get(self.space.axes[position].node, "at0")
 
     @property
     def child(self) -> SymbolicBuffet | None:
@@ -196,6 +202,8 @@ def refuse_idle(link: TransferPath) -> None:
         parts = {v for halo in space.halos for v in (halo.p, halo.r)}
         parts |= {v for v, window in space.windows if window.overlaps and v in space.single}
     for v in (*space.spread, *sorted(parts)):
+        if v in space.tied:
+            continue  # each instance is looked at
         positions = space.of(v)
         spatial = [i for i in positions if space.axes[i].spatial]
         times = [i for i in positions if i not in spatial]
@@ -237,12 +245,16 @@ class RowForms:
 @dataclass
 class FormLedger:
     """Accesses by (Einsum, node, tensor), passages by (Einsum, toll, tensor), and what crosses the links of a
-    dimension by (Einsum, component, dimension, tensor)."""
+    dimension by (Einsum, component, dimension, tensor).
+
+    `further`: the same for instances after the first, each of which may be the busiest.
+    """
 
     accesses: dict[tuple[str, int, str], RowForms] = field(default_factory=dict)
     tolls: dict[tuple[str, str, str], RowForms] = field(default_factory=dict)
     links: dict[tuple[str, str, str, str], RowForms] = field(default_factory=dict)
     busiest: bool = True
+    further: list[FormLedger] = field(default_factory=list)
 
     def entry(self, einsum: str, node: SymbolicBuffet) -> RowForms:
         return self.accesses.setdefault((einsum, node.id, node.tensor), RowForms(self.busiest))
@@ -252,26 +264,44 @@ def flows(layout: SymbolicLayout, busiest: bool = True) -> FormLedger:
     """All accesses and passages, booked as docs/semantics.md says; `busiest`: also those of one instance."""
     ledger = FormLedger(busiest=busiest)
     for einsum in layout.problem.tree.einsums:
-        one = layout.problem.cascade[einsum]
-        if one.is_copy:
+        if layout.problem.cascade[einsum].is_copy:
             _copy(layout, einsum, ledger)
             continue
-        for position, access in enumerate(one.accesses):
-            chain = layout.chain(einsum, access.tensor)
-            for node in chain:
-                ledger.entry(einsum, node)
-            kept = carries(layout, einsum, chain)
-            # Storage is filled once for all accesses of a tensor; compute reads for each.
-            again = access != one.access_of(access.tensor) or access in one.accesses[:position]
-            for place in range(len(chain) if again else 1, len(chain) + 1):
-                link = TransferPath(layout, einsum, chain, place, kept, access)
-                if access.output:
-                    _output(link, ledger)
-                elif layout.is_filled(einsum, link.child):
-                    _input(link, ledger)
-                if layout.is_filled_from_before(einsum, link.child):
-                    _input(link, ledger, _needed_of_before)
+        first, *others = _instances(layout, einsum)
+        _book(layout, einsum, first, ledger)
+        for place, instance in enumerate(others if busiest else ()):
+            if place == len(ledger.further):
+                ledger.further.append(FormLedger())
+            _book(layout, einsum, instance, ledger.further[place])
     return ledger
+
+
+def _instances(layout: SymbolicLayout, einsum: str) -> list[dict[int, int]]:
+    """The instances that may be the busiest of an Einsum: the first, unless bounds tie variables together."""
+    space = layout.stamps(einsum, layout.paths[einsum])
+    if not space.tied or not any(a.spatial and a.variable in space.tied for a in space.axes):
+        return [{}]
+    return list(instances_of(layout.problem, space))
+
+
+def _book(layout: SymbolicLayout, einsum: str, instance: Mapping[int, int], ledger: FormLedger) -> None:
+    """What one Einsum moves, and how much of it one instance does."""
+    one = layout.problem.cascade[einsum]
+    for position, access in enumerate(one.accesses):
+        chain = layout.chain(einsum, access.tensor)
+        for node in chain:
+            ledger.entry(einsum, node)
+        kept = carries(layout, einsum, chain)
+        # Storage is filled once for all accesses of a tensor; compute reads for each.
+        again = access != one.access_of(access.tensor) or access in one.accesses[:position]
+        for place in range(len(chain) if again else 1, len(chain) + 1):
+            link = TransferPath(layout, einsum, chain, place, kept, access, instance)
+            if access.output:
+                _output(link, ledger)
+            elif layout.is_filled(einsum, link.child):
+                _input(link, ledger)
+            if layout.is_filled_from_before(einsum, link.child):
+                _input(link, ledger, _needed_of_before)
 
 
 def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) -> Form:
@@ -290,7 +320,7 @@ def _use(link: TransferPath, first: bool, held: int, between: Callable[[int], Us
         if not link.space.axes[i].spatial:
             return "keep"
         if i < held:
-            return "at0" if first else "keep"
+            return link.held(i) if first else "keep"
         return between(i)
 
     return use
@@ -402,7 +432,7 @@ def fillable(
         if not space.axes[i].spatial:
             return "keep"
         if first and i < (end if inside else held):
-            return "at0"
+            return link.held(i)
         return "keep" if i < held else between(i)
 
     return _fillable(link, link.place, chosen)
@@ -437,7 +467,7 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
 
     def filled(i: int) -> Use:
         inner = _opening(link, depth, use)(i)
-        if not link.space.axes[i].spatial or not outer <= i < depth or inner == "at0":
+        if not link.space.axes[i].spatial or not outer <= i < depth or is_held(inner):
             return inner
         broadcast = link.dim(i).broadcast_partials or not link.shares(i)
         return inner if broadcast else "merge"
@@ -539,59 +569,3 @@ def _copy(layout: SymbolicLayout, einsum: str, ledger: FormLedger) -> None:
     moved = needed(space, lambda i: "keep", {})
     outer.add("reads_fill", lambda first: moved)
     inner.add("writes_fill", lambda first: moved)
-
-
-# What refills of single-buffered storages move: both ends, at the first instance.
-#
-# docs/semantics.md, Time without overlap.
-
-Key = tuple[str, str, str]  # Einsum, component, and the storage that is refilled, or "" for all else
-READS = ("reads_fill", "reads_drain")
-
-
-def refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[Form], ...]:
-    """Both ends of the refills of each storage that waits, and what else those ends do."""
-    hierarchy = layout.problem.hierarchy
-    waiting = [c.name for c in hierarchy.components if hierarchy.waits(c.name)]
-    if not waiting:
-        return ()
-    loads = _loads(layout, ledger)
-    rows = []
-    for einsum in layout.problem.tree.einsums:
-        ends: dict[str, None] = {}
-        for storage in waiting:
-            for c in hierarchy.components:
-                if (einsum, c.name, storage) in loads:
-                    rows.append(_row((einsum, c.name, storage), loads))
-                    ends[c.name] = None
-        rows += [_row((einsum, c.name, ""), loads) for c in hierarchy.components if c.name in ends]
-    return tuple(rows)
-
-
-def _row(key: Key, loads: dict[Key, list[Form]]) -> RefillLoad[Form]:
-    reads, writes = loads.get(key, (Form(), Form()))
-    return RefillLoad(*key, ((reads, writes),))
-
-
-def _loads(layout: SymbolicLayout, ledger: FormLedger) -> dict[Key, list[Form]]:
-    """Read and written bits of the first instance, the busiest one."""
-    found: dict[Key, list[Form]] = {}
-    for (einsum, node_id, tensor), entry in ledger.accesses.items():
-        node = layout.nodes[node_id, tensor]
-        for kind, storage in _kinds(layout, einsum, node):
-            if entry.whole[kind].terms:
-                sums = found.setdefault((einsum, node.component, storage), [Form(), Form()])
-                side = 0 if kind in READS else 1
-                sums[side] = sums[side] + entry.first[kind] * layout.bits(tensor)
-    return found
-
-
-def _kinds(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> Iterator[tuple[str, str]]:
-    """Each kind of access with the waiting storage whose refill it is part of, or ""."""
-    chain = layout.chain(einsum, node.tensor)
-    place = [n.id for n in chain].index(node.id)
-    outwards = node.component if node.parent is not None else ""
-    inwards = chain[place + 1].component if place + 1 < len(chain) else ""
-    for kind in TRAFFIC:
-        storage = outwards if kind in ("writes_fill", "reads_drain") else inwards
-        yield kind, storage if storage and layout.problem.hierarchy.waits(storage) else ""

@@ -22,9 +22,9 @@ from polymodel.analysis.result import (
     mapped,
 )
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, Rounded, Size, atom
-from polymodel.analysis.symbolic.pair_atoms import Meet, Tied
+from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
 
-Factor = Atom | Rounded | Meet | Tied
+Factor = Atom | Rounded | Meet | Tabled
 Product = tuple[Factor, ...]
 
 
@@ -36,8 +36,8 @@ def _key(a: Factor) -> tuple[str, ...]:
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
     if isinstance(a, Rounded):
         return (repr(a.chains), repr((a.bits, a.each)))
-    if isinstance(a, Tied):
-        return (repr(a.region), repr((a.u, a.v)), repr(a))
+    if isinstance(a, Tabled):
+        return (repr(a.region), repr(a.chains), repr(a))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
 
 
@@ -215,6 +215,7 @@ def _conditions(there: Form) -> frozenset[Factor | Form]:
 
 NONE = ((0, 0),)  # loads of what moves nothing
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+READS = TRAFFIC[:2]
 
 
 @dataclass(frozen=True)
@@ -349,13 +350,22 @@ class SymbolicAnalysis:
             buffets,
             numbers(self.traffic),
             numbers(self.compute),
-            tuple(r for r in numbers(self.loads) if r.loads != NONE),
+            tuple(r for r in map(_busiest, numbers(self.loads)) if r.loads != NONE),
             tuple(r for r in working if r.bits),
             tuple(r for r in numbers(self.tolls) if r.down or r.up),
             refills=_refilled(numbers(self.refills)),
             links=_crossed(numbers(self.links)),
             whole=numbers(self.whole),
         )
+
+
+def _busiest(row: InstanceLoad) -> InstanceLoad:
+    """With the pairs of which no other one is as much of both."""
+    if len(row.loads) == 1:
+        return row
+    pairs = sorted(set(row.loads))
+    kept = [p for p in pairs if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in pairs)]
+    return replace(row, loads=tuple(kept))
 
 
 def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:

@@ -14,7 +14,6 @@ from polymodel.analysis.symbolic.counts import (
     settled,
     span,
     tied_signature,
-    untouched,
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
@@ -35,6 +34,7 @@ from polymodel.analysis.symbolic.spaces import (
     same_elements,
     with_generations,
 )
+from polymodel.analysis.symbolic.tied_groups import loosened, untouched
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
@@ -73,7 +73,7 @@ class SymbolicLayout:
     `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
     `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
     position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
-    for several elements of a tensor.
+    for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds.
     """
 
     problem: Problem
@@ -86,6 +86,7 @@ class SymbolicLayout:
     sizes: tuple[tuple[str, str], ...] = ()
     lines: Mapping[str, CarriedRank] = field(default_factory=dict)
     unions: Mapping[str, Unions] = field(default_factory=dict)
+    mixed: frozenset[int] = frozenset()
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
@@ -162,12 +163,12 @@ def lay_out(
     lines = carried_lines(problem)
     for name in tree.einsums:
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
-    check_tied_loops(problem)
+    mixed = check_tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
+    check_tied(problem, ranks or {}, any(path.windows for path in found.values()))
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
-    check_tied(problem, ranks or {}, any(path.windows for path in found.values()))
     for path in axes.values():
         _check_instances(path)
     decided = {e: path.depth for e, path in found.items()}
@@ -187,7 +188,9 @@ def lay_out(
     joined = [neighbours_joined(e, lines) for e in problem.cascade]
     problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _ in joined)))
     unions = {e.name: every for e, every in joined}
-    layout = SymbolicLayout(problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions)
+    layout = SymbolicLayout(
+        problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions, mixed
+    )
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -229,6 +232,8 @@ def _node(
     inferred = producer in layout.inferred
     # What an inferred Einsum makes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
+    if any(a.node in layout.mixed for a in spaces[0].axes):
+        spaces = [loosened(space) for space in spaces]
     _check_visits(layout, found, depth)
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:

@@ -339,6 +339,8 @@ def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
         raise _unknown(node.component, "a copy runs")
     if any(layout.windows.values()):
         raise _unknown(node.component, "Einsums are inferred, or execute again")
+    if layout.mixed:
+        raise _unknown(node.component, "Einsums run loops within other bounds")
     if node.tensor in layout.lines:
         raise _unknown(node.component, f"{node.tensor} is carried forward")
     for space in spaces:

@@ -8,7 +8,7 @@ buffets come and go at its first three.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -28,16 +28,14 @@ from polymodel.analysis.symbolic.between import (
     shared_loops,
     stays_unevenly,
 )
-from polymodel.analysis.symbolic.counts import count, loop_order, settled, touched
+from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import (
-    ZERO,
     Form,
     HeldBuffet,
     PeakForm,
     WorkingSetForm,
     leading,
     number,
-    of_atom,
     product,
 )
 from polymodel.analysis.symbolic.layout import (
@@ -46,220 +44,11 @@ from polymodel.analysis.symbolic.layout import (
     SymbolicLayout,
     carries,
     policy,
-    temporal,
 )
-from polymodel.analysis.symbolic.pair_atoms import PEAKS, CutAtom, TileQuery
 from polymodel.analysis.symbolic.regions import Gap
-from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedPair, unlike_first
+from polymodel.analysis.symbolic.spaces import Space, TiedGroup, unlike_first
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
-from polymodel.reuse import Reuse
-
-# Peaks of what is held along rank variables that bounds tie together, also of buffets that come and go.
-
-Chains = tuple[list[LoopAxis], list[LoopAxis]]
-
-
-@dataclass(frozen=True)
-class TiedBuffet:
-    """A buffet in the phases of one Einsum, along tied variables.
-
-    `fixed`: it holds the same at all stamps. `gap`: while its users do not run it is there at some stamps of
-    a group's loops only, but for where `absent` is 0: then it is there whatever they do.
-    """
-
-    space: Space
-    fixed: bool
-    gap: tuple[TiedPair, Gap] | None
-    absent: Form
-
-
-def gap_of(bare: Space, stay: Stay) -> tuple[TiedPair, Gap] | None:
-    """When a buffet that an Einsum does not use is there over steps of tied loops; None if never."""
-    node, steps = stay.node, [i for i in temporal(bare) if i < stay.shared]
-    tied = [i for i in steps if bare.axes[i].variable in bare.tied]
-    within = [i for i in tied if stay.on_path and i >= node.depth]
-    kept = [i for i in tied if i < node.depth and stay.carry.get(i, ZERO) != ZERO]
-    if not within and not kept:
-        return None
-    names = {bare.axes[i].variable for i in within + kept}
-    group, *others = (g for g in bare.groups if {g.u, g.v} & names)
-    found = [_stays_over(node.space, group, i) for i in kept]
-    if others or None in found or (kept and not _by_policy(stay, group)):
-        raise unknown_gap(bare, stay)
-    kept = [i for i, stays in zip(kept, found, strict=True) if stays]
-    if not within and not kept:
-        return None
-    shared, depth = len(_loops(bare, group, stay.shared)), len(_loops(node.space, group, node.depth))
-    policy = node.reuse if kept else Reuse.REFILL
-    since = len(_loops(bare, group, min(kept, default=0)))
-    return group, Gap(shared, depth, not stay.on_path, stay.before, policy, since)
-
-
-def _loops(space: Space, group: TiedPair, until: int) -> list[int]:
-    """Positions of a group's loops among the outermost ones."""
-    return [i for i, a in enumerate(space.axes[:until]) if a.variable in (group.u, group.v)]
-
-
-def _by_policy(stay: Stay, group: TiedPair) -> bool:
-    """Whether nothing but the buffet's own policy decides about what stays."""
-    own = {a: form for a, form in policy(stay.node).items() if form != ZERO}
-    return group in stay.node.space.groups and stay.carry == own
-
-
-def _stays_over(space: Space, group: TiedPair, axis: int) -> bool | None:
-    """Whether loops inside that are not the group's leave the tile as it is over a step; None: not known."""
-    stays = True
-    for i in temporal(space):
-        v = space.axes[i].variable
-        if i <= axis or v in (group.u, group.v) or v not in {*space.access.variables, *space.tied}:
-            continue
-        once = None if v in space.tied else settled(space, i)
-        if once == number(1):
-            continue
-        split = any(j < axis for j in space.of(v)) or space.window(v) is not None
-        if once != ZERO or split or v not in space.single:
-            return None
-        stays = False
-    return stays
-
-
-def unknown_gap(bare: Space, stay: Stay) -> NotSeparable:
-    return NotSeparable(
-        f"{stay.node.tensor} may stay in {stay.node.component} while {bare.einsum.name} runs, over steps "
-        "of loops whose rank variables a bound ties together",
-        "use engine exact",
-    )
-
-
-@dataclass(frozen=True)
-class _Row:
-    """What is asked of one buffet along a group: what its tile holds, and what is there of it in a gap.
-
-    `loops`: those that tell stamps; `own`: those further in, of a buffet in another branch.
-    """
-
-    number: int
-    asked: TileQuery
-    gap: TileQuery | None
-    absent: Form
-    loops: Chains
-    own: Chains = ([], [])
-
-    @property
-    def every(self) -> tuple[TileQuery, ...]:
-        if self.gap is None:
-            return (self.asked,)
-        return (self.gap,) if self.absent == number(1) else (self.asked, self.gap)
-
-
-def tied_peaks(
-    bare: Space, parts: Sequence[TiedBuffet], held: tuple[HeldBuffet, ...]
-) -> Iterator[tuple[HeldBuffet, ...]]:
-    """What is held at the stamps of tied variables that may be the peak; `held` without these variables."""
-    found: dict[TiedPair, list[_Row]] = {}
-    for k, part in enumerate(parts):
-        for group in () if part.fixed else part.space.groups:
-            row = _row(bare, k, part, group)
-            if row is not None:
-                found.setdefault(group, []).append(row)
-    choices = [_factors(group, rows) for group, rows in found.items()]
-    _refuse_mixed(found)
-    for choice in cartesian(*choices):
-        sizes: list[Form] = [number(1)] * len(held)
-        for factors in choice:
-            for k, form in factors.items():
-                sizes[k] = sizes[k] * form
-        yield tuple(h.of(h.elements * size) for h, size in zip(held, sizes, strict=True))
-
-
-def _row(bare: Space, k: int, part: TiedBuffet, group: TiedPair) -> _Row | None:
-    what, rank = touched(part.space, group)
-    mine = part.gap[1] if part.gap is not None and part.gap[0] == group else None
-    if what == "none" and mine is None:
-        return None
-    every: Chains = (
-        [part.space.axes[i] for i in part.space.of(group.u)],
-        [part.space.axes[i] for i in part.space.of(group.v)],
-    )
-    asked = TileQuery(len(every[0]), len(every[1]), what, rank)
-    if mine is None:
-        return _Row(k, asked, None, part.absent, every)
-    space = part.space if mine.inside else bare
-    positions = _loops(space, group, len(space.axes))[: max(mine.shared, mine.depth)]
-    order = loop_order(space, group, positions)
-    above = order[: mine.shared].count("u"), order[: mine.shared].count("v")
-    mapped: Chains = (
-        [space.axes[i] for i in positions if space.axes[i].variable == group.u],
-        [space.axes[i] for i in positions if space.axes[i].variable == group.v],
-    )
-    loops = mapped[0][: above[0]], mapped[1][: above[1]]
-    own = mapped[0][above[0] :], mapped[1][above[1] :]
-    if part.absent != number(1) and (own[0] or own[1]):
-        raise NotSeparable(
-            f"{part.space.access.tensor} may stay in part while {bare.einsum.name} runs, over steps of loops "
-            "of which a bound ties some together",
-            "use engine exact",
-        )
-    gap = replace(asked, gap=mine, order=order)
-    return _Row(k, asked, gap, part.absent, loops, own)
-
-
-def _factors(group: TiedPair, rows: list[_Row]) -> list[dict[int, Form]]:
-    """At each stamp that may be the peak, the size of each buffet's tile along a group."""
-    chains = [max((list(row.loops[side]) for row in rows), key=len) for side in (0, 1)]
-    for row in rows:
-        for side in (0, 1):
-            if row.loops[side] != chains[side][: len(row.loops[side])]:
-                raise NotSeparable(
-                    f"buffets stand below different loops over {group.u} and {group.v}, which a bound ties "
-                    "together",
-                    "use engine exact",
-                )
-    stamps = len(chains[0]), len(chains[1])
-    rows = [_placed(row, chains) for row in rows]
-    asked = tuple(dict.fromkeys(a for row in rows for a in row.every))
-    places = 1 if len(asked) == 1 else PEAKS
-    u, v = (tuple(a.level("each") for a in chain) for chain in chains)
-
-    def size(a: TileQuery, place: int) -> Form:
-        cut = CutAtom(group.region, u, v, asked=asked, item=asked.index(a), place=place, stamps=stamps)
-        return of_atom(cut)
-
-    def held(row: _Row, place: int) -> Form:
-        if row.gap is None:
-            return size(row.asked, place)
-        there = size(row.gap, place) * row.absent
-        return there if row.absent == number(1) else there + size(row.asked, place) * (number(1) - row.absent)
-
-    return [{row.number: held(row, p) for row in rows} for p in range(places)]
-
-
-def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
-    """The row with the places of its loops in the chains, which its own ones lengthen."""
-    if row.gap is None:
-        return row
-    places = []
-    for side in (0, 1):
-        begin = len(chains[side])
-        chains[side].extend(row.own[side])
-        places.append((*range(len(row.loops[side])), *range(begin, len(chains[side]))))
-    return replace(row, gap=replace(row.gap, own=(places[0], places[1])))
-
-
-def _refuse_mixed(found: Mapping[TiedPair, list[_Row]]) -> None:
-    """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
-    owner: dict[int, TiedPair] = {}
-    for group, rows in found.items():
-        for row in rows:
-            for axis in (*row.loops[0], *row.loops[1]):
-                if owner.setdefault(axis.node, group) != group:
-                    raise NotSeparable(
-                        f"Einsums run loops over {group.u} and {group.v} within other bounds, or under other "
-                        "names",
-                        "use engine exact",
-                    )
-
 
 # Working sets of all buffets.
 
@@ -281,7 +70,7 @@ class OccupancyItem:
     not_last: tuple[tuple[int, Form], ...] = ()
     fixed: bool = False
     shared: int | None = None
-    gap: tuple[TiedPair, Gap] | None = None
+    gap: tuple[TiedGroup, Gap] | None = None
     once: frozenset[int] = frozenset()
     runs: Space | None = None
 
@@ -360,13 +149,23 @@ def _largest(space: Space) -> Form:
 
 def _ever_held(space: Space) -> Form:
     """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
-    return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
+    return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
 def _reserved(known: _Known, einsum: str, component: str) -> list[OccupancyItem]:
     on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
     nodes = known.nodes.get(component, [])
-    return [known.item(n) for n in nodes if n.id in on_path or _persistent(known.layout, n)]
+    items = [known.item(n) for n in nodes if n.id in on_path or _persistent(known.layout, n)]
+    return [_own(known.layout, einsum, item) for item in items]
+
+
+def _own(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> OccupancyItem:
+    """The buffet with its tiles told within the bounds of the Einsum."""
+    if item.fixed or not any(a.node in layout.mixed for a in item.node.space.axes):
+        return item
+    from polymodel.analysis.symbolic.tied_peaks import own_tile
+
+    return replace(item, node=own_tile(layout, einsum, item.node))
 
 
 def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem | Stay]:
@@ -377,7 +176,10 @@ def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem |
     for node in known.nodes.get(component, []):
         item = known.item(node)
         used = item.fixed or (node.id in on_path and einsum in node.users)
-        found.append(item if used else _stay(known, einsum, item, node.id in on_path))
+        if used:
+            found.append(_own(known.layout, einsum, item))
+        else:
+            found.append(_stay(known, einsum, item, node.id in on_path))
     return found
 
 
@@ -394,8 +196,7 @@ def _peak(
         once, runs = made_once_before(layout, bare, b)
         times = joined_steps(bare, b, once)
         uneven = b if once or runs else uneven
-        if times is None and bare.tied | b.node.space.tied:
-            raise unknown_gap(bare, b)
+        gap = _gap(bare, b, times is None)
         if times is None and uneven is not None:
             raise stays_unevenly(uneven)
         if times is None:
@@ -404,7 +205,6 @@ def _peak(
             _refuse_other_instances(buffets)
             lasting = [i.held for i in used if i.fixed]
             return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
-        gap = gap_of(bare, b)
         if times or gap:
             steps, shared = tuple(sorted((times or {}).items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())
@@ -412,6 +212,17 @@ def _peak(
                 OccupancyItem(b.node, b.held, first, last, shared=shared, gap=gap, once=once, runs=runs)
             )
     return _phases(bare, items)
+
+
+def _gap(bare: Space, stay: Stay, unknown: bool) -> tuple[TiedGroup, Gap] | None:
+    """When a buffet is there over steps of loops over tied variables; refused if others are `unknown`."""
+    if not bare.tied | stay.node.space.tied:
+        return None
+    from polymodel.analysis.symbolic.tied_peaks import gap_of, unknown_gap
+
+    if unknown:
+        raise unknown_gap(bare, stay)
+    return gap_of(bare, stay)
 
 
 def _stay(known: _Known, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:
@@ -465,9 +276,20 @@ def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, 
         reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
         gone = [_gone(bare, i, stamp) for i in here]
         held = tuple(_at(i, stamp, form) for i, form in zip(here, gone, strict=True))
-        parts = [TiedBuffet(i.node.space, i.fixed, i.gap, form) for i, form in zip(here, gone, strict=True)]
-        phases += [(reached, each) for each in tied_peaks(bare, parts, held)]
+        phases += [(reached, each) for each in _along_tied(bare, here, gone, held)]
     return leading(phases)
+
+
+def _along_tied(
+    bare: Space, items: Sequence[OccupancyItem], gone: Sequence[Form], held: tuple[HeldBuffet, ...]
+) -> Iterable[tuple[HeldBuffet, ...]]:
+    """What is held, at each stamp of tied variables that may be the peak."""
+    if not any(i.gap or (i.node.space.groups and not i.fixed) for i in items):
+        return (held,)
+    from polymodel.analysis.symbolic.tied_peaks import TiedBuffet, tied_peaks
+
+    parts = [TiedBuffet(i.node.space, i.fixed, i.gap, form) for i, form in zip(items, gone, strict=True)]
+    return tied_peaks(bare, parts, held)
 
 
 def _advanced(item: OccupancyItem, stamp: Stamp) -> Iterator[bool]:
@@ -476,13 +298,22 @@ def _advanced(item: OccupancyItem, stamp: Stamp) -> Iterator[bool]:
 
 def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
     """Refuse buffets of which one is largest in one instance of the component and another in another."""
-    spread = [[a for a in i.node.space.axes if a.spatial] for i in items]
-    own = next((a for axes in spread for a in axes if a.grows), None)
-    if own is not None and len({tuple(a.node for a in axes) for axes in spread}) > 1:
+    spread = [(i.node.space, a) for i in items for a in i.node.space.axes if a.spatial]
+    if len({tuple(a.node for a in i.node.space.axes if a.spatial) for i in items}) < 2:
+        return
+    own = next((a for _, a in spread if a.grows), None)
+    tied = next((a for space, a in spread if a.variable in space.tied), None)
+    if own is not None:
         raise NotSeparable(
             f"buffets in {items[0].node.component} stand below different spatial loops, and that over "
             f"{own.variable} has a first tile that may be smaller than others",
             "make initial_tile_shape larger than tile_shape, or use engine exact",
+        )
+    if tied is not None:
+        raise NotSeparable(
+            f"buffets in {items[0].node.component} stand below different spatial loops, and a bound ties "
+            f"{tied.variable}, which one is over, to another rank variable",
+            "use engine exact",
         )
 
 

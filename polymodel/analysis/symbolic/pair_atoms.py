@@ -7,8 +7,9 @@ bound ties them together (sums and peaks over the tiles of a region).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
@@ -394,16 +395,20 @@ PEAKS = 3  # tiles of which now one, now another is larger: so many stamps may b
 
 
 @dataclass(frozen=True)
-class Tied:
-    """A number of a region under tiles of its variables `u` and `v` (outermost first)."""
+class Tabled:
+    """A number of a region under tiles of its variables, worked out for each choice of tile sizes."""
 
     region: Region
-    u: tuple[ChainLevel, ...]
-    v: tuple[ChainLevel, ...]
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        """The loops over each variable, outermost first."""
+        raise NotImplementedError
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
-        return (*self.region.extents, *(s for lv in (*self.u, *self.v) for s in (lv.begin, lv.tile)))
+        """The sizes of all tiles: first and others of each loop, variable by variable."""
+        return tuple(s for chain in self.chains for lv in chain for s in (lv.begin, lv.tile))
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -419,15 +424,21 @@ class Tied:
 
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
-        return ops.counted(self, [values[s] if isinstance(s, str) else s for s in self.sizes[2:]])
+        return ops.counted(self, [values[s] if isinstance(s, str) else s for s in self.sizes])
 
     def at(self, *sizes: int) -> int:
-        """The number for the sizes of all tiles: first and others of each loop of u, then of v."""
-        pairs: Tiles = tuple(zip(sizes[::2], sizes[1::2], strict=True))
-        return self.number(pairs[: len(self.u)], pairs[len(self.u) :])
+        """The number for the sizes of all tiles."""
+        pairs, tiles = iter(zip(sizes[::2], sizes[1::2], strict=True)), []
+        for chain in self.chains:
+            tiles.append(tuple(islice(pairs, len(chain))))
+        return self.number(*tiles)
 
-    def number(self, u: Tiles, v: Tiles) -> int:
-        """The same for the tiles of either variable."""
+    def number(self, *tiles: Tiles) -> int:
+        """The same for the tiles of each variable."""
+        raise NotImplementedError
+
+    def without_sizes(self) -> Tabled:
+        """The same with all tiles alike: what is left tells numbers of equal sizes apart."""
         raise NotImplementedError
 
     @property
@@ -447,6 +458,25 @@ class Tied:
         )
         found = [self.at(*row) for row in rows.tolist()]
         return np.array(found, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
+
+
+@dataclass(frozen=True)
+class Tied(Tabled):
+    """A number of two variables `u` and `v`, by their loops."""
+
+    u: tuple[ChainLevel, ...]
+    v: tuple[ChainLevel, ...]
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        return self.u, self.v
+
+    def without_sizes(self) -> Tabled:
+        alike = ((ChainLevel(1, "each"),) * len(chain) for chain in self.chains)
+        u, v = alike
+        return replace(self, u=u, v=v)
 
 
 @dataclass(frozen=True)
@@ -470,7 +500,8 @@ class CutAtom(Tied):
     def named(self) -> str:
         return "peak" if self.asked else _NAMES[self.what]
 
-    def number(self, u: Tiles, v: Tiles) -> int:
+    def number(self, *tiles: Tiles) -> int:
+        u, v = tiles
         if not self.asked:
             return total(self.region, u, v, self.what, self.rank)
         rows = front(self.region, u, v, self.asked, self.stamps)
@@ -501,6 +532,7 @@ class StepAtom(Tied):
     def named(self) -> str:
         return "independent" if self.kind == "settled" else "kept"
 
-    def number(self, u: Tiles, v: Tiles) -> int:
+    def number(self, *tiles: Tiles) -> int:
+        u, v = tiles
         loops = Loops(self.region, u, v, self.order)
         return asked_of_loop(loops, self.axis, self.kind, self.what, self.rank)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from polymodel.analysis.symbolic.atoms import ChainLevel
 from polymodel.errors import NotSeparable
 
 if TYPE_CHECKING:
-    from polymodel.analysis.symbolic.pair_atoms import Tied
+    from polymodel.analysis.symbolic.pair_atoms import Tabled
 
 
 class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
@@ -21,12 +19,12 @@ class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
     __slots__ = ("table",)
     is_commutative = True
 
-    def __new__(cls, table: Tied) -> Any:
+    def __new__(cls, table: Tabled) -> Any:
         made = super().__new__(cls)
         made.table = table
         return made
 
-    def __getnewargs__(self) -> tuple[Tied]:
+    def __getnewargs__(self) -> tuple[Tabled]:
         return (self.table,)
 
     def _hashable_content(self) -> tuple[str]:
@@ -79,9 +77,6 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return list(self.args[2::2])
 
 
-def term(table: Tied, sizes: Sequence[Any]) -> Any:
+def term(table: Tabled, sizes: Sequence[Any]) -> Any:
     """A number of a region as a SymPy term of its tile sizes, which are told apart by their place only."""
-    nameless = replace(
-        table, u=(ChainLevel(1, "each"),) * len(table.u), v=(ChainLevel(1, "each"),) * len(table.v)
-    )
-    return RegionCount(CountedRegion(nameless), *(sympy.sympify(s) for s in sizes))
+    return RegionCount(CountedRegion(table.without_sizes()), *(sympy.sympify(s) for s in sizes))

@@ -26,20 +26,20 @@ MOST_PIECES = 20_000_000
 
 @dataclass(frozen=True)
 class Region:
-    """Points of a box from 0 on with `a u + b v + c >= 0` for each of `bounds` (a, b, c)."""
+    """Points of a box from 0 on with `a u + b v + ... + c >= 0` for each of `bounds` (a, b, ..., c)."""
 
-    extents: tuple[int, int]
-    bounds: tuple[tuple[int, int, int], ...]
+    extents: tuple[int, ...]
+    bounds: tuple[tuple[int, ...], ...]
 
     @cached_property
     def turned(self) -> Region:
-        """The same with the variables in the other order."""
+        """Of two variables the same in the other order."""
         u, v = self.extents
         return Region((v, u), tuple((b, a, c) for a, b, c in self.bounds))
 
     @cached_property
     def rows(self) -> tuple[Ints, Ints, Ints]:
-        """(u, first v, last v) of every u that has points."""
+        """Of two variables, (u, first v, last v) of every u that has points."""
         return _rows(self)
 
 

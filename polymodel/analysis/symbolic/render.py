@@ -110,12 +110,12 @@ class Expressions:
 
     def counted(self, table: NumberTable, sizes: Sequence[Value]) -> Value:
         from polymodel.analysis.symbolic.atoms import Rounded
-        from polymodel.analysis.symbolic.pair_atoms import Tied
+        from polymodel.analysis.symbolic.pair_atoms import Tabled
         from polymodel.analysis.symbolic.region_terms import term
 
         if isinstance(table, Rounded):
             return table.by(self, sizes)
-        assert isinstance(table, Tied)
+        assert isinstance(table, Tabled)
         return term(table, sizes)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from polymodel.analysis.result import WholeActions
 from polymodel.analysis.symbolic.atoms import ONE, Rounded
-from polymodel.analysis.symbolic.flows import READS, FormLedger, TransferPath
-from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
+from polymodel.analysis.symbolic.flows import FormLedger, TransferPath
+from polymodel.analysis.symbolic.forms import READS, Form, number, of_atom, summed
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, carries
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import NotSeparable

@@ -17,9 +17,17 @@ from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# What happens to a counter in a count: kept apart, merged (a union), or held at the first instance; `hops`:
-# kept apart, and counted as often as the counter says, from 1 on.
-Use = Literal["keep", "merge", "at0", "hops"]
+# What happens to a counter in a count: kept apart, merged (a union), held at the first instance, or at that
+# of a number; `most`: held at the instance with the largest count; `hops`: kept apart, and counted as often
+# as the counter says, from 1 on.
+Use = Literal["keep", "merge", "at0", "most", "hops"] | int
+
+
+def is_held(use: Use) -> bool:
+    """Whether a counter is held at one instance."""
+    return use == "at0" or isinstance(use, int)
+
+
 # Of a tensor that is carried forward, what the tile of its variable holds: `later`: in each tile but the
 # first also an element further back, `each`: in each tile; `lacking`: in the first tile an element less.
 # `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
@@ -72,50 +80,57 @@ class Halo:
 
 
 @dataclass(frozen=True)
-class TiedPair:
-    """Two rank variables that bounds of the iteration space tie together, and their points from the smallest
+class TiedGroup:
+    """Rank variables that bounds of the iteration space tie together, and their points from the smallest
     values on."""
 
-    u: str
-    v: str
+    variables: tuple[str, ...]
     region: Region
+
+    @property
+    def u(self) -> str:
+        """The first variable of a pair."""
+        return self.variables[0]
+
+    @property
+    def v(self) -> str:
+        """The second variable of a pair."""
+        return self.variables[1]
 
 
 @lru_cache(maxsize=1024)
-def groups(einsum: Einsum) -> tuple[TiedPair, ...]:
+def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
     """The bounds that the box of an Einsum does not imply, by their variables; NotSeparable for others."""
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
-    found: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    bounds, tied = [], {v: {v} for v in box}
     for c in einsum.constraints:
         if c.kind != "ge":
             raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if least >= 0 or (len(c.expr.variables) == 1 and abs(c.expr.terms[0][1]) == 1):
             continue
-        # In one order, so that Einsums that share loops over both have equal regions.
-        names = sorted(v for v in einsum.rank_variables if v in c.expr.variables)
-        if len(names) != 2:
-            raise NotSeparable(
-                f"the iteration space of {einsum.name} is no box: {c} is no bound on two rank variables",
-                "use engine exact",
-            )
-        (u, v), terms = names, dict(c.expr.terms)
-        constant = c.expr.constant + terms[u] * box[u][0] + terms[v] * box[v][0]
-        found.setdefault((u, v), []).append((terms[u], terms[v], constant))
-    taken = [v for pair in found for v in pair]
-    twice = next((v for v in taken if taken.count(v) > 1), None)
-    if twice is not None:
-        raise NotSeparable(
-            f"the iteration space of {einsum.name} ties {twice} to several rank variables", "use engine exact"
-        )
-    return tuple(TiedPair(u, v, _region(box, u, v, bounds)) for (u, v), bounds in found.items())
+        bounds.append(c.expr)
+        together = set.union(*(tied[v] for v in c.expr.variables))
+        tied |= dict.fromkeys(together, together)
+    found: dict[tuple[str, ...], list[Affine]] = {}
+    for expr in bounds:
+        # In one order, so that Einsums that share loops over them have equal regions.
+        found.setdefault(tuple(sorted(tied[expr.variables[0]])), []).append(expr)
+    return tuple(TiedGroup(names, _region(box, names, exprs)) for names, exprs in found.items())
 
 
-def _region(box: Mapping[str, tuple[int, int]], u: str, v: str, bounds: list[tuple[int, int, int]]) -> Region:
-    extents = tuple(box[x][1] - box[x][0] + 1 for x in (u, v))
+def _region(box: Mapping[str, tuple[int, int]], names: tuple[str, ...], bounds: list[Affine]) -> Region:
+    extents = tuple(box[x][1] - box[x][0] + 1 for x in names)
     if max(extents) > MOST_ROWS:
-        raise NotSeparable(f"{u} and {v} are tied, and have more than {MOST_ROWS} values", "use engine exact")
-    return Region((extents[0], extents[1]), tuple(sorted(set(bounds))))
+        raise NotSeparable(
+            f"{' and '.join(names)} are tied, and have more than {MOST_ROWS} values", "use engine exact"
+        )
+    rows = set()
+    for expr in bounds:
+        terms = dict(expr.terms)
+        factors = [terms.get(v, 0) for v in names]
+        rows.add((*factors, expr.constant + sum(c * box[v][0] for v, c in expr.terms)))
+    return Region(extents, tuple(sorted(rows)))
 
 
 @dataclass(frozen=True)
@@ -216,14 +231,14 @@ class Space:
         return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in self.access.variables)
 
     @cached_property
-    def groups(self) -> tuple[TiedPair, ...]:
-        """Pairs of variables that bounds tie together."""
+    def groups(self) -> tuple[TiedGroup, ...]:
+        """Variables that bounds tie together."""
         return groups(self.einsum)
 
     @cached_property
     def tied(self) -> frozenset[str]:
         """The variables of the groups."""
-        return frozenset(v for g in self.groups for v in (g.u, g.v))
+        return frozenset(v for g in self.groups for v in g.variables)
 
     def of(self, variable: str) -> list[int]:
         return [i for i, a in enumerate(self.axes) if a.variable == variable]

@@ -1,0 +1,384 @@
+"""Rank variables that depend on each other, listed value by value: once for each choice of their tile sizes.
+
+Of some variables there are all points that keep within bounds, with the counters of the loops that lead to
+each point, and the elements that ranks of these variables have there. So instances may share any part of a
+window, a bound may tie any number of variables together, and loops over these may be spread over instances.
+The time it takes grows with the number of points: where there is a formula, or pieces of intervals will do
+(`regions`), these are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal
+
+from polymodel.analysis.symbolic.atoms import ChainLevel
+from polymodel.analysis.symbolic.pair_atoms import Tabled
+from polymodel.analysis.symbolic.regions import Region, Tiles, numbered, repeated
+from polymodel.errors import NotSeparable
+
+Ints = Any
+MOST_POINTS = 2**22
+PEAKS = 3  # stamps at which now one tile, now another is larger
+
+
+@dataclass(frozen=True)
+class Made:
+    """What executes of a variable of an inferred Einsum: of a tile of e values `scale * e` and more.
+
+    `start` more at the first stamp of all, at others what `later` says of the innermost of the loops that cut
+    tiles (one entry for each) whose counter is above 0; None: as outside it.
+    """
+
+    scale: int
+    start: int
+    later: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One loop: over which of the variables, whether in space, and what happens to its counter.
+
+    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number), or kept apart
+    while only the largest of all counts is asked for (`most`).
+    """
+
+    variable: int
+    spatial: bool
+    use: Literal["keep", "merge", "most"] | int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a loop in time: how many of the loops stand outside it, and whether it is the next one."""
+
+    outside: int
+    moves: bool
+
+
+@dataclass(frozen=True)
+class Listing(Tabled):
+    """The different (kept counters, element); with `step` those that stay over the steps of a loop.
+
+    `loops`: of each variable its loops; `turns`: all of them as they stand. `ranks`: of each rank the factors
+    of the variables. What stays is what every instance that has it had before. `settled`: 1 if the tiles of
+    each instance do not depend on the loop that steps.
+    """
+
+    loops: tuple[tuple[ChainLevel, ...], ...]
+    ranks: tuple[tuple[int, ...], ...]
+    turns: tuple[Turn, ...]
+    made: tuple[Made | None, ...] = ()
+    step: Step | None = None
+    settled: bool = False
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        return self.loops
+
+    @property
+    def named(self) -> str:
+        return "independent" if self.settled else "kept" if self.step is not None else "elements"
+
+    def without_sizes(self) -> Listing:
+        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
+
+    def number(self, *tiles: Tiles) -> int:
+        nameless = replace(self, loops=((),) * len(self.loops))
+        if self.settled:
+            return int(_settled(nameless, tiles))
+        return _counted(nameless, tiles)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points at stamps: the counter of each loop, and one number for each different element.
+
+    `widths`: how many values each counter may take; `elements`: the same of elements.
+    """
+
+    counters: tuple[Ints, ...]
+    element: Ints
+    widths: tuple[int, ...]
+    elements: int
+
+    def some(self, rows: Ints) -> _Points:
+        return replace(self, counters=tuple(c[rows] for c in self.counters), element=self.element[rows])
+
+    def size(self, places: Iterable[int]) -> int:
+        """How many numbers the counters of some loops have."""
+        return prod(self.widths[place] for place in places)
+
+    def number_of(self, places: Iterable[int]) -> Ints:
+        """One number for the counters of some loops, outermost first."""
+        import numpy as np
+
+        found = np.zeros(len(self.element), np.int64)
+        for place in places:
+            found = found * self.widths[place] + self.counters[place]
+        return found
+
+
+def _too_large() -> NotSeparable:
+    return NotSeparable(
+        "tiles of rank variables that depend on each other are too many to list",
+        "use engine exact, or reuse: refill",
+    )
+
+
+@lru_cache(maxsize=8)
+def _points(
+    region: Region,
+    tiles: tuple[Tiles, ...],
+    variables: tuple[int, ...],
+    made: tuple[Made | None, ...],
+    ranks: tuple[tuple[int, ...], ...],
+) -> _Points:
+    """`variables`: of each loop, as they stand, the variable that it is over."""
+    import numpy as np
+
+    count = len(region.extents)
+    listed = [_values(n, tiles[k], made[k] if made else None) for k, n in enumerate(region.extents)]
+    if prod(len(values) for values, _ in listed) > MOST_POINTS:
+        raise _too_large()
+    shape = [len(values) for values, _ in listed]
+
+    def along(k: int, column: Ints) -> Ints:
+        return column.reshape([-1 if i == k else 1 for i in range(count)])
+
+    def affine(factors: Sequence[int]) -> Ints:
+        found = np.zeros([1] * count, np.int64)
+        for k, factor in enumerate(factors):
+            if factor:
+                found = found + along(k, factor * listed[k][0])
+        return found
+
+    there = np.ones(shape, bool)
+    for *factors, constant in region.bounds:
+        there &= affine(factors) + constant >= 0
+    element = np.zeros([1] * count, np.int64)
+    for rank in ranks:
+        index = affine(rank)
+        index = index - index.min()
+        element = element * (int(index.max()) + 1) + index
+    counters, widths, taken = [], [], [0] * count
+    for k in variables:
+        column = listed[k][1][taken[k]]
+        counters.append(np.broadcast_to(along(k, column), shape)[there])
+        widths.append(int(column.max(initial=0)) + 1)
+        taken[k] += 1
+    elements = int(element.max(initial=0)) + 1
+    if prod(widths) * elements * MOST_POINTS > 2**62:
+        raise _too_large()
+    return _Points(tuple(counters), np.broadcast_to(element, shape)[there], tuple(widths), elements)
+
+
+def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
+    """The lowest and highest value of a rank, from the smallest values of its variables on, and how many."""
+    import numpy as np
+
+    points = _points(region, ((),) * len(region.extents), (), (), (factors,))
+    lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
+    found = np.unique(points.element)
+    return lowest + int(found[0]), lowest + int(found[-1]), len(found)
+
+
+def _values(extent: int, tiles: Tiles, made: Made | None) -> tuple[Ints, list[Ints]]:
+    """Values in order of stamps, and the counters of the loops, outermost first."""
+    import numpy as np
+
+    begin, size = np.zeros(1, np.int64), np.array([extent], np.int64)
+    counters: list[Ints] = []
+    own = len(tiles) if made is None else len(made.later)
+    for k, (first, tile) in enumerate(tiles):
+        if k == own and made is not None:
+            begin, size = _grown(begin, size, counters, made)
+        count = 1 + -(-np.maximum(size - first, 0) // tile)
+        which, number = repeated(count), numbered(count)
+        inside = np.where(number > 0, first + (number - 1) * tile, 0)
+        width = np.where(number > 0, tile, first)
+        counters = [*(c[which] for c in counters), number]
+        begin, size = begin[which] + inside, np.minimum(width, size[which] - inside)
+    if own == len(tiles) and made is not None:
+        begin, size = _grown(begin, size, counters, made)
+    which = repeated(size)
+    return begin[which] + numbered(size), [c[which] for c in counters]
+
+
+def _grown(begin: Ints, size: Ints, counters: list[Ints], made: Made) -> tuple[Ints, Ints]:
+    import numpy as np
+
+    more = np.full_like(size, made.start)
+    for counter, later in zip(counters, made.later, strict=True):
+        more = more if later is None else np.where(counter > 0, later, more)
+    end = made.scale * (begin + size) + made.start
+    size = made.scale * size + more
+    return end - size, size
+
+
+def _all(asked: Listing, tiles: tuple[Tiles, ...]) -> _Points:
+    return _points(asked.region, tiles, tuple(t.variable for t in asked.turns), asked.made, asked.ranks)
+
+
+def _places(asked: Listing, spatial: bool | None, use: str) -> list[int]:
+    return [i for i, t in enumerate(asked.turns) if t.use == use and spatial in (None, t.spatial)]
+
+
+def _is_held(asked: Listing, points: _Points) -> Ints:
+    """Which points are those of the instances at which some loops are held."""
+    import numpy as np
+
+    rows = np.ones(len(points.element), bool)
+    for turn, counter in zip(asked.turns, points.counters, strict=True):
+        if isinstance(turn.use, int):
+            rows &= counter == turn.use
+    return rows
+
+
+@lru_cache(maxsize=65536)
+def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
+    import numpy as np
+
+    points = _all(asked, tiles)
+    if asked.step is not None:
+        return _staying(asked, points)
+    points = points.some(_is_held(asked, points))
+    most, kept = _places(asked, None, "most"), _places(asked, None, "keep")
+    codes = np.unique(points.number_of([*most, *kept]) * points.elements + points.element)
+    if not most:
+        return len(codes)
+    _, counts = np.unique(codes // (points.elements * points.size(kept)), return_counts=True)
+    return int(counts.max(initial=0))
+
+
+def _staying(asked: Listing, points: _Points) -> int:
+    """How many elements every instance that has them has had before, over all steps of a loop."""
+    import numpy as np
+
+    kept, merged = _places(asked, True, "keep"), _places(asked, True, "merge")
+    size, instances = points.size(kept), points.size(merged)
+    held, codes = _is_held(asked, points), []
+    for step in _steps(asked, points):
+        rows = held & (step >= 0)
+        some = points.some(rows)
+        code = step[rows] * size + some.number_of(kept)
+        codes.append(np.unique((code * points.elements + some.element) * instances + some.number_of(merged)))
+    before, after = codes
+    new = after[~np.isin(after, before, assume_unique=True)]
+    return len(np.unique(after // instances)) - len(np.unique(new // instances))
+
+
+def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
+    """For each point the number of the step that its visit is before, and of that which it is after, or -1.
+
+    Visits are those of all instances together.
+    """
+    import numpy as np
+
+    assert asked.step is not None
+    times = _places(asked, False, "keep")
+    outside = [i for i in times if i < asked.step.outside]
+    through = [i for i in times if i < asked.step.outside + asked.step.moves]
+    visits, first, which = np.unique(points.number_of(times), return_index=True, return_inverse=True)
+    at = points.some(first)
+    same = np.diff(at.number_of(outside)) == 0
+    if asked.step.moves:
+        (before,) = np.nonzero(same & (np.diff(at.number_of(through)) != 0))
+        after = before + 1
+    else:
+        after = np.concatenate(([0], 1 + np.nonzero(~same)[0]))
+        before = np.append(after[1:], len(visits)) - 1
+    found = []
+    for side in (before, after):
+        step = np.full(len(visits), -1, np.int64)
+        step[side] = np.arange(len(side))
+        found.append(step[which.reshape(-1)])
+    return found[0], found[1]
+
+
+def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
+    """Whether visits that are equal but for the counter of a loop have equal tiles in each instance."""
+    import numpy as np
+
+    assert asked.step is not None
+    points, axis = _all(asked, tiles), asked.step.outside
+    others = [i for i, t in enumerate(asked.turns) if i != axis and (t.spatial or t.use == "keep")]
+    stamp, counter = points.number_of(others), points.counters[axis]
+    width = points.widths[axis]
+    _, visits = np.unique(np.unique(stamp * width + counter) // width, return_counts=True)
+    touched = np.unique((stamp * points.elements + points.element) * width + counter) // width
+    element, times = np.unique(touched, return_counts=True)
+    stamps = np.unique(stamp)
+    return bool((times == visits[stamps.searchsorted(element // points.elements)]).all())
+
+
+@dataclass(frozen=True)
+class Held:
+    """A buffet's tile along some variables: how many of the loops of each tell it, and its ranks."""
+
+    depth: tuple[int, ...]
+    ranks: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class ListedPeak(Tabled):
+    """The size of the tile number `item` of those `asked`, at stamp number `place` that may be the peak."""
+
+    loops: tuple[tuple[ChainLevel, ...], ...]
+    asked: tuple[Held, ...]
+    item: int
+    place: int
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        return self.loops
+
+    @property
+    def named(self) -> str:
+        return "peak"
+
+    def without_sizes(self) -> ListedPeak:
+        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
+
+    def number(self, *tiles: Tiles) -> int:
+        rows = _peaks(self.region, tiles, self.asked)
+        if len(rows) > PEAKS:
+            raise NotSeparable(
+                f"at these tiles more than {PEAKS} stamps may be the peak", "use engine exact there"
+            )
+        return rows[min(self.place, len(rows) - 1)][self.item]
+
+
+@lru_cache(maxsize=65536)
+def _peaks(region: Region, tiles: tuple[Tiles, ...], asked: tuple[Held, ...]) -> tuple[tuple[int, ...], ...]:
+    """The sizes of several tiles at stamps that no other stamp exceeds."""
+    import numpy as np
+
+    variables = tuple(k for k, chain in enumerate(tiles) for _ in chain)
+    columns = []
+    for held in asked:
+        points = _points(region, tiles, variables, (), held.ranks)
+        inside = [0] * len(tiles)
+        places = []
+        for place, k in enumerate(variables):
+            places += [place] if inside[k] < held.depth[k] else []
+            inside[k] += 1
+        stamp = points.number_of(range(len(variables)))
+        tile = points.number_of(places)
+        pairs = np.unique(tile * points.elements + points.element) // points.elements
+        which, counts = np.unique(pairs, return_counts=True)
+        _, first = np.unique(stamp, return_index=True)
+        columns.append(counts[which.searchsorted(tile[first])])
+    rows = np.unique(np.stack(columns, axis=-1), axis=0)[::-1]
+    kept: list[Ints] = []
+    for row in rows:  # in descending order: what exceeds a row comes before it
+        if not any((row <= other).all() for other in kept):
+            kept.append(row)
+    return tuple(tuple(int(x) for x in row) for row in kept)

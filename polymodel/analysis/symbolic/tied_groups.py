@@ -1,0 +1,244 @@
+"""Counts along rank variables that bounds tie together: pieces of intervals, or points value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Literal
+
+from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.listings import Listing, Made, Step, Turn, values_of
+from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
+from polymodel.analysis.symbolic.regions import What, total
+from polymodel.analysis.symbolic.spaces import Space, TiedGroup, Use, groups
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import users
+from polymodel.workload.einsum import Einsum
+
+Uses = Mapping[int, Use]
+MOST_INSTANCES = 256
+Values = tuple[int, int, int]  # the lowest, the highest, and how many
+
+_TOLD: dict[tuple[bool, bool], What] = {
+    (False, False): "none", (True, False): "u", (False, True): "v", (True, True): "both",
+}  # fmt: skip
+
+
+def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
+    """Which of the variables of a pair an element tells, and the coefficients of a rank of both."""
+    ranks = ranks_of(space, group)
+    for u, v in ranks:
+        if u and v:
+            return "rank", (u, v)
+    return _TOLD[any(u for u, _ in ranks), any(v for _, v in ranks)], (0, 0)
+
+
+def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
+    """Of each rank that variables of a group index their coefficients."""
+    found = []
+    for expr in space.access.projection:
+        terms = dict(expr.terms)
+        factors = tuple(terms.get(v, 0) for v in group.variables)
+        if any(factors) and terms.keys() - set(group.variables):
+            raise NotSeparable(
+                f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has a rank variable that a "
+                "bound ties to another one",
+                "use engine exact",
+            )
+        found += [factors] if any(factors) else []
+    return tuple(found)
+
+
+def is_listed(space: Space, group: TiedGroup) -> bool:
+    """Whether the tiles of a group are listed value by value: they are no pieces of intervals."""
+    if len(group.variables) > 2 or any(space.axes[i].spatial for v in group.variables for i in space.of(v)):
+        return True
+    ranks = ranks_of(space, group)
+    return any(all(rank) and (1 not in rank or len(ranks) > 1) for rank in ranks)
+
+
+def listing(
+    space: Space, group: TiedGroup, uses: Uses, axis: int | None = None, settled: bool = False
+) -> Listing:
+    """Distinct (kept counters, element) along the variables of a group, value by value; with `axis` those
+    that stay over the steps of that loop, or whether tiles do not depend on it."""
+    positions = sorted(i for v in group.variables for i in space.of(v))
+    if any(uses[i] in ("hops", "at0") for i in positions):
+        raise NotSeparable(
+            f"instances along {' and '.join(group.variables)} share {space.access.tensor} in "
+            f"{space.einsum.name} in parts, and a link, or a first tile, tells them apart",
+            "use engine exact",
+        )
+    axes = [(i, space.axes[i]) for i in positions]
+    loops = tuple(tuple(a.level("each") for _, a in axes if a.variable == v) for v in group.variables)
+    turns = tuple(Turn(group.variables.index(a.variable), a.spatial, _turned(uses[i])) for i, a in axes)
+    step = None if axis is None else Step(sum(i < axis for i in positions), axis in positions)
+    grown = tuple(made(space, v) for v in group.variables)
+    return Listing(group.region, loops, ranks_of(space, group), turns, grown, step, settled)
+
+
+def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
+    """Distinct (kept counters, element) along the variables of a group."""
+    if is_listed(space, group):
+        return listing(space, group, uses)
+    what, rank = touched(space, group)
+    chains, told = [], []
+    for v, element in ((group.u, what in ("u", "both")), (group.v, what in ("v", "both"))):
+        positions = space.of(v)
+        kept = [i for i in positions if uses[i] == "keep"]
+        if not element and kept != positions[: len(kept)]:
+            return listing(space, group, uses)
+        points = (
+            what != "rank"
+            and bool(kept)
+            and space.axes[kept[-1]].tile == 1
+            and space.axes[kept[-1]].start is None
+        )
+        told.append(element or points)
+        chains.append(() if told[-1] else tuple(space.axes[i].level("each") for i in kept))
+    if what != "rank":
+        what = _TOLD[told[0], told[1]]
+    return CutAtom(group.region, chains[0], chains[1], what, rank)
+
+
+def kept_within(space: Space, group: TiedGroup, axis: int, uses: Uses) -> CutAtom | StepAtom | Listing:
+    """What stays over a step along the variables of a group."""
+    positions = sorted(i for v in group.variables for i in space.of(v))
+    kept = [i for i in positions if uses[i] == "keep"]
+    if is_listed(space, group) or kept != positions[: len(kept)]:
+        return listing(space, group, uses, axis)
+    what, rank = touched(space, group)
+    outside = sum(i < axis for i in kept)
+    if axis not in kept and outside == len(kept):
+        return within(space, group, uses)
+    u, v = (tuple(space.axes[i].level("each") for i in kept if i in space.of(x)) for x in (group.u, group.v))
+    kind: Literal["moves", "wraps"] = "moves" if axis in kept else "wraps"
+    return StepAtom(group.region, u, v, loop_order(space, group, kept), outside, kind, what, rank)
+
+
+def loop_order(space: Space, group: TiedGroup, positions: Sequence[int]) -> str:
+    """The loops of a group as they stand, one letter each."""
+    return "".join("u" if space.axes[i].variable == group.u else "v" for i in positions)
+
+
+def untouched(space: Space, axis: int) -> Form:
+    """1 if the tile does not depend on a loop over a variable that a bound ties to another one."""
+    (group,) = (g for g in space.groups if space.axes[axis].variable in g.variables)
+    if not ranks_of(space, group):
+        return number(1)
+    if is_listed(space, group):
+        uses: dict[int, Use] = dict.fromkeys(range(len(space.axes)), "keep")
+        return of_atom(listing(space, group, uses, axis, settled=True))
+    what, rank = touched(space, group)
+    positions = sorted((*space.of(group.u), *space.of(group.v)))
+    u, v = (tuple(space.axes[i].level("each") for i in space.of(x)) for x in (group.u, group.v))
+    order, place = loop_order(space, group, positions), positions.index(axis)
+    return of_atom(StepAtom(group.region, u, v, order, place, "settled", what, rank))
+
+
+def _turned(use: Use) -> Literal["keep", "merge", "most"] | int:
+    assert use != "at0"
+    assert use != "hops"
+    return use
+
+
+def made(space: Space, variable: str) -> Made | None:
+    """What executes of a variable of an inferred Einsum, for each of the loops that decide it."""
+    window = space.window(variable)
+    if window is None:
+        return None
+    later, loops = dict(window.later), [i for i in space.of(variable) if i < window.depth]
+    return Made(window.scale, window.start, tuple(later.get(i) for i in loops))
+
+
+def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
+    ranks = ranks_of(space, group)
+    if len(ranks) > 1:
+        return None  # what is touched of two ranks is no product
+    if len(group.variables) > 2:
+        return values_of(group.region, ranks[0])
+    what, rank = touched(space, group)
+    u, low, high = group.region.rows
+    if what == "rank":
+        first, last = (rank[0] * u + rank[1] * end for end in (low, high))
+        return int(first.min()), int(last.max()), total(group.region, (), (), what, rank)
+    rows = u if what == "u" else group.region.turned.rows[0]
+    return (int(rows[0]), int(rows[-1]), len(rows)) if max(ranks[0]) == 1 else None
+
+
+def instances_of(problem: Problem, space: Space) -> Iterator[dict[int, int]]:
+    """The instances that loops in space over tied variables tell apart: by node id the number of each.
+
+    Each may be the busiest: which it is depends on how the bounds cut their tiles.
+    """
+    hierarchy, name = problem.hierarchy, space.einsum.name
+    waiting = any(hierarchy.waits(c.name) for c in hierarchy.components)
+    if hierarchy.costly_links or waiting or any(problem.rounding()):
+        raise NotSeparable(
+            f"{name} is spread over instances along a rank variable that a bound ties to another one, and "
+            "links cost, refills wait, or transfers take whole actions",
+            "use engine exact",
+        )
+    loops, counts = [a for a in space.axes if a.spatial and a.variable in space.tied], []
+    for a in loops:
+        assert a.loop is not None
+        most = hierarchy[a.loop.component].dim(a.loop.dim).fanout
+        counts.append(min(int(space.extent(a.variable)), most))
+    if prod(counts) > MOST_INSTANCES:
+        raise NotSeparable(
+            f"each of more than {MOST_INSTANCES} instances along {loops[0].variable}, which a bound ties to "
+            f"another rank variable, may be the busiest of {name}",
+            "use engine exact",
+        )
+    for numbers in product(*map(range, counts)):
+        yield dict(zip((a.node for a in loops), numbers, strict=True))
+
+
+def is_whole(group: TiedGroup, variable: str) -> bool:
+    """Whether there are points at every value of a variable."""
+    place = group.variables.index(variable)
+    factors = tuple(int(k == place) for k in range(len(group.variables)))
+    if len(group.variables) > 2:
+        return values_of(group.region, factors)[2] == group.region.extents[place]
+    region = group.region if place == 0 else group.region.turned
+    return len(region.rows[0]) == region.extents[0]
+
+
+def runs_through(problem: Problem, name: str, node_id: int) -> bool:
+    """Whether an Einsum executes in each iteration of a loop that others share, and of loops above it.
+
+    It does if of the variables that its bounds tie together these loops are over one alone, at each value of
+    which there are points.
+    """
+    einsum, tree = problem.cascade[name], problem.tree
+    shared = {
+        loop.variable_in(name) for i, loop in tree.loops(name) if i <= node_id or len(users(tree, i)) > 1
+    }
+    for group in groups(einsum):
+        over = shared & set(group.variables)
+        if len(over) > 1 or not all(is_whole(group, v) for v in over):
+            return False
+    return True
+
+
+def loosened(space: Space) -> Space:
+    """The space without the bounds that do not matter to it: of the variables that they tie together the
+    loops and the tensor's ranks are over one alone, at each value of which there are points."""
+    loose: set[str] = set()
+    for group in space.groups:
+        over = {v for v in group.variables if space.of(v)}
+        for rank in ranks_of(space, group):
+            over |= {v for v, factor in zip(group.variables, rank, strict=True) if factor}
+        if len(over) < 2 and all(is_whole(group, v) for v in over):
+            loose |= set(group.variables)
+    return replace(space, einsum=_boxed(space.einsum, frozenset(loose))) if loose else space
+
+
+@lru_cache(maxsize=1024)
+def _boxed(einsum: Einsum, loose: frozenset[str]) -> Einsum:
+    kept = (c for c in einsum.constraints if len(c.expr.variables) < 2 or not loose & set(c.expr.variables))
+    return replace(einsum, constraints=tuple(kept))
