@@ -8,7 +8,8 @@ Nothing may be NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from moocore import is_nondominated
@@ -16,11 +17,20 @@ from moocore import is_nondominated
 from polymodel.integers import TOLD_APART
 
 Array = Any
+R = TypeVar("R")
 Figures = Any  # arrays [n] one by one, or as the rows of one array
 SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
 LANDMARKS = 6
 COMPARED = 64  # points of an archive that others are compared with at once
+
+
+def rows_of(record: R, which: Array) -> R:
+    """Some rows of a dataclass of columns: each of its arrays has one entry per row along its last axis."""
+    one: Any = record
+    columns = ((f.name, getattr(one, f.name)) for f in fields(one))
+    found: R = replace(one, **{n: c[..., which] for n, c in columns if isinstance(c, np.ndarray)})
+    return found
 
 
 def undominated(figures: Figures, groups: Array | None = None) -> Array:

@@ -7,7 +7,7 @@ many are left, those that another one beats in every product so far.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors, prod_of
 from polymodel.mapper.terms import Actions, CostTerms, Form, Part, Term, parts, worth
 from polymodel.mapper.tile_chains import TileChains
-from polymodel.pareto import undominated
+from polymodel.pareto import rows_of, undominated
 
 Array = Any
 PRUNE_ABOVE = 20_000
@@ -45,24 +45,16 @@ class PartialPoints:
             if which.all():
                 return self
             which = np.flatnonzero(which)
-        return PartialPoints(
-            {t: v[which] for t, v in self.values.items()},
-            self.spread[:, which],
-            self.keys[:, which],
-            {b: i[which] for b, i in self.index.items()},
-            len(which),
-        )
+        return self._at(which, len(which))
 
     def between(self, begin: int, end: int) -> PartialPoints:
         """Those from one position to another."""
-        some = slice(begin, end)
-        return PartialPoints(
-            {t: v[some] for t, v in self.values.items()},
-            self.spread[:, some],
-            self.keys[:, some],
-            {b: i[some] for b, i in self.index.items()},
-            max(0, min(end, self.n) - begin),
-        )
+        return self._at(slice(begin, end), max(0, min(end, self.n) - begin))
+
+    def _at(self, which: Array | slice, n: int) -> PartialPoints:
+        values = {t: v[which] for t, v in self.values.items()}
+        index = {b: i[which] for b, i in self.index.items()}
+        return PartialPoints(values, self.spread[:, which], self.keys[:, which], index, n)
 
     def paired(self, other: PartialPoints, mine: Array, theirs: Array) -> PartialPoints:
         """Pairs of points, by their positions [n] here and there."""
@@ -202,17 +194,7 @@ class CombinedPoints:
         return interest.compared(self.energy, self.latency, self.more, (), space)
 
     def only(self, kept: Array) -> CombinedPoints:
-        return replace(
-            self,
-            keys=self.keys[:, kept],
-            energy=self.energy[kept],
-            latency=self.latency[kept],
-            more=self.more[:, kept],
-            local=self.local[:, kept],
-            above=self.above[:, :, kept],
-            choice=self.choice[kept],
-            below=None if self.below is None else self.below[kept],
-        )
+        return rows_of(self, kept)
 
     def undominated(self, interest: Interest) -> CombinedPoints:
         return self.only(undominated(self.figures(interest), group_numbers(self.keys, len(self.energy))))

@@ -25,6 +25,7 @@ from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Exchanges, Passing, Sharing, shapes
 from polymodel.mapper.tile_chains import sizes_below
+from polymodel.pareto import rows_of
 
 Array = Any
 MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at
@@ -168,7 +169,7 @@ class _Steps:
     at: Array
 
     def only(self, kept: Array) -> _Steps:
-        return _Steps(self.before[kept], self.over[kept], self.after[kept], self.at[:, kept])
+        return rows_of(self, kept)
 
 
 @dataclass
@@ -215,11 +216,7 @@ class CompletionBounds:
         self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
         self.states = [
             _States(
-                {
-                    Structure((), ()): ShapeTiles(
-                        Sharing((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0
-                    )
-                },
+                {Structure((), ()): ShapeTiles(Sharing((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)},
                 1,
             )
         ]

@@ -19,7 +19,7 @@ from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Passing, Sharing
-from polymodel.pareto import undominated
+from polymodel.pareto import rows_of, undominated
 
 # Partial mappings of the first Einsums of a cascade: what the rest has to know of them.
 #
@@ -88,16 +88,7 @@ class States:
         return len(self.energy)
 
     def only(self, positions: Array) -> States:
-        return replace(
-            self,
-            tiles=self.tiles[:, positions],
-            energy=self.energy[positions],
-            latency=self.latency[positions],
-            more=self.more[:, positions],
-            peak=self.peak[:, :, positions],
-            held=self.held[:, :, positions],
-            origin=self.origin[:, positions],
-        )
+        return rows_of(self, positions)
 
 
 def start(memories: int, more: int) -> States:

@@ -46,7 +46,7 @@ from polymodel.mapper.tile_chains import (
     tile_chains,
     unbundled,
 )
-from polymodel.pareto import undominated
+from polymodel.pareto import rows_of, undominated
 
 Array = Any
 Chains = dict[Template, tuple[TileChains, ...]]
@@ -85,19 +85,7 @@ class Pmappings:
         return len(self.energy)
 
     def only(self, positions: Array) -> Pmappings:
-        return replace(
-            self,
-            keys=self.keys[:, positions],
-            energy=self.energy[positions],
-            latency=self.latency[positions],
-            more=self.more[:, positions],
-            local=self.local[:, positions],
-            above=self.above[:, :, positions],
-            template=self.template[positions],
-            choice=self.choice[positions],
-            lower=self.lower[positions],
-            below=self.below[positions],
-        )
+        return rows_of(self, positions)
 
     def tiles(self, position: int, chains: Chains) -> tuple[Template, PointTiles]:
         """A point's template and tile sizes. `chains`: those of templates of this Einsum that were looked at
@@ -164,9 +152,7 @@ def _stacked(
     return template, np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1), spread
 
 
-def separated(
-    space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array
-) -> PointTiles:
+def separated(space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array) -> PointTiles:
     """Tile sizes of the members of bundles."""
     levels, fans = tiles.shape[1] if len(tiles) else 1, len(space.fanouts)
     sizes = np.zeros((len(space.variables), levels), np.int64)

@@ -27,7 +27,7 @@ from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, inner_templates
 from polymodel.mapper.terms import CostTerms, costs, jointly
 from polymodel.mapper.tile_chains import all_chains
-from polymodel.pareto import undominated
+from polymodel.pareto import rows_of, undominated
 
 Array = Any
 PAIRS = 2_000_000
@@ -165,13 +165,7 @@ class InnerPoints:
         return replace(self._only(kept), local=self.local[:0, kept], more=self.more[:0, kept], leaked=None)
 
     def _only(self, kept: Array) -> InnerPoints:
-        return InnerPoints(
-            self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:, kept],
-            self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
-            None if self.leaked is None else self.leaked[kept], self.more[:, kept], self.lower,
-            None if self.region is None else self.region[kept],
-            None if self.below is None else self.below[kept],
-        )  # fmt: skip
+        return replace(rows_of(self, kept), fitting={}, compared=[])
 
     @cached_property
     def _cheapest(self) -> Array:

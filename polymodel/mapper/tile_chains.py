@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,7 @@ from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Template
+from polymodel.pareto import rows_of
 
 # Of all chains t1 >= t2 >= ... only few can be best, whatever the other variables do. A node whose tensor the
 # variable does not index wants a large tile (fewer visits), and may have that of the node above it at no
@@ -49,15 +50,7 @@ class TileChains:
 
     def only(self, kept: Array) -> TileChains:
         """Those where it is True."""
-        if kept.all():
-            return self
-        return replace(
-            self,
-            tiles=self.tiles[:, kept],
-            spread=self.spread[:, kept],
-            keys=self.keys[:, kept],
-            shared=None if self.shared is None else self.shared[:, kept],
-        )
+        return self if kept.all() else rows_of(self, kept)
 
     def around_fanouts(self, positions: Sequence[int]) -> list[tuple[Array, Array]]:
         """Tiles above and below the spatial loop of each fanout [n]; `positions`: the levels they follow."""
