@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,7 @@ Array = Any
 Sum = frozenset[tuple[tuple[Factor, ...], int]]  # products of factors along one axis, with their coefficients
 Part = tuple[int, Sum]  # an axis, and what depends on it
 Term = tuple[int, tuple[Part, ...]]  # a number and one sum per axis, multiplied
+Values = Callable[[Part, Any], Array]  # of a part in a type
 
 FEWEST = 2**22  # points of a block from which on its boxes are looked at
 POINTS = 16  # of a box that is not halved any more
@@ -114,10 +115,21 @@ class BoxSums:
         parts = dict.fromkeys(part for terms in self.terms.values() for _, each in terms for part in each)
         self.values = {part: _values(kernel, part) for part in parts}
         self.signed = {part for part, v in self.values.items() if np.min(v) < 0}
+        self.tables: dict[tuple[str, Part, Any], Array] = {}
         self.trees = [
             tree_of(axis, {s: v for (at, s), v in self.values.items() if at == place})
             for place, axis in enumerate(self.axes)
         ]
+
+    def table(self, of: Literal["each", "low", "high"], part: Part, kind: Any) -> Array:
+        """A part for each choice of its axis, or its least or largest value in each node of the tree, in the
+        type in which rows are added up."""
+        key = of, part, kind
+        if key not in self.tables:
+            place, own = part
+            values = self.values[part] if of == "each" else getattr(self.trees[place], of)[own]
+            self.tables[key] = values.astype(kind)
+        return self.tables[key]
 
     def parts(self, count: int) -> list[Array]:
         """The grid in `count` boxes or more, if it has so many."""
@@ -201,7 +213,7 @@ def _values(kernel: Kernel, part: Part) -> Array:
 class LeastCounts(Block):
     """The least values of counts [boxes, 1]: no point of a box has less. Of single points: their values.
 
-    `low`, `high`: the least and the largest value of a part in each box.
+    `low`, `high`: the least and the largest value of a part in each box, in a type.
     """
 
     def __init__(
@@ -209,40 +221,54 @@ class LeastCounts(Block):
         sums: BoxSums,
         count: int,
         memory: BlockMemory,
-        low: Callable[[Part], Array],
-        high: Callable[[Part], Array],
+        low: Values,
+        high: Values,
     ) -> None:
         super().__init__(sums.rows, (), slice(0, count), slice(0, 1), memory)
         self.sums, self.ends = sums, (low, high)
         self.gathered: dict[tuple[int, Part, Any], Array] = {}
+        self.products: dict[tuple[tuple[Part, ...], bool, Any], Array] = {}
 
     def row(self, index: int) -> Array:
         if index not in self.found:
             kind, total = self.rows[index].dtype, np.zeros((self.cut.stop, 1), self.rows[index].dtype)
             for coefficient, parts in self.sums.terms[index]:
-                total += coefficient * self._of_term(parts, coefficient > 0, kind)
+                term = self._of_term(parts, coefficient > 0, kind)
+                total += term if coefficient == 1 else coefficient * term
             self.found[index] = np.maximum(total, 0, out=total)  # counts are never below 0, but bounds may be
         return self.found[index]
 
-    def _of_term(self, parts: Sequence[Part], least: bool, kind: Any) -> Array:
+    def _of_term(self, parts: tuple[Part, ...], least: bool, kind: Any) -> Array:
         """The least (else the largest) value of a product."""
-        single = self.ends[0] is self.ends[1]
-        if single or not self.sums.signed.intersection(parts):
-            found: Array = np.ones((), kind)
-            for part in parts:
-                found = found * self._end(part, 1 - least, kind)
-            return found
-        low = high = np.ones((), kind)
-        for part in parts:
+        key = parts, least, kind
+        if key in self.products:
+            return self.products[key]
+        signed = [] if self.ends[0] is self.ends[1] else [p for p in parts if p in self.sums.signed]
+        if not signed:
+            self.products[key] = self._multiplied(parts, 1 - least, kind)
+            return self.products[key]
+        others = [p for p in parts if p not in self.sums.signed]
+        low, high = (self._end(signed[0], end, kind) for end in (0, 1))
+        for part in signed[1:]:
             ends = [a * self._end(part, i, kind) for a in (low, high) for i in (0, 1)]
             low = np.minimum(np.minimum(ends[0], ends[1]), np.minimum(ends[2], ends[3]))
             high = np.maximum(np.maximum(ends[0], ends[1]), np.maximum(ends[2], ends[3]))
+        if others:  # which are nowhere below 0
+            few, many = (self._multiplied(others, end, kind) for end in (0, 1))
+            low, high = np.minimum(low * few, low * many), np.maximum(high * few, high * many)
+        self.products[parts, True, kind], self.products[parts, False, kind] = low, high
         return low if least else high
+
+    def _multiplied(self, parts: Sequence[Part], end: int, kind: Any) -> Array:
+        found: Array = np.ones((), kind)
+        for k, part in enumerate(parts):
+            found = found * self._end(part, end, kind) if k else self._end(part, end, kind)
+        return found
 
     def _end(self, part: Part, end: int, kind: Any) -> Array:
         key = end, part, kind
         if key not in self.gathered:
-            self.gathered[key] = self.ends[end](part).astype(kind)[:, None]
+            self.gathered[key] = self.ends[end](part, kind)[:, None]
         return self.gathered[key]
 
 
@@ -349,15 +375,15 @@ class Search:
 
     def bounds(self, nodes: Array) -> tuple[Array, Array]:
         """What each objective is at least in a box, and whether its least counts fit."""
-        trees, shape = self.sums.trees, (len(nodes), 1)
+        sums, shape, at = self.sums, (len(nodes), 1), np.ascontiguousarray(nodes.T)
 
-        def low(part: Part) -> Array:
-            return trees[part[0]].low[part[1]][nodes[:, part[0]]]
+        def low(part: Part, kind: Any) -> Array:
+            return sums.table("low", part, kind)[at[part[0]]]
 
-        def high(part: Part) -> Array:
-            return trees[part[0]].high[part[1]][nodes[:, part[0]]]
+        def high(part: Part, kind: Any) -> Array:
+            return sums.table("high", part, kind)[at[part[0]]]
 
-        block = LeastCounts(self.sums, len(nodes), self.memory, low, high)
+        block = LeastCounts(sums, len(nodes), self.memory, low, high)
         self.memory.variant(shape)
         found = self.variant.evaluator(block)
         values = [np.broadcast_to(objective(o, found, block, self.variant.costing), shape)[:, 0]
@@ -378,15 +404,18 @@ class Search:
 
     def points(self, nodes: Array) -> None:
         """Evaluate all points of some boxes, and count them."""
-        ends = np.cumsum(self.sums.sizes(nodes))
+        sizes = self.sums.sizes(nodes)
+        ends = np.cumsum(sizes)
+        short = np.int32 if len(sizes) and sizes.max() < 2**31 else np.int64  # which divides faster
         for begin in range(0, int(ends[-1]) if len(ends) else 0, PIECE):
             at = np.arange(begin, min(begin + PIECE, int(ends[-1])))
             box = np.searchsorted(ends, at, side="right")
-            at = at - np.concatenate([[0], ends])[box]
+            at = (at - (ends - sizes)[box]).astype(short)
             digits = []
-            for tree, node in zip(reversed(self.sums.trees), nodes[box].T[::-1], strict=True):
-                at, inside = np.divmod(at, tree.end[node] - tree.begin[node])
-                digits.append(tree.order[tree.begin[node] + inside])
+            for tree, node in zip(reversed(self.sums.trees), nodes.T[::-1], strict=True):
+                first, width = tree.begin[node], (tree.end[node] - tree.begin[node]).astype(short)
+                at, inside = np.divmod(at, width[box])
+                digits.append(tree.order[first[box] + inside])
             self.state.count(len(at), self.evaluate(digits[::-1]))
             tick("evaluating boxes of a grid")
 
@@ -395,8 +424,8 @@ class Search:
         reason."""
         count = len(digits[0]) if digits else 1
 
-        def value(part: Part) -> Array:
-            return self.sums.values[part][digits[part[0]]]
+        def value(part: Part, kind: Any) -> Array:
+            return self.sums.table("each", part, kind)[digits[part[0]]]
 
         rows = LeastCounts(self.sums, count, self.memory, value, value)
         numbers = np.full(count, self.block.first, np.int64)
