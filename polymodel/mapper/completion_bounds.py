@@ -18,7 +18,7 @@ import numpy as np
 
 from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import SearchTally
-from polymodel.mapper.join import JoinRules, Outlook, Structure, above_of, pairs, step
+from polymodel.mapper.join import JoinRules, Lives, Outlook, Structure, above_of, pairs, step, taken_of
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
@@ -132,12 +132,10 @@ def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
     return prod(len(sizes_below(space.extents[v], sizes)) for v in prefix)
 
 
-def entries_of(space: EinsumSpace, shape: Sharing) -> Iterator[object]:
+def entries_of(space: EinsumSpace, shape: Sharing, number: int, lives: Lives) -> Iterator[object]:
     """What structures that the shape may follow have in common."""
     above = above_of(space, shape.prefix)
-    reads = frozenset(
-        (space.operands[i].tensor, m, d) for i, m, d in shape.shared if not space.operands[i].output
-    )
+    reads = taken_of(space, shape, number, lives)
     for c in range(len(above) + 1):
         if len(above) == max(c, shape.own_depth):
             yield above[:c], reads
@@ -263,7 +261,7 @@ class CompletionBounds:
         space, before = self.spaces[number], self.states[number]
         wanted: dict[object, list[ShapeTiles]] = {}
         for c in self.choices[number]:
-            for key in entries_of(space, c.shape):
+            for key in entries_of(space, c.shape, number, self.rules.lives):
                 wanted.setdefault(key, []).append(c)
         groups: list[tuple[Array, Array, Array]] = []
         reached: dict[Structure, list[int]] = {}

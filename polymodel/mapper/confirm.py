@@ -227,15 +227,18 @@ def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadToge
     """What is raised where search and evaluation disagree.
 
     The search counts Einsums by themselves but for what they hand on. That is wrong where several below one
-    loop read a tensor from further out: a storage node above the loop is for all of them.
+    loop touch a tensor of further out: a storage node above the loop is for all of them.
     """
     for tensor, one, other in _read_together(spec.workload, candidate.tree):
+        if spec.workload.producer(tensor) is None:
+            does = "read"
+            remedy = "in one of the two, as a tensor of its own, or set max_fused_loops: 0"
+            remedy = f"name {tensor} otherwise {remedy}"
+        else:
+            does, remedy = "touch", f"have {tensor} handed on inside (`fuse`), or write the mapping by hand"
         message = (
-            f"{one} and {other} share loops and both read {tensor}, which neither hands on to the other; the "
-            "search takes each to store its own, and found mappings where that is not so"
-        )
-        remedy = (
-            f"name {tensor} otherwise in one of the two, as a tensor of its own, or set max_fused_loops: 0"
+            f"{one} and {other} share loops and both {does} {tensor}, which neither hands on to the other; "
+            "the search takes each to store its own, and found mappings where that is not so"
         )
         return ReadTogether(message, remedy)
     text = mapping_to_yaml(candidate.tree, spec.used_symbols())
@@ -243,14 +246,14 @@ def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadToge
 
 
 def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str, str]]:
-    """Tensors in the backing storage, and two Einsums below one loop that both read them."""
+    """Tensors in the backing storage, and two Einsums below one loop that both touch them."""
     root = tree.nodes[0]
     backed = root.tensors if isinstance(root, StorageNode) else ()
     for one, other in combinations(tree.einsums, 2):
         both = zip(tree.path(one), tree.path(other), strict=False)
         same = takewhile(lambda steps: steps[0].id == steps[1].id, both)
         if any(isinstance(step.node, Loop) for step, _ in same):
-            mine, theirs = ({a.tensor for a in cascade[e].inputs} for e in (one, other))
+            mine, theirs = ({*cascade[e].tensors} for e in (one, other))
             yield from ((t, one, other) for t in backed if t in mine & theirs)
 
 

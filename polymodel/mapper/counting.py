@@ -25,7 +25,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.einsum_rules import bands, spread_choices
-from polymodel.mapper.join import Lives, Structure, above_of, step
+from polymodel.mapper.join import Lives, Structure, above_of, step, taken_of
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Sharing, lower_slots, slots_above
@@ -203,7 +203,10 @@ class ChainTables:
         values = there.columns[bundle][0].tolist()
         ends = self._below(bundle, prefix)
         result = np.zeros((len(ends), len(values)), dtype=object)
+        one_by_one = not self.space.awaited.isdisjoint({*prefix} & {*self.bundles[bundle]})
         for i, (last, even) in enumerate(ends):
+            if one_by_one and last != 1:
+                continue
             for j, s in enumerate(values):
                 if s == 1:
                     result[i, j] = chains_below(last, nodes, self.even)
@@ -372,7 +375,7 @@ class Joining:
         known: dict[tuple[tuple[int, ...], Exchanges], list[_Entry]] = {}
         for one in shapes:
             entry = self._entry(space, one)
-            reads = _reads(space, one.shape)
+            reads = taken_of(space, one.shape, number, self.lives)
             for c in range(len(entry.above) + 1):
                 known.setdefault((entry.above[:c], reads), []).append(entry)
         after: dict[Structure, Array] = {}
@@ -428,10 +431,3 @@ class Joining:
             starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
             result[group[starts]] = np.add.reduceat(counts, starts)
         return result
-
-
-def _reads(space: EinsumSpace, shape: Sharing) -> Exchanges:
-    """What an Einsum takes from where it was exchanged."""
-    return frozenset(
-        (space.operands[i].tensor, m, d) for i, m, d in shape.shared if not space.operands[i].output
-    )

@@ -95,6 +95,18 @@ class LoopRules:
 NO_RULES = LoopRules()
 
 
+def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
+    """Refuses machines whose links are trees, or without a memory."""
+    for name, d in hierarchy.costly_links:
+        assert d.link is not None
+        if d.link.topology == "tree":
+            remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
+            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
+            raise Refused(what, remedy)
+    if not any(c.stores for c in hierarchy.components):
+        raise Refused("the architecture has no memory", "add a !Memory")
+
+
 def loop_rules(
     one: Einsum, hierarchy: Hierarchy, memories: list[Component], position: dict[str, int], limits: Limits
 ) -> LoopRules:
@@ -462,11 +474,13 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
 @dataclass(frozen=True)
 class Generations:
     """How an Einsum touches a tensor that is carried forward: over which rank variable (position), and how
-    many of its reads are of the newest generation (`now`) and of the one before it (`before`)."""
+    many of its reads are of the newest generation (`now`) and of the one before it (`before`). `awaited`: a
+    later Einsum makes the tensor, so that both stand below a loop that goes over the variable one by one."""
 
     variable: int
     now: int
     before: int
+    awaited: bool = False
 
 
 def generations_of(
@@ -477,10 +491,6 @@ def generations_of(
     maker = cascade.producer(tensor)
     if tensor not in cascade.recurrent or maker is None:
         return None
-    early = [e.name for e in cascade.earlier_readers(tensor) if e is not maker]
-    if early:
-        what = f"{early[0]} reads {tensor} of the generation before, which {maker.name} makes after it"
-        raise Refused(f"{what}; the search covers Einsums that read their own results", remedy)
     what = f"{one.name} reads {tensor} otherwise than of this generation and the one before"
     otherwise = Refused(f"{what}, which the search does not cover", remedy)
     try:
@@ -505,7 +515,8 @@ def generations_of(
         what = f"{one.name} carries {tensor} forward and sums up over {sums[0]}"
         raise Refused(f"{what}; the search covers one of both in an Einsum", "sum up in an Einsum of its own")
     now = sum(not a.output and x == 0 for a, x in zip(one.accesses_of(tensor), away, strict=True))
-    return Generations(position[v], now, away.count(-1))
+    early = one is not maker and one in cascade.earlier_readers(tensor)
+    return Generations(position[v], now, away.count(-1), early)
 
 
 def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:

@@ -46,8 +46,9 @@ NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether the search itself may take longer than a moment."""
-    return any(_points(s) > MANY for s in spaces)
+    """Whether the search itself may take longer than a moment. Einsums that await something of later ones
+    share a loop with these, which such mappings may not have."""
+    return any(_points(s) > MANY for s in spaces) and not any(s.awaited for s in spaces)
 
 
 def _points(space: EinsumSpace) -> int:

@@ -36,13 +36,15 @@ Array = Any
 class Live:
     """A tensor that has been made and will be read. `memory` 0: it is in the backing storage.
 
-    `ranks`: for each open loop that its producer stands below, the rank it indexes (-1: none).
+    `ranks`: for each open loop that its producer stands below, the rank it indexes (-1: none). Of what is
+    read before it is made, those of the loops that carry it forward, which are `until` it is made so many.
     """
 
     tensor: str
     memory: int
     depth: int
     ranks: tuple[int, ...]
+    until: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,21 @@ def start(memories: int, more: int) -> States:
 
 @dataclass(frozen=True)
 class Lives:
-    """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, who reads last.
+    """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, which Einsum is the
+    first and which the last to touch each, and which one makes it (the first, but for what is awaited).
     `inside`: only whole mappings that hand something on further inside than the first memory are wanted."""
 
     bits: dict[str, int]
     extents: dict[str, tuple[int, ...]]
     last: dict[str, int]
+    first: dict[str, int]
+    made: dict[str, int]
     inside: bool = False
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Tensors that are read before they are made."""
+        return tuple(t for t, n in self.made.items() if self.first[t] < n)
 
     def size(self, tensor: str, ranks: Sequence[int], tiles: Array) -> Array:
         """Bits of a tile below loops over `ranks` with these tile sizes [loops, n]."""
@@ -124,7 +134,9 @@ def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
     return Lives(
         {o.tensor: o.bits for _, _, o in fusable},
         {o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks) for _, s, o in fusable if o.output},
-        {o.tensor: i for i, _, o in fusable if not o.output},
+        {o.tensor: i for i, _, o in fusable},
+        {o.tensor: i for i, _, o in reversed(fusable)},
+        {o.tensor: i for i, _, o in fusable if o.output},
     )
 
 
@@ -133,22 +145,23 @@ def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Pass
     then read before they all are."""
     mine = spaces[number]
     ends = [
-        lives.last[o.tensor]
-        for i, s in enumerate(spaces[:number])
-        for o in s.operands
-        if o.output and lives.last.get(o.tensor, i) > number and mine.operand(o.tensor) is None
+        lives.last[t]
+        for t, begun in lives.first.items()
+        if begun < number < lives.last[t] and mine.operand(t) is None
     ]
-    made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last}
+    # Loops that carry something forward pass all Einsums by until it is made.
+    ends += [lives.made[t] for t in lives.awaited if lives.first[t] <= number <= lives.made[t]]
+    made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last} - {*lives.awaited}
     reads = [i for i, s in enumerate(spaces) for o in s.operands if o.tensor in made and not o.output]
     return Passing(bool(ends), bool(ends and reads) and min(reads) <= min(ends))
 
 
 @dataclass(frozen=True)
 class JoinStep:
-    """How an Einsum with one shape follows a structure. `made`: its exchanged output, if any; `ended`:
-    tensors it is the last to read; `after`: the structure behind it."""
+    """How an Einsum with one shape follows a structure. `begun`: exchanged tensors that it is the first to
+    touch; `ended`: those it is the last to read; `after`: the structure behind it."""
 
-    made: Live | None
+    begun: tuple[Live, ...]
     ended: tuple[Live, ...]
     after: Structure
 
@@ -177,21 +190,34 @@ def step(
     for live in structure.live:
         if not _meets(live, space, prefix, shared.pop(live.tensor, (0, 0))):
             return None
-    made = None
-    for o in space.operands:
-        if o.output and o.tensor in lives.last:
+    begun, known = [], {x.tensor: x for x in structure.live}
+    for o in (o for o in space.operands if o.tensor in lives.last):
+        ranks = tuple(o.ranks.index(v) if v in o.alone else -1 for v in prefix)
+        if lives.first[o.tensor] == number:
+            if not o.output and not shape.forced:
+                return None
             memory, depth = shared.pop(o.tensor, (0, 0))
-            made = Live(
-                o.tensor, memory, depth, tuple(o.ranks.index(v) if v in o.alone else -1 for v in prefix)
-            )
+            until = 0 if o.output else shape.forced
+            begun.append(Live(o.tensor, memory, depth, ranks[: until or len(ranks)], until))
+        elif o.output:
+            known[o.tensor] = replace(known[o.tensor], ranks=ranks, until=0)
     if shared:
         return None
     ended = tuple(x for x in structure.live if lives.last[x.tensor] == number)
-    rest = tuple(x for x in structure.live if x not in ended) + ((made,) if made else ())
-    depth = max((x.depth for x in rest if x.memory), default=0)
+    rest = (*(known[x.tensor] for x in structure.live if x not in ended), *begun)
+    depth = max((max(x.depth if x.memory else 0, x.until) for x in rest), default=0)
     kept = tuple(replace(x, ranks=x.ranks[:depth]) for x in rest)
     inside = structure.inside or (lives.inside and shape.innermost > 1)
-    return JoinStep(made, ended, Structure(above[:depth], kept, inside))
+    return JoinStep(tuple(begun), ended, Structure(above[:depth], kept, inside))
+
+
+def taken_of(
+    space: EinsumSpace, shape: Sharing, number: int, lives: Lives
+) -> frozenset[tuple[str, int, int]]:
+    """What an Einsum takes from where it was exchanged, or puts there if that was read before:
+    (tensor, memory, depth) each."""
+    exchanged = ((space.operands[i].tensor, m, d) for i, m, d in shape.shared)
+    return frozenset(x for x in exchanged if lives.first[x[0]] < number)
 
 
 def _meets(live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]) -> bool:
@@ -236,8 +262,7 @@ def joined_space(
     own = points.local[:, chosen].copy()
     for d in range(d_own):
         held[d + 1] += points.above[d][:, chosen]
-    made = found.made
-    if made is not None and made.memory in which:
+    for made in (x for x in found.begun if x.memory in which):
         size = lives.size(made.tensor, made.ranks[: made.depth], keys[: made.depth])
         at = which.index(made.memory)
         if made.depth == d_own:

@@ -34,6 +34,7 @@ from polymodel.mapper.einsum_rules import (
     refuse_beside,
     refuse_carried_beside,
     require_counted,
+    require_searchable,
     ties_of,
 )
 from polymodel.mapper.records import Limits, Shares
@@ -100,8 +101,9 @@ class Operand:
     many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
     `rounds`: whether some component fills transfers of it up to whole actions. `tied`: variables of the
     Einsum that are tied in pairs. `reads`: how many accesses read it. `accumulates`: an output with values
-    before, to which results are added. `carried`: how a tensor is touched that is carried forward; `first`:
-    the variable in whose first iteration alone it is read (-1: in all)."""
+    before, to which results are added. `forward`: a tensor that is carried forward, and `carried` how it is
+    touched, but for a single generation; `first`: the variable in whose first iteration alone it is read
+    (-1: in all)."""
 
     tensor: str
     output: bool
@@ -115,6 +117,7 @@ class Operand:
     tied: frozenset[int] = frozenset()
     reads: int = 1
     accumulates: bool = False
+    forward: bool = False
     carried: Generations | None = None
     first: int = -1
 
@@ -316,6 +319,12 @@ class EinsumSpace:
         return next((o for o in self.operands if o.tensor == tensor), None)
 
     @cached_property
+    def awaited(self) -> frozenset[int]:
+        """Variables over which something is carried forward that a later Einsum makes."""
+        carried = (o.carried for o in self.operands)
+        return frozenset(c.variable for c in carried if c is not None and c.awaited)
+
+    @cached_property
     def shape(self) -> object:
         """What the costs depend on: Einsums of equal shape have equal costs (names apart)."""
         order = {o.tensor: i for i, o in enumerate(self.operands)}
@@ -338,7 +347,7 @@ class EinsumSpace:
 
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
-    _covered(hierarchy)
+    require_searchable(hierarchy, REMEDY)
     require_plain(cascade, "the search covers", REMEDY, products=True, carried=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
@@ -368,17 +377,6 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
             f"bits, it has {backing.size_bits:,.0f}",
             f"give {backing.name} at least that size, or {REMEDY}",
         )
-
-
-def _covered(hierarchy: Hierarchy) -> None:
-    for name, d in hierarchy.costly_links:
-        assert d.link is not None
-        if d.link.topology == "tree":
-            remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
-            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
-            raise Refused(what, remedy)
-    if not any(c.stores for c in hierarchy.components):
-        raise Refused("the architecture has no memory", "add a !Memory")
 
 
 def _prices(hierarchy: Hierarchy) -> Hierarchy:
@@ -543,7 +541,7 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
         reads=len(one.accesses_of(access.tensor)), accumulates=access.accumulates, carried=carried,
-        first=first,
+        first=first, forward=access.tensor in cascade.recurrent,
     )  # fmt: skip
 
 

@@ -24,14 +24,16 @@ Exchanges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True)
 class Sharing:
     """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
-    storage as (operand, memory, depth: how many fused loops stand above)."""
+    storage as (operand, memory, depth: how many fused loops stand above). `forced`: how many fused loops stay
+    open until what is awaited is made."""
 
     prefix: tuple[int, ...]
     shared: tuple[tuple[int, int, int], ...]
+    forced: int = 0
 
     @property
     def own_depth(self) -> int:
-        return max((depth for _, _, depth in self.shared), default=0)
+        return max((self.forced, *(depth for _, _, depth in self.shared)))
 
     @property
     def exchanges(self) -> Exchanges:
@@ -127,8 +129,12 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
         for prefix in _prefixes(space, limits, held, passing, depth):
+            forced = _forced(space, passing, prefix)
+            if forced is None:
+                continue
             for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
-                shape = Sharing(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
+                shared = tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True))
+                shape = Sharing(prefix, shared, forced)
                 if shape.own_depth == len(prefix) or passing.any:
                     yield shape
 
@@ -169,6 +175,16 @@ def _prefixes(
             yield from grow((*prefix, v))
 
     yield from grow(())
+
+
+def _forced(space: EinsumSpace, passing: Passing, prefix: tuple[int, ...]) -> int | None:
+    """How many fused loops carry forward what is awaited; None where one is missing. Where nothing passes by,
+    as for what an Einsum costs at least, none is needed."""
+    if not space.awaited or not passing.any:
+        return 0
+    if not space.awaited <= {*prefix}:
+        return None
+    return len(prefix) - min(prefix[::-1].index(v) for v in space.awaited)
 
 
 def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
@@ -283,10 +299,12 @@ def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
 
 
 def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -> range:
-    """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones."""
+    """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones, and
+    none for what is carried forward, which other Einsums below the loops touch as well."""
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
-    return range(exchanged, exchanged if replicated else len(shape.prefix))
+    none = replicated or space.operands[operand].forward
+    return range(exchanged, exchanged if none else len(shape.prefix))
 
 
 def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, reach: int) -> tuple[int, ...]:

@@ -133,6 +133,8 @@ def tile_chains(
     )
     if not space.even and sizes != "few" and not template.bottom:
         result = _with_uneven(result, positions, [*_UnevenChains(space, template, members[0], sizes, kinds)])
+    if template.shape.forced and members[0] in space.awaited:
+        result = result.only(result.tiles[template.depth] == 1)  # one by one
     return result.only(broken_rules(space, template, members[0], result) == 0) if result.count else result
 
 
