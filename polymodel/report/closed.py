@@ -20,6 +20,7 @@ from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
+from polymodel.report.formula import factored
 from polymodel.report.minimum import Minimum, minimum
 from polymodel.schedule.legality import require_legal
 from polymodel.spec.faults import Faults, as_whole, close_to, plainly, shown
@@ -248,11 +249,12 @@ class SymbolicReport(Answer):
 
     def value(self, objective: str) -> object:
         """One objective by the name that searches give it (`edp`, `area`, `accesses:DRAM` ...): a SymPy
-        expression, or its number if every symbol has a value. SpecError for an unknown name."""
+        expression with common factors taken out, or its number if every symbol has a value. SpecError for
+        an unknown name."""
         found: Cell = asked_value(objective, self.problem.hierarchy, self.figures)
         if self.values.keys() >= self.symbols.keys():
             return number_of(found, self.values)
-        return filled(found, self.renderer, self.values)
+        return factored(filled(found, self.renderer, self.values))
 
     def minimize(
         self, objective: object, held: object, capacity: object, over: Iterable[str] | None = None

@@ -9,6 +9,7 @@ from sympy.printing.str import StrPrinter
 if TYPE_CHECKING:
     import sympy
 
+
 class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
     """Brackets for rounding, words for choices."""
 
@@ -37,6 +38,22 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
 
     def _print_Equality(self, expr: sympy.Expr) -> str:  # sympy looks for this name
         return f"{self._print(expr.args[0])} = {self._print(expr.args[1])}"
+
+
+MOST_TERMS = 64  # of a sum that is factored: sums of many cases are none the shorter for it
+
+
+def factored(found: object) -> object:
+    """A sum with its common factors taken out, quotients left as they are: M*N*(K/TN + K/TM + 1)."""
+    import sympy
+
+    if not isinstance(found, sympy.Add) or len(found.args) > MOST_TERMS:
+        return found
+    if found.has(sympy.Piecewise, sympy.Float):
+        return found
+    quotients = {p: sympy.Dummy() for p in found.atoms(sympy.Pow) if p.exp.is_negative}
+    product = sympy.factor(found.xreplace(quotients)).xreplace({d: p for p, d in quotients.items()})
+    return min((found, product), key=lambda form: form.count_ops())
 
 
 def text(found: object) -> str:

@@ -8,6 +8,7 @@ import pytest
 import sympy
 
 import polymodel as pm
+from polymodel.report.formula import factored
 
 ARCH = {
     "nodes": [
@@ -125,3 +126,13 @@ def test_the_difference_of_two_mappings_is_one_formula() -> None:
     forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True, assume="divides")
     m, n, k, tn = (forms.symbols[s] for s in ("M", "N", "K", "TN"))
     assert sympy.simplify(forms.difference(rows, "accesses:DRAM") - k * m * (n - tn) / tn) == 0
+
+
+def test_formulas_have_their_common_factors_taken_out() -> None:
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True, assume="divides")
+    assert str(forms.value("accesses:DRAM")) == "M*N*(K/TN + K/TM + 1)"
+    assert str(forms.value("working_set:GLB")) == "TK*TM + TK*TN + TM*TN"
+    a, b, x = sympy.symbols("a b x", positive=True)
+    assert factored(sympy.Max(a, b)) == sympy.Max(a, b)
+    assert factored(0.5 * a + 0.25 * b) == 0.5 * a + 0.25 * b
+    assert str(factored(a * b / x + a + b**2 / x + b)) == "(a + b)*(b/x + 1)"
