@@ -278,10 +278,28 @@ def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: floa
 
 
 def _option(name: str, given: object, numeric: Sequence[str], where: Path, numbers: Numbers) -> object:
-    """An option as it is written, or its number where the model takes one."""
-    if name not in numeric or not isinstance(given, (str, int, float)):
+    """An option as it is written, or its number where the model takes one; of a table all numbers in it."""
+    path = (*where, "options", name)
+    if name not in numeric:
         return given
-    return numbers.positive(given, (*where, "options", name), name)
+    if isinstance(given, Mapping):
+        return _numbers_in(given, path, numbers)
+    return numbers.positive(given, path, name) if isinstance(given, (str, int, float)) else given
+
+
+def _numbers_in(table: Mapping[str, object], path: Path, numbers: Numbers) -> dict[str, object]:
+    """A table of parts, with its expressions worked out; what names something stays."""
+    from polymodel.spec.energy import NAMES
+
+    found: dict[str, object] = {}
+    for key, given in table.items():
+        if isinstance(given, Mapping):
+            found[key] = _numbers_in(given, (*path, key), numbers)
+        elif key in NAMES or not isinstance(given, (str, int, float)):
+            found[key] = given
+        else:
+            found[key] = numbers.at_least_zero(given, (*path, key), key)
+    return found
 
 
 def _place_of(model: EnergyModel, where: Path) -> Path:

@@ -154,7 +154,8 @@ class SparseSection(SchemaObject):
 
 
 class EnergyModel(SchemaObject):
-    """Where energies, leakage and area come from: `constants`, `table`, `hwcomponents`, or an entry point.
+    """Where energies, leakage and area come from: `constants`, `table`, `published`, `compound`,
+    `hwcomponents`, or an entry point.
 
     `values`: quantity -> number, for `constants`. `file`: a CSV table in the spec's folder, for
     `table`. `component`: the row group in it, or the name in `hwcomponents` (default: the component's

@@ -1,8 +1,8 @@
 """Energy models: where energies, leakage and areas come from when they are not written down.
 
-A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants` and `table` are built in,
-`hwcomponents` asks the package of that name (an extra); another name is looked up among the installed
-entry points of the group `polymodel.energy_models`.
+A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants`, `table`, `published` and `compound` are
+built in, `hwcomponents` asks the package of that name (an extra); another name is looked up among the
+installed entry points of the group `polymodel.energy_models`.
 """
 
 from __future__ import annotations
@@ -359,17 +359,37 @@ _KIB = 8 * 1024
 _SRAM = {8 * _KIB: 10e-12, 32 * _KIB: 20e-12, 1024 * _KIB: 100e-12}
 _DRAM = 1.3e-9  # an access of 64 bits; 2.6 nJ at most
 _ACCESS = 64
-# Operation -> width in bits -> joules and square metres.
-_OPERATIONS: dict[str, dict[int, tuple[float, float]]] = {
-    "int_add": {8: (0.03e-12, 36e-12), 16: (0.05e-12, 67e-12), 32: (0.1e-12, 137e-12)},
-    "int_multiply": {8: (0.2e-12, 282e-12), 32: (3.1e-12, 3495e-12)},
-    "float_add": {16: (0.4e-12, 1360e-12), 32: (0.9e-12, 4184e-12)},
-    "float_multiply": {16: (1.1e-12, 1640e-12), 32: (3.7e-12, 7700e-12)},
+# Operation -> width in bits -> joules.
+_OPERATIONS: dict[str, dict[int, float]] = {
+    "int_add": {8: 0.03e-12, 16: 0.05e-12, 32: 0.1e-12},
+    "int_multiply": {8: 0.2e-12, 32: 3.1e-12},
+    "float_add": {16: 0.4e-12, 32: 0.9e-12},
+    "float_multiply": {16: 1.1e-12, 32: 3.7e-12},
 }
+STILLMAKER = "A. Stillmaker and B. Baas, Integration 58, 2017"
+# Node (nm) -> coefficients of V^2, V and 1: relative energies of an operation. From 45 nm to 32 nm those of
+# low-power devices, from 20 nm on those of high-performance multi-gate ones.
+_NODES: dict[int, tuple[float, float, float]] = {
+    130: (7.171, -6.709, 2.904),
+    90: (4.762, -4.781, 2.092),
+    65: (3.755, -4.398, 1.975),
+    45: (1.103, -0.362, 0.2767),
+    32: (0.9559, -0.7823, 0.471),
+    20: (0.373, -0.1582, 0.04104),
+    16: (0.2958, -0.1241, 0.03024),
+    14: (0.2363, -0.09675, 0.02239),
+    10: (0.2068, -0.09311, 0.02375),
+    7: (0.1776, -0.09097, 0.02447),
+}
+_AT = (45, 0.9)  # nm and volts of the published points
 _MEMORIES = ("sram", "dram")
 _MACS = ("int_mac", "float_mac")
 # Options that are numbers, and may be expressions over symbols, by model.
-NUMERIC = {"published": ("size", "bits", "accumulate")}
+NUMERIC = {
+    "published": ("size", "bits", "accumulate", "node", "voltage"),
+    "compound": ("parts", "actions"),
+}
+NAMES = ("name", "component", "file", "source")  # what is text in a part of a compound component
 
 
 def published(request: EnergyRequest) -> EnergyAnswer:
@@ -377,36 +397,64 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     or option.
 
     `sram`: per bit, by `size` (bits; the memory's own, if it is left out). `dram`: per bit. `int_add`,
-    `int_multiply`, `float_add`, `float_multiply`: per operation of `bits`, with the area. `int_mac`,
-    `float_mac`: a product of `bits`, added at `accumulate` bits (32).
+    `int_multiply`, `float_add`, `float_multiply`: per operation of `bits`. `int_mac`, `float_mac`: a product
+    of `bits`, added at `accumulate` bits (32). `node` (metres) and `voltage`: of another technology, by the
+    factors of Stillmaker and Baas.
     """
     known = (*_MEMORIES, *_OPERATIONS, *_MACS)
     name, options = request.component, dict(request.options)
     if name not in known:
         raise TextFault(f"there are no published points of {name}", 0, suggestion(name, known, "components"))
-    used = {"sram": ("size",), "dram": ()}.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
+    used: tuple[str, ...] = {"sram": ("size",), "dram": ()}.get(
+        name, ("bits", "accumulate") if name in _MACS else ("bits",)
+    )
+    used += ("node", "voltage") if name != "dram" else ()  # which is made in processes of its own
     for option in options:
         if option not in used:
             near = suggestion(option, used, "options") if used else "leave it out"
             raise TextFault(f"{name} has no option {option}", 0, near)
+    factor, technology = _scaled(options)
     if name in _MEMORIES:
-        return _of_memory(request, name)
+        return _of_memory(request, name, factor, technology)
     bits, sums = (_number(options, o, d) for o, d in (("bits", 8), ("accumulate", 32)))
     parts = [(name, bits)]
     if name in _MACS:
         kind = name.partition("_")[0]
         parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
-    values, how = dict.fromkeys(("compute", "area"), 0.0), ""
-    for operation, width in parts:
-        for which, quantity in enumerate(values):
-            value, added = _between({w: p[which] for w, p in _OPERATIONS[operation].items()}, width)
-            values[quantity] += value
-            how = max(how, added, key=len)
+    each = [_between(_OPERATIONS[operation], width) for operation, width in parts]
+    how = max((added for _, added in each), key=len)
     said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
-    return EnergyAnswer(values, dict.fromkeys(values, f"{HOROWITZ}: {said}{how}"))
+    energy = sum(value for value, _ in each) * factor
+    return EnergyAnswer({"compute": energy}, {"compute": f"{HOROWITZ}: {said}{how}{technology}"})
 
 
-def _of_memory(request: EnergyRequest, name: str) -> EnergyAnswer:
+def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
+    """What energies of the published points are multiplied by, and why. TextFault for a node that has no
+    factors, and for a voltage at which they say nothing."""
+    if "node" not in options and "voltage" not in options:
+        return 1.0, ""
+    if "node" in options and "voltage" not in options:
+        raise TextFault("the node has no voltage", 0, "write voltage: 0.8, the supply in volts")
+    node = round(_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
+    volts = _number(options, "voltage", _AT[1])
+    if node not in _NODES:
+        known = ", ".join(f"{n}e-9" for n in _NODES)
+        raise TextFault(f"there are no published factors of {node:g} nm", 0, f"nodes in metres: {known}")
+    square, linear, _ = _NODES[int(node)]
+    least = -linear / (2 * square)
+    if volts <= least:
+        what = f"the factors of {node:g} nm do not hold at {volts:g} V"
+        raise TextFault(what, 0, f"write more than {least:.2f} V, where energy rises with the voltage")
+
+    def relative(n: int, v: float) -> float:
+        a, b, c = _NODES[n]
+        return a * v * v + b * v + c
+
+    factor = relative(int(node), volts) / relative(*_AT)
+    return factor, f"; to {node:g} nm at {volts:g} V by {STILLMAKER}: times {factor:.4g}"
+
+
+def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str) -> EnergyAnswer:
     if name == "dram":
         each, how = _DRAM / _ACCESS, "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
     else:
@@ -414,18 +462,21 @@ def _of_memory(request: EnergyRequest, name: str) -> EnergyAnswer:
         if math.isinf(size):
             raise TextFault("the size of the SRAM is not given", 0, "write size: of the memory")
         energy, added = _between(_SRAM, size)
-        each, how = energy / _ACCESS, f"SRAM of {size / _KIB:g} KiB{added}"
+        each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
     bits = request.bits_per_action
     ways = [way for way in ("read", "write") if way in request.quantities]
     values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}
     return EnergyAnswer(values, dict.fromkeys(values, f"{HOROWITZ}: {how}"))
 
 
-def _number(options: Mapping[str, object], name: str, default: float) -> float:
+def _number(options: Mapping[str, object], name: str, default: float, least: float | None = None) -> float:
+    """An option: a number above 0, or of at least `least`."""
     given = options.get(name, default)
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
-        raise TextFault(f"{name} is {given!r}", 0, "write a number above 0")
-    return float(given)
+    right = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not right or not (given > 0 if least is None else given >= least):  # type: ignore[operator]  # a number
+        remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
+        raise TextFault(f"{name} is {given!r}", 0, remedy)
+    return float(given)  # type: ignore[arg-type]  # a number
 
 
 def _between(points: Mapping[int, float], at: float) -> tuple[float, str]:
@@ -442,4 +493,95 @@ def _between(points: Mapping[int, float], at: float) -> tuple[float, str]:
     return points[low] * (at / low) ** slope, f", {how} on logarithmic axes"
 
 
-_BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table, "published": published}
+_PART = (*NAMES, "values", "options", "count")
+
+
+def compound(request: EnergyRequest) -> EnergyAnswer:
+    """A component of parts, each with an energy model of its own. TextFault for what is wrong with one.
+
+    Options: `parts`: name -> an energy model, with `count`, how many there are (1); `actions`: action of the
+    component -> part -> action of the part -> how many of it one action takes: bits that a memory reads and
+    writes, operations of others. Area and leakage are those of all parts, where every part has one.
+    """
+    parts, actions = (_mapping(request.options.get(k), k) for k in ("parts", "actions"))
+    if unknown := sorted({*request.options} - {"parts", "actions"}):
+        raise TextFault(f"compound has no option {unknown[0]}", 0, "options: parts, actions")
+    taken: dict[str, dict[str, dict[str, float]]] = {
+        action: {
+            part: {own: _number(of_part, own, 1) for own in of_part}
+            for part, counts in _mapping(uses, action).items()
+            for of_part in (_mapping(counts, part),)
+        }
+        for action, uses in actions.items()
+    }
+    for action in actions:
+        if action not in request.quantities:
+            near = suggestion(action, request.quantities, "actions")
+            raise TextFault(f"{request.component} has no action {action}", 0, near)
+    used = dict.fromkeys(part for uses in taken.values() for part in uses)
+    if lost := [part for part in used if part not in parts]:
+        raise TextFault(f"there is no part {lost[0]}", 0, suggestion(lost[0], list(parts), "parts"))
+    answers = {name: _of_part(request, name, _mapping(part, name), taken) for name, part in parts.items()}
+    values: dict[str, float] = {}
+    provenance: dict[str, str] = {}
+    for action, uses in taken.items():
+        values[action] = sum(
+            n * answers[part].values[own] for part, owns in uses.items() for own, n in owns.items()
+        )
+        provenance[action] = "compound of " + "; ".join(
+            f"{part}: {answers[part].provenance[own]}" for part, owns in uses.items() for own in owns
+        )
+    for quantity in UNITS:
+        if all(quantity in a.values for a in answers.values()):
+            counts = [_number(_mapping(parts[name], name), "count", 1) for name in parts]
+            each = zip(answers.values(), counts, strict=True)
+            values[quantity] = sum(n * a.values[quantity] for a, n in each)
+            said = (f"{name}: {a.provenance[quantity]}" for name, a in answers.items())
+            provenance[quantity] = "compound of " + "; ".join(said)
+    return EnergyAnswer(values, provenance)
+
+
+def _mapping(given: object, name: str) -> Mapping[str, object]:
+    if not isinstance(given, Mapping) or not given or not all(isinstance(k, str) for k in given):
+        raise TextFault(f"{name} of a compound component is no table", 0, "write {name: {...}}")
+    return given
+
+
+def _of_part(
+    request: EnergyRequest,
+    name: str,
+    part: Mapping[str, object],
+    taken: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> EnergyAnswer:
+    """What the energy model of one part says of its actions that are used."""
+    if unknown := [k for k in part if k not in _PART]:
+        near = suggestion(unknown[0], _PART, "keys")
+        raise TextFault(f"part {name} has an unknown key {unknown[0]}", 0, near)
+    model = part.get("name")
+    if not isinstance(model, str):
+        raise TextFault(f"part {name} has no energy model", 0, "write name: published")
+    wanted = tuple(dict.fromkeys(own for uses in taken.values() for own in uses.get(name, {})))
+    values = part.get("values", {})
+    texts = {k: v for k in ("component", "file", "source") if isinstance(v := part.get(k), str)}
+    options = part.get("options", {})
+    answer = ask(
+        model,
+        EnergyRequest(
+            texts.get("component", name), tuple(dict.fromkeys([*wanted, "read", "write", "compute", *UNITS])),
+            {k: _number(values, k, 0, least=0) for k in values} if isinstance(values, Mapping) else {},
+            texts.get("file"), texts.get("source"), request.folder,
+            options if isinstance(options, Mapping) else {},
+        ),
+    )  # fmt: skip
+    for own in wanted:
+        if own not in answer.values:
+            raise TextFault(f"part {name} has no energy for {own}", 0, "add it to its model")
+    return answer
+
+
+_BUILT_IN: dict[str, EnergyModelFunction] = {
+    "constants": constants,
+    "table": table,
+    "published": published,
+    "compound": compound,
+}

@@ -85,7 +85,7 @@ def test_leakage_and_prices_of_one_way_share_a_search() -> None:
     same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
     assert found.searches == 1
     point = found.best("energy")
-    assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12)
+    assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12, abs=0)
 
 
 def test_prices_per_action_are_searched_apart() -> None:
@@ -105,7 +105,7 @@ def test_symbols_of_the_workload_are_searched_apart() -> None:
     least = found.machines.set_index(["B", "S"])["least energy"]
     for (bits, size), energy in least.items():
         alone = pm.explore(spec.bind(B=bits, S=size), objectives=["energy"])
-        assert energy == pytest.approx(alone[0].energy, rel=1e-12)
+        assert energy == pytest.approx(alone[0].energy, rel=1e-12, abs=0)
     assert least[4, 256] < least[16, 256]
 
 
@@ -127,8 +127,8 @@ def test_every_point_is_what_evaluate_says_of_its_machine_and_mappings() -> None
     for point in found.points:
         energy = sum(r.total_energy * n for r, (_, n) in zip(point.reports, layers, strict=True))
         latency = sum(r.costs.total_latency * n for r, (_, n) in zip(point.reports, layers, strict=True))
-        assert point.figures["energy"] == pytest.approx(energy, rel=1e-12)
-        assert point.figures["latency"] == pytest.approx(latency, rel=1e-12)
+        assert point.figures["energy"] == pytest.approx(energy, rel=1e-12, abs=0)
+        assert point.figures["latency"] == pytest.approx(latency, rel=1e-12, abs=0)
         assert all(r.feasible for r in point.reports)
         assert point.specs[0].symbols["S"] == point.machine.symbols["S"]
         assert point.yaml(1).startswith("schema_version")
@@ -246,7 +246,7 @@ def test_layer_by_layer_constraints_name_what_is_in_any_layer() -> None:
         + pm.explore(read.bind(S=s), objectives="energy").best().energy
         for s in (128, 256)
     ]
-    assert list(found.machines["least energy"]) == pytest.approx(expected, rel=1e-12)
+    assert list(found.machines["least energy"]) == pytest.approx(expected, rel=1e-12, abs=0)
     with pytest.raises(pm.SpecError, match="nothing is fused where each Einsum is a layer"):
         pm.codesign(spec, {"S": [128]}, layer_by_layer=True, constraints={"fuse": "T"})
 

@@ -131,13 +131,17 @@ ARCH: Texts = {
     },
     "EnergyModel": {
         "name": said(
-            "`constants`, `table`, `hwcomponents`, or the name of an installed entry point.", "table"
+            "`constants`, `table`, `published`, `compound`, `hwcomponents`, or an installed entry point.",
+            "table",
         ),
         "values": said("For `constants`: quantity -> number.", {"read": 1e-12, "area": 1e-6}),
         "file": said("For `table`: a CSV file in the spec's folder.", "energies.csv"),
         "component": said("Rows to take from the table, or the name in hwcomponents. Left out, our name."),
         "source": said("Where the numbers were published; becomes part of their provenance."),
-        "options": said("Handed to an entry point as they are; to hwcomponents as attributes."),
+        "options": said(
+            "Of `published` and `compound`: see docs/energy_models.md. Handed to an entry point as they are; "
+            "to hwcomponents as attributes."
+        ),
     },
     "Tensors": {
         "keep": said("Tensors that must be kept here, a set expression.", "~Intermediates"),
