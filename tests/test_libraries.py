@@ -237,6 +237,7 @@ SMALL: dict[str, dict[str, int]] = {
     "attention": {"H": 1, "M": 12, "P": 6, "E": 4},
     "attention_cascade": {"H": 1, "M": 12, "P": 6, "E": 4},
     "attention_one_pass": {"H": 1, "C": 3, "M": 2, "P": 12, "E": 2},
+    "attention_two_pass": {"H": 1, "C": 3, "M": 2, "P": 12, "E": 2},
     "conv1d": {"M": 2, "C": 2, "P": 12, "STRIDE": 2},
     "conv2d": {"M": 16, "C": 4, "P": 5, "Q": 3},
     "depthwise_conv2d": {"C": 16, "P": 16, "Q": 2},

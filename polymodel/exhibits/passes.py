@@ -11,6 +11,7 @@ from polymodel.workload.einsum import passes
 # Workload -> the rank of the keys that is walked (of the second one, over their chunks), passes, what it is.
 PRINTED = {
     "attention_cascade": ("P", 3, "softmax with maximum, sum and division, each over all keys", ""),
+    "attention_two_pass": ("C", 2, "softmax beside maxima of chunks, corrected by that of all", ""),
     "attention_one_pass": (
         "C", 1, "softmax with running maxima and sums, over chunks of keys",
         "the cascade of FlashAttention-2; a chunk, which is on chip, is walked twice",

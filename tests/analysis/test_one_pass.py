@@ -36,6 +36,14 @@ def test_values_are_those_of_attention(chunks: int) -> None:
     assert found.generations == {"c": chunks}
 
 
+def test_two_passes_compute_attention_as_well() -> None:
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.normal(0, 3, (2, *shape)) for shape in ((9, 6), (4, 5, 6), (4, 5, 6)))
+    found = pm.values(pm.load("attention_two_pass", H=2, C=4, M=5, P=9, E=6), {"Q": q, "K": k, "V": v})
+    want = softmax(q, k.reshape(2, -1, 6), v.reshape(2, -1, 6))
+    assert np.abs(found["AV"] - want).max() < 1e-12
+
+
 @pytest.mark.parametrize(("p", "tiles"), [(16, 2), (20, 3)])
 def test_keys_and_values_pass_once_for_each_tile_of_queries(p: int, tiles: int) -> None:
     """FlashAttention's traffic: Q and the result once, K and V once for every tile of 8 queries."""
@@ -48,6 +56,19 @@ def test_keys_and_values_pass_once_for_each_tile_of_queries(p: int, tiles: int) 
     }
     keys = 2 * 3 * 4 * 6
     assert moved == {"Q": 2 * p * 6, "K": tiles * keys, "V": tiles * keys, "AV": 2 * p * 6}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bits", "shared"), [(300, True), (3000, False)])
+def test_a_search_finds_the_mapping_of_one_pass(bits: int, shared: bool) -> None:
+    """In a small buffer Einsums share a loop over the chunks; each mapping found is evaluated."""
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, bits), unit()]}
+    spec = pm.load({"arch": arch}, "attention_one_pass", H=1, C=4, M=4, P=8, E=4)
+    found = pm.explore(spec, objectives="energy")
+    assert found.complete
+    assert found.gap < 1e-9
+    mine, theirs = (dict(found[0].mapping.loops(e)) for e in ("QK", "RM"))
+    assert any(loop.rank_variable == "c" for i, loop in mine.items() if i in theirs) == shared
 
 
 @pytest.mark.slow
@@ -83,20 +104,8 @@ def test_passes_over_keys_are_those_that_dependences_ask_for() -> None:
     running ones; within a chunk its own maximum asks for a second."""
     assert walks(pm.load("attention_cascade"), "K", "P") == 3
     assert [walks(pm.load("attention_one_pass"), "K", rank) for rank in ("C", "M", "E")] == [1, 2, 1]
+    assert [walks(pm.load("attention_two_pass"), "K", rank) for rank in ("C", "M", "E")] == [2, 2, 1]
     assert walks(pm.load("matmul"), "A", "K") == 1
-    sizes = {"C": 3, "M": 4, "F": 2}
-    chunks = [
-        "LM[c] = QK[c, m]",
-        "SL[c, m] = QK[c, m] * LM[c]",
-        "GM[F=f] = LM[c] * O[f]",
-        "PM[c, f] = LM[c] * GM[f]",
-        "SN[c, m, f] = SL[c, m] * PM[c, f]",
-        "SD[f] = SN[c, m, f]",
-        "SV[f] = SN[c, m, f] * V[c, m]",
-        "AV[f] = SV[f] * SD[f]",
-    ]
-    two = pm.load({"workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": chunks}})
-    assert walks(two, "QK", "C") == 2
     report = pm.evaluate(pm.load("simple_two_level", MAPPING, H=1, C=2, M=2, P=8, E=2))
     assert report.passes == passes(report.problem.cascade)
 
