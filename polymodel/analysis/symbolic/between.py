@@ -32,6 +32,7 @@ from polymodel.analysis.symbolic.forms import (
     product,
     summed,
 )
+from polymodel.analysis.symbolic.generations import begins_again, unlike_first
 from polymodel.analysis.symbolic.layout import (
     Carry,
     SymbolicBuffet,
@@ -40,8 +41,9 @@ from polymodel.analysis.symbolic.layout import (
     temporal,
     trips_told_by,
 )
+from polymodel.analysis.symbolic.listings import Sums, interval
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
-from polymodel.analysis.symbolic.spaces import Space, begins_again, unlike_first
+from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split
 
@@ -148,6 +150,10 @@ def _elements(space: Space, roles: Stamp) -> Form:
             space, h.r, roles, Leaf("over", h.shift_r)
         )
         result = result * (chain(space, h.p, roles, SIZE) * chain(space, h.r, roles, SIZE) - over)
+    for one in space.sums:
+        if one.variables[0] not in space.tied:
+            sides = tuple(Side(space.extent(v), space.ladder(v, roles)) for v in one.variables)
+            result = result * of_atom(Sums(sides, one.factors))
     return result
 
 
@@ -274,6 +280,10 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
         if moving in (halo.p, halo.r) or any(i > axis and not space.axes[i].spatial for i in both):
             p, r = (_side(stay, v, axis, stamp) for v in (halo.p, halo.r))
             result = result * of_atom(Meet(p, r, halo.shift_r, halo.shift_p, any=True))
+    for one in space.sums:
+        both = [i for v in one.variables for i in space.of(v)]
+        if moving in one.variables or any(i > axis and not space.axes[i].spatial for i in both):
+            raise unknown(stay.node)
     return result
 
 
@@ -407,13 +417,14 @@ def _in_common(space: Space, axis: int) -> int | None:
         return None
     expr = next(e for e in space.access.projection if v in e.variables)
     terms = dict(expr.terms)
-    other = next(u for u in expr.variables if u != v)
-    if space.of(other) or space.window(other) is not None or (window is not None and axis >= window.depth):
+    others = [u for u in expr.variables if u != v]
+    if any(space.of(u) or space.window(u) is not None for u in others):
         return None
-    extent = space.extent(other)
-    if not isinstance(extent, int) or (terms[other] > 1 and extent > 1):
+    extents = [n for n in map(space.extent, others) if isinstance(n, int)]
+    if len(extents) < len(others) or (window is not None and axis >= window.depth):
         return None
-    return max(0, 1 + terms[other] * (extent - 1) + terms[v] * (met - 1))
+    reach = interval(zip(extents, (terms[u] for u in others), strict=True))
+    return None if reach is None else max(0, reach + terms[v] * (met - 1))
 
 
 def shared_loops(layout: SymbolicLayout, einsum: str, other: str) -> int:

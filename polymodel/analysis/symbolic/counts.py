@@ -14,18 +14,17 @@ from typing import Literal
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, ChainLevel, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.listings import Listing
+from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
+from polymodel.analysis.symbolic.listings import Listing, Sums, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
 from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import (
     Halo,
     Space,
+    SumRank,
     TiedGroup,
     Use,
-    counted,
-    generation_stays,
     groups,
-    more_later,
 )
 from polymodel.analysis.symbolic.tied_groups import (
     Uses,
@@ -75,7 +74,25 @@ def _apart(space: Space, uses: Uses) -> Form:
     for halo in space.halos:
         if halo.p not in space.tied:
             result = result * _windows(space, halo, uses)
+    for one in space.sums:
+        if one.variables[0] not in space.tied:
+            result = result * _sums(space, one, uses)
     return result
+
+
+def _sums(space: Space, one: SumRank, uses: Uses) -> Form:
+    """Sum of the numbers of values of a rank over the kept tiles of all its variables."""
+    sides = []
+    for v in one.variables:
+        positions = space.of(v)
+        merged = [i for i in positions if uses[i] == "merge"]
+        inside = positions[positions.index(merged[0]) :] if merged else []
+        if any(uses[i] != "merge" for i in inside):
+            return of_atom(_overlap(space, one.variables, uses))
+        # The union of the tiles of merged innermost loops is the tile above them.
+        levels = space.ladder(v, {i: _INDEXED[uses[i]] for i in positions if i not in inside})
+        sides.append(Side(space.extent(v), levels))
+    return of_atom(Sums(tuple(sides), one.factors))
 
 
 def _elements_of(
@@ -125,7 +142,7 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
     innermost = space.axes[positions[-1]] if positions else None
     point = innermost is not None and innermost.tile == 1 and innermost.start is None
     if not point or any(uses[i] == "merge" for i in positions):
-        return of_atom(_overlap(space, halo, uses))
+        return of_atom(_overlap(space, (halo.p, halo.r), uses))
     here = _elements_of(space, merged, uses)
     there = space.ladder(other, {i: _SPREAD[uses[i]] for i in positions})
     return summed(space.extent(merged), here, SIZE) * summed(space.extent(other), there, ONE)
@@ -202,11 +219,18 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
             continue
         both = (*space.of(halo.p), *space.of(halo.r))
         if any(uses[i] == "merge" for i in both if space.axes[i].spatial):
-            result = result * of_atom(_overlap(space, halo, uses, axis))
+            result = result * of_atom(_overlap(space, (halo.p, halo.r), uses, axis))
         elif _both_move(space, halo, axis, uses, sliding):
             result = result * _met_windows(space, halo, axis, uses)
         else:
             result = result * _shared_window(space, halo, axis, uses)
+    for one in space.sums:
+        if one.variables[0] in space.tied:
+            continue
+        if moving in one.variables or any(_temporal_inside(space, v, axis, uses) for v in one.variables):
+            result = result * of_atom(_overlap(space, one.variables, uses, axis))
+        else:
+            result = result * _sums(space, one, uses)
     return result
 
 
@@ -294,10 +318,10 @@ def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
     return any((i >= window.depth) == own for i in wraps)
 
 
-def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> Listing:
+def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | None = None) -> Listing:
     """Windows of which instances share parts; with `axis` what stays of them over the steps of that loop."""
-    positions = sorted((*space.of(halo.p), *space.of(halo.r)))
-    extents = tuple(space.extent(v) for v in (halo.p, halo.r))
+    positions = sorted(i for v in variables for i in space.of(v))
+    extents = tuple(space.extent(v) for v in variables)
     odd = any(uses[i] == "hops" or (uses[i] == "at0" and space.axes[i].grows) for i in positions)
     together = axis is not None and any(uses[i] == "merge" and not space.axes[i].spatial for i in positions)
     if odd or together or not all(isinstance(n, int) for n in extents):
@@ -306,7 +330,7 @@ def _overlap(space: Space, halo: Halo, uses: Uses, axis: int | None = None) -> L
             + ("a buffet outside keeps them together" if together else "extents or first tiles are symbols"),
             "use engine exact, or reuse: refill",
         )
-    group = TiedGroup((halo.p, halo.r), Region(tuple(map(int, extents)), ()))
+    group = TiedGroup(variables, Region(tuple(map(int, extents)), ()))
     return listing(space, group, {i: 0 if uses[i] == "at0" else uses[i] for i in positions}, axis)
 
 
@@ -475,6 +499,8 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
     sizes = [(c, span(space, v)[1]) for v, c in expr.terms if c]
     if any(c < 0 for c, _ in sizes):
         return None
+    if len(sizes) > 2:
+        return values_of(Region(tuple(n for _, n in sizes), ()), tuple(c for c, _ in sizes))
     (a, n), (b, m) = [*sizes, (1, 1), (1, 1)][:2]
     common = gcd(a, b)
     count = n * m - max(0, n - b // common) * max(0, m - a // common)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
+from polymodel.analysis.symbolic.generations import only_at_first
 from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
-from polymodel.analysis.symbolic.spaces import Space, Use, in_einsum, is_held
+from polymodel.analysis.symbolic.spaces import Space, Use, is_held
 from polymodel.analysis.symbolic.tied_groups import instances_of
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
@@ -60,7 +61,7 @@ class TransferPath:
         if child is None:
             return self.layout.read(self.einsum, self.access)
         space = self.layout.space(self.einsum, self.tensor, child.depth)
-        return space if child.producer is not None else in_einsum(space, child.space)
+        return space if child.producer is not None else _in_einsum(space, child.space)
 
     @property
     def parts_stay(self) -> bool:
@@ -118,6 +119,16 @@ class TransferPath:
         return self.layout.problem.hierarchy.index(loop.component)
 
 
+def _in_einsum(space: Space, tile: Space) -> Space:
+    """The space of another Einsum, with what the tile holds of the generation before."""
+    if tile.carried is None:
+        return space
+    if tile.carried.behind == "first":
+        return only_at_first(space)
+    variables = space.access.projection[tile.carried.rank].variables
+    return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
+
+
 def along_mesh(
     link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
 ) -> Callable[[int], Use]:
@@ -150,11 +161,11 @@ def along_mesh(
 def refuse_uneven_runs(link: TransferPath) -> None:
     """Refuse runs of one partial sum that start and end at different times in different instances."""
     space = link.space
-    for h in space.halos:
-        if any(space.axes[i].spatial for v in (h.p, h.r) for i in space.of(v)):
+    for variables in space.coupled:
+        if any(space.axes[i].spatial for v in variables for i in space.of(v)):
             raise NotSeparable(
-                f"instances along {h.p} and {h.r} reduce into the same elements of {link.tensor} in "
-                f"{link.einsum}",
+                f"instances along {' and '.join(variables)} reduce into the same elements of {link.tensor} "
+                f"in {link.einsum}",
                 "use engine exact",
             )
     if not link.carry:
@@ -199,7 +210,7 @@ def refuse_idle(link: TransferPath) -> None:
     space, stamps = link.space, link.space.bare()
     parts: set[str] = set()
     if link.parts_stay:
-        parts = {v for halo in space.halos for v in (halo.p, halo.r)}
+        parts = {v for variables in space.coupled for v in variables}
         parts |= {v for v, window in space.windows if window.overlaps and v in space.single}
     for v in (*space.spread, *sorted(parts)):
         if v in space.tied:
@@ -333,7 +344,7 @@ def _shared(link: TransferPath) -> Callable[[int], Use]:
 def _needed_of_before(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     """The same of what the child's tiles hold of the generation before."""
     assert link.child is not None
-    use, whole = _use(link, first, held, between), in_einsum(link.space, link.child.space)
+    use, whole = _use(link, first, held, between), _in_einsum(link.space, link.child.space)
     alone = needed(whole.alone, use, link.carry, link.parts_stay)
     return needed(whole, use, link.carry, link.parts_stay) - alone
 

@@ -22,9 +22,10 @@ from polymodel.analysis.result import (
     mapped,
 )
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, Rounded, Size, atom
+from polymodel.analysis.symbolic.listings import Sums
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
 
-Factor = Atom | Rounded | Meet | Tabled
+Factor = Atom | Rounded | Meet | Sums | Tabled
 Product = tuple[Factor, ...]
 
 
@@ -34,6 +35,8 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
+    if isinstance(a, Sums):
+        return (repr(a.sides), repr(a.factors))
     if isinstance(a, Rounded):
         return (repr(a.chains), repr((a.bits, a.each)))
     if isinstance(a, Tabled):

@@ -17,6 +17,7 @@ from polymodel.analysis.symbolic.counts import (
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.analysis.symbolic.generations import behind, first_behind, only_at_first, with_generations
 from polymodel.analysis.symbolic.inferred import Path, only_every, paths
 from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
@@ -24,15 +25,11 @@ from polymodel.analysis.symbolic.spaces import (
     Space,
     Unions,
     Window,
-    behind,
     carried_lines,
-    first_behind,
     groups,
-    halos,
     neighbours_joined,
-    only_at_first,
     same_elements,
-    with_generations,
+    windows,
 )
 from polymodel.analysis.symbolic.tied_groups import loosened, untouched
 from polymodel.arithmetic import Affine
@@ -163,6 +160,8 @@ def lay_out(
     lines = carried_lines(problem)
     for name in tree.einsums:
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
+        if ranks:
+            _check_ranks(problem.cascade[name])
     mixed = check_tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
@@ -379,7 +378,18 @@ def check_space(
                 "neighbours at equal distances",
                 "use engine exact",
             )
-        halos(einsum, union or access)
+        windows(einsum, union or access)
+
+
+def _check_ranks(einsum: Einsum) -> None:
+    """Refuse ranks of more than two rank variables whose extents are symbols."""
+    sums = [access for access in einsum.accesses if any(len(e.terms) > 2 for e in access.projection)]
+    if sums:
+        raise NotSeparable(
+            f"extents that are symbols have no closed form where a rank of {sums[0].tensor} in {einsum.name} "
+            "has more than two rank variables",
+            "leave extents numbers (ranks=False)",
+        )
 
 
 def check_box(einsum: Einsum) -> None:

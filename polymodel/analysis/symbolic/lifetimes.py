@@ -344,7 +344,7 @@ def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
     if node.tensor in layout.lines:
         raise _unknown(node.component, f"{node.tensor} is carried forward")
     for space in spaces:
-        if space.tied or space.halos:
+        if space.tied or space.coupled:
             what = f"ranks of {node.tensor} have several rank variables, or bounds tie them"
             raise _unknown(node.component, what)
     for one, other in combinations(node.users, 2):

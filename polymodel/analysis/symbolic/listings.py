@@ -9,14 +9,14 @@ The time it takes grows with the number of points: where there is a formula, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, Literal
 
-from polymodel.analysis.symbolic.atoms import ChainLevel
-from polymodel.analysis.symbolic.pair_atoms import Tabled
+from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Size, Tile, Value
+from polymodel.analysis.symbolic.pair_atoms import Side, Tabled
 from polymodel.analysis.symbolic.regions import Region, Tiles, numbered, repeated
 from polymodel.errors import NotSeparable
 
@@ -315,6 +315,107 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     element, times = np.unique(touched, return_counts=True)
     stamps = np.unique(stamp)
     return bool((times == visits[stamps.searchsorted(element // points.elements)]).all())
+
+
+# Ranks of three rank variables and more, where tiles are boxes: a number for the tile sizes of each variable.
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sum over tiles of the number of values that a rank `a p + b r + c s ...` takes in them."""
+
+    sides: tuple[Side, ...]
+    factors: tuple[int, ...]
+
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        return tuple(s for side in self.sides for s in side.sizes)
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols it depends on."""
+        return frozenset(s for s in self.sizes if isinstance(s, str))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sides, self.factors))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
+        """The number (or array, or expression) for given symbols."""
+        table = SumTable(Region((), ()), self.factors)
+
+        def of(found: tuple[Value, ...]) -> Value:
+            if len(found) == len(self.sides):
+                return ops.counted(table, found)
+            side = self.sides[len(found)]
+            walk = LevelWalk(ops, values, any(lv.spatial for lv in side.levels))
+
+            def down(levels: tuple[ChainLevel, ...], tile: Tile) -> Value:
+                if not levels:
+                    return of((*found, tile.e))
+                return TAKEN[levels[0].role](walk, tile, levels[0], lambda inside: down(levels[1:], inside))
+
+            whole = walk.size(side.extent)
+            more = next((lv.more for lv in side.levels if lv.role == "window"), 0)
+            return down(side.levels, Tile(whole, whole, more or 0))
+
+        return of(())
+
+
+@dataclass(frozen=True)
+class SumTable(Tabled):
+    """How many values `a i + b j + c k ...` takes, for so many i, j, k ... from 0 on."""
+
+    factors: tuple[int, ...]
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def named(self) -> str:
+        return "sums_of_" + "_".join(map(str, self.factors))
+
+    def without_sizes(self) -> SumTable:
+        return self
+
+    def shown(self, sizes: Sequence[Any]) -> list[Any]:
+        return list(sizes)
+
+    def at(self, *sizes: int) -> int:
+        return _sums(self.factors, tuple(map(int, sizes)))
+
+
+@lru_cache(maxsize=65536)
+def _sums(factors: tuple[int, ...], sizes: tuple[int, ...]) -> int:
+    import numpy as np
+
+    if 0 in sizes:
+        return 0
+    reach = interval(zip(sizes, factors, strict=True))
+    if reach is not None:
+        return reach
+    span = 1 + sum(c * (n - 1) for c, n in zip(factors, sizes, strict=True))
+    if span * max(sizes) > MOST_POINTS * 16:
+        raise _too_large()
+    there = np.zeros(span, bool)
+    there[0], end = True, 1
+    for c, n in zip(factors, sizes, strict=True):
+        before, end = there[:end].copy(), end + c * (n - 1)
+        for i in range(1, n):
+            there[c * i : c * i + len(before)] |= before
+    return int(there.sum())
+
+
+def interval(sides: Iterable[tuple[int, int]]) -> int | None:
+    """How many values a sum takes if they follow one another without holes; `sides`: extents and factors."""
+    reach = 1
+    for factor, extent in sorted((c, n) for n, c in sides):
+        if extent > 1 and factor > reach:
+            return None
+        reach += factor * (extent - 1)
+    return reach
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from polymodel.analysis.symbolic.forms import (
     number,
     product,
 )
+from polymodel.analysis.symbolic.generations import unlike_first
 from polymodel.analysis.symbolic.layout import (
     Carry,
     SymbolicBuffet,
@@ -46,7 +47,7 @@ from polymodel.analysis.symbolic.layout import (
     policy,
 )
 from polymodel.analysis.symbolic.regions import Gap
-from polymodel.analysis.symbolic.spaces import Space, TiedGroup, unlike_first
+from polymodel.analysis.symbolic.spaces import Space, TiedGroup
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 

@@ -6,7 +6,7 @@ bound ties them together (sums and peaks over the tiles of a region).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -440,6 +440,10 @@ class Tabled:
     def without_sizes(self) -> Tabled:
         """The same with all tiles alike: what is left tells numbers of equal sizes apart."""
         raise NotImplementedError
+
+    def shown(self, sizes: Sequence[Any]) -> list[Any]:
+        """Those of the sizes that a reader is shown: the first tiles are left out."""
+        return list(sizes[1::2])
 
     @property
     def named(self) -> str:

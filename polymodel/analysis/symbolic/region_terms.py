@@ -70,11 +70,13 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     @property
     def _label(self) -> str:
         table = self.args[0].table
-        return f"{table.named}_within_{'x'.join(map(str, table.region.extents))}"
+        extents = "x".join(map(str, table.region.extents))
+        return f"{table.named}_within_{extents}" if extents else table.named
 
     @property
     def _shown(self) -> list[Any]:
-        return list(self.args[2::2])
+        found: list[Any] = self.args[0].table.shown(self.args[1:])
+        return found
 
 
 def term(table: Tabled, sizes: Sequence[Any]) -> Any:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import Literal
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.atoms import ChainLevel, FullAgain, Leaf, Role
-from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.atoms import ChainLevel, Leaf, Role
+from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
@@ -77,6 +77,15 @@ class Halo:
     r: str
     shift_p: int
     shift_r: int
+
+
+@dataclass(frozen=True)
+class SumRank:
+    """A rank `a p + b r + c s ...` of three rank variables and more, by its place in the access."""
+
+    rank: int
+    variables: tuple[str, ...]
+    factors: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -216,19 +225,35 @@ class Space:
         return high - low + 1
 
     @cached_property
+    def _windows(self) -> tuple[tuple[Halo, ...], tuple[SumRank, ...]]:
+        return windows(self.einsum, self.access)
+
+    @property
     def halos(self) -> tuple[Halo, ...]:
-        return halos(self.einsum, self.access)
+        return self._windows[0]
+
+    @property
+    def sums(self) -> tuple[SumRank, ...]:
+        """Ranks of three rank variables and more."""
+        return self._windows[1]
+
+    @property
+    def coupled(self) -> tuple[tuple[str, ...], ...]:
+        """The variables of each rank of several."""
+        return (*((h.p, h.r) for h in self.halos), *(s.variables for s in self.sums))
 
     @cached_property
     def single(self) -> frozenset[str]:
         """Variables that are the only one of their rank."""
-        return frozenset(e.variables[0] for e in self.access.projection if len(e.variables) == 1)
+        every = (terms_of(self.einsum, e) for e in self.access.projection)
+        return frozenset(terms[0][0] for terms in every if len(terms) == 1)
 
     @cached_property
     def spread(self) -> tuple[str, ...]:
         """Variables that do not index the tensor; also those of loops that infer the Einsum again."""
         again = (v for v, _ in self.windows if v not in self.einsum.rank_variables)
-        return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in self.access.variables)
+        told = {v for e in self.access.projection for v, _ in terms_of(self.einsum, e)}
+        return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in told)
 
     @cached_property
     def groups(self) -> tuple[TiedGroup, ...]:
@@ -291,52 +316,49 @@ class Space:
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
     """The coupled ranks of an access; NotSeparable for accesses that are no products of such."""
+    found, sums = windows(einsum, access)
+    if sums:
+        raise _no_rank_of_its_own(einsum, access, sums[0].rank)
+    return found
+
+
+def windows(einsum: Einsum, access: TensorAccess) -> tuple[tuple[Halo, ...], tuple[SumRank, ...]]:
+    """The ranks of an access that are indexed by two, and by more rank variables; NotSeparable for accesses
+    in which ranks share rank variables."""
     seen: set[str] = set()
-    found = []
-    for rank, expr in zip(access.ranks, access.projection, strict=True):
-        terms = [(v, c) for v, c in expr.terms if c]
-        if any(c < 0 for _, c in terms) or len(terms) > 2 or seen & {v for v, _ in terms}:
-            raise NotSeparable(
-                f"rank {rank} of {access.tensor} in {einsum.name} ({expr}) is not a sum of one or two "
-                "rank variables of its own",
-                "use engine exact",
-            )
+    found, sums = [], []
+    for place, expr in enumerate(access.projection):
+        terms = terms_of(einsum, expr)
+        if any(c < 0 for _, c in terms) or seen & {v for v, _ in terms}:
+            raise _no_rank_of_its_own(einsum, access, place)
         seen |= {v for v, _ in terms}
         if len(terms) == 2:
             (p, a), (r, b) = terms
             g = gcd(a, b)
             found.append(Halo(p, r, b // g, a // g))
-    return tuple(found)
+        elif len(terms) > 2:
+            sums.append(SumRank(place, tuple(v for v, _ in terms), tuple(c for _, c in terms)))
+    return tuple(found), tuple(sums)
 
 
-def unlike_first(space: Space) -> NotSeparable:
+def terms_of(einsum: Einsum, expr: Affine) -> list[tuple[str, int]]:
+    """The terms of a rank; of more than two without variables that have one value."""
+    terms = [(v, c) for v, c in expr.terms if c]
+    if len(terms) < 3:
+        return terms
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    return [(v, c) for v, c in terms if box[v][0] < box[v][1]]
+
+
+def _no_rank_of_its_own(einsum: Einsum, access: TensorAccess, rank: int) -> NotSeparable:
     return NotSeparable(
-        f"tiles of {space.access.tensor} in {space.einsum.name} lack at first what is read of the generation "
-        "before, which has no closed form",
+        f"rank {access.ranks[rank]} of {access.tensor} in {einsum.name} ({access.projection[rank]}) is not a "
+        "sum of one or two rank variables of its own",
         "use engine exact",
     )
 
 
-def begins_again(space: Space) -> NotSeparable:
-    assert space.carried is not None
-    return NotSeparable(
-        f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which "
-        "it is carried forward, begins again",
-        "use engine exact, or reuse: slide",
-    )
-
-
-# Tensors that are carried forward: what a tile holds of the generation before it.
-#
-# Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in
-# them, and one element further back along p for each index of the other ranks: what iteration a reads. The
-# first tile holds nothing further back if `init` says what is before. So counts are those of the tensor
-# without the elements further back, plus those of a tensor without that rank, whose elements are there in
-# each tile of p, or in each but the first.
-
-Uses = Mapping[int, Use]
-Count = Callable[[Space, Uses], Form]  # as counts.count
-Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
+# Tensors that are carried forward (`generations`).
 
 
 @dataclass(frozen=True)
@@ -380,25 +402,6 @@ def _is_first(problem: Problem, access: TensorAccess) -> bool:
     return True
 
 
-def only_at_first(space: Space) -> Space:
-    """The space of a tensor that holds what is before the first generation."""
-    v = space.access.guard[0].expr.variables[0]
-    ranks = [r for r, x in enumerate(space.access.projection) if v in x.variables]
-    if len(ranks) > 1:
-        raise _unlike(space.einsum, space.access)
-    return _along(space, Carried(ranks[0] if ranks else -1, v, "first"))
-
-
-def in_einsum(space: Space, tile: Space) -> Space:
-    """The space of another Einsum, with what the tile holds of the generation before."""
-    if tile.carried is None:
-        return space
-    if tile.carried.behind == "first":
-        return only_at_first(space)
-    variables = space.access.projection[tile.carried.rank].variables
-    return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
-
-
 def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     """The rank along which a tensor is carried forward; NotSeparable where these are several."""
     write = maker.access_of(tensor)
@@ -424,20 +427,12 @@ def check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> Non
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
     if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):
-        raise _unlike(einsum, access)
+        raise unlike_before(einsum, access)
     for bound in access.guard:
         v = expr.variables[0] if expr.terms else ""
         first = bound.kind == "ge" and bound.expr.terms == ((v, 1),)
         if len(access.guard) > 1 or not first or bound.expr.constant != -(einsum.bound(v)[0] + 1):
-            raise _unlike(einsum, access)
-
-
-def _unlike(einsum: Einsum, access: TensorAccess) -> NotSeparable:
-    return NotSeparable(
-        f"{einsum.name} reads {access.tensor} otherwise than of the generation before, which has no closed "
-        "form",
-        "use engine exact",
-    )
+            raise unlike_before(einsum, access)
 
 
 def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool:
@@ -491,105 +486,9 @@ def _evenly(places: set[int]) -> tuple[int, int] | None:
     return (step, len(places)) if others == [first + step * (k + 1) for k in range(len(others))] else None
 
 
-def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:
-    """The accesses of a tensor, with the first index that each touches along the carried rank."""
-    for access in einsum.accesses_of(line.tensor):
-        expr = access.projection[line.rank]
-        yield expr.constant + sum(einsum.bound(v)[0] for v in expr.variables), access
-
-
-def behind(einsums: Sequence[Einsum], line: CarriedRank) -> Behind:
-    """What the tile that some Einsums touch together holds of the generation before."""
-    found = [pair for e in einsums for pair in reads(e, line)]
-    last = max(place for place, _ in found)
-    before = {bool(a.guard) for place, a in found if place == last - 1}
-    if any(place < last - 1 for place, _ in found) or len(before) > 1:
-        raise NotSeparable(
-            f"{line.tensor} is read of several generations before, which has no closed form",
-            "use engine exact",
-        )
-    if any(a.guard for place, a in found if place == last):
-        if before or not all(a.guard for _, a in found):
-            raise NotSeparable(
-                f"{line.tensor} is read of several generations before, which has no closed form",
-                "use engine exact",
-            )
-        return "lacking"
-    return "" if not before else "later" if before == {True} else "each"
-
-
-def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
-    """The first Einsum that reads the generation before, of those that share a tile."""
-    last = max(place for e in einsums for place, _ in reads(e, line))
-    return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
-
-
-def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
-    """The space of a tile that holds what is said of the generation before."""
-    variables = space.access.projection[line.rank].variables
-    if not held or not variables:
-        return space
-    return _along(space, Carried(line.rank, variables[0], held))
-
-
-def _along(space: Space, carried: Carried) -> Space:
-    v = carried.variable
-    axes = [space.axes[i] for i in space.of(v)]
-    if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:
-        raise NotSeparable(
-            f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "
-            "tile of its own, or is tied to another rank variable",
-            "use engine exact",
-        )
-    return replace(space, carried=carried)
-
-
-def counted(count: Count, space: Space, uses: Uses) -> Form:
-    """What `count` counts, with what tiles hold of the generation before."""
-    assert space.carried is not None
-    if space.carried.behind == "first":
-        return count(space.before, _at_first(space, uses))
-    found = count(space.alone, uses)
-    if space.carried.behind != "lacking":
-        found = found + count(space.before, uses)
-    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
-
-
-def _at_first(space: Space, uses: Uses) -> Uses:
-    """At the first tile of the variable along which a tensor is carried."""
-    return {i: "merge" if i in space.generations else use for i, use in uses.items()}
-
-
-def more_later(space: Space) -> Form:
-    """1 if the largest tile of a variable holds an element of the generation before."""
-    assert space.carried is not None
-    if space.carried.behind == "lacking":
-        raise unlike_first(space)
-    if space.carried.behind == "each":
-        return number(1)
-    if not space.generations:
-        return Form()
-    levels = tuple(space.axes[i].level("each") for i in space.generations)
-    return of_atom(FullAgain(space.extent(space.carried.variable), levels))
-
-
-def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
-    """What `carried` says stays of a tensor that is carried forward: over a step of its variable, what the
-    later tile holds of the generation before; over steps of others the whole tile."""
-    assert space.carried is not None
-    moves, inside = axis in space.generations, any(i > axis for i in space.generations)
-    if space.carried.behind == "first":
-        if moves:
-            return Form()
-        if inside:
-            raise begins_again(space)
-        return carried(space.before, axis, _at_first(space, uses), sliding)
-    found = carried(space.alone, axis, uses, sliding)
-    if space.carried.behind == "lacking" and moves:
-        return found
-    if space.carried.behind == "lacking" or (not sliding and inside):
-        raise begins_again(space)
-    found = found + carried(space.before, axis, uses, sliding)
-    if moves or space.carried.behind == "each":
-        return found
-    return found - carried(space.before, axis, _at_first(space, uses), sliding)
+def unlike_before(einsum: Einsum, access: TensorAccess) -> NotSeparable:
+    return NotSeparable(
+        f"{einsum.name} reads {access.tensor} otherwise than of the generation before, which has no closed "
+        "form",
+        "use engine exact",
+    )

@@ -43,7 +43,8 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
     for expr in space.access.projection:
         terms = dict(expr.terms)
         factors = tuple(terms.get(v, 0) for v in group.variables)
-        if any(factors) and terms.keys() - set(group.variables):
+        others = {v for v in terms.keys() - set(group.variables) if len(set(space.einsum.bound(v))) > 1}
+        if any(factors) and others:
             raise NotSeparable(
                 f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has a rank variable that a "
                 "bound ties to another one",

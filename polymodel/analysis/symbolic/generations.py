@@ -1,0 +1,160 @@
+"""Tensors that are carried forward: what a tile holds of the generation before it.
+
+Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in
+them, and one element further back along p for each index of the other ranks: what iteration a reads. The
+first tile holds nothing further back if `init` says what is before. So counts are those of the tensor
+without the elements further back, plus those of a tensor without that rank, whose elements are there in
+each tile of p, or in each but the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from polymodel.analysis.symbolic.atoms import FullAgain
+from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.spaces import (
+    Behind,
+    Carried,
+    CarriedRank,
+    Space,
+    Use,
+    unlike_before,
+)
+from polymodel.errors import NotSeparable
+from polymodel.workload.einsum import Einsum, TensorAccess
+
+Uses = Mapping[int, Use]
+Count = Callable[[Space, Uses], Form]  # as counts.count
+Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
+
+
+def unlike_first(space: Space) -> NotSeparable:
+    return NotSeparable(
+        f"tiles of {space.access.tensor} in {space.einsum.name} lack at first what is read of the generation "
+        "before, which has no closed form",
+        "use engine exact",
+    )
+
+
+def begins_again(space: Space) -> NotSeparable:
+    assert space.carried is not None
+    return NotSeparable(
+        f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which "
+        "it is carried forward, begins again",
+        "use engine exact, or reuse: slide",
+    )
+
+
+def only_at_first(space: Space) -> Space:
+    """The space of a tensor that holds what is before the first generation."""
+    v = space.access.guard[0].expr.variables[0]
+    ranks = [r for r, x in enumerate(space.access.projection) if v in x.variables]
+    if len(ranks) > 1:
+        raise unlike_before(space.einsum, space.access)
+    return _along(space, Carried(ranks[0] if ranks else -1, v, "first"))
+
+
+def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:
+    """The accesses of a tensor, with the first index that each touches along the carried rank."""
+    for access in einsum.accesses_of(line.tensor):
+        expr = access.projection[line.rank]
+        yield expr.constant + sum(einsum.bound(v)[0] for v in expr.variables), access
+
+
+def behind(einsums: Sequence[Einsum], line: CarriedRank) -> Behind:
+    """What the tile that some Einsums touch together holds of the generation before."""
+    found = [pair for e in einsums for pair in reads(e, line)]
+    last = max(place for place, _ in found)
+    before = {bool(a.guard) for place, a in found if place == last - 1}
+    if any(place < last - 1 for place, _ in found) or len(before) > 1:
+        raise NotSeparable(
+            f"{line.tensor} is read of several generations before, which has no closed form",
+            "use engine exact",
+        )
+    if any(a.guard for place, a in found if place == last):
+        if before or not all(a.guard for _, a in found):
+            raise NotSeparable(
+                f"{line.tensor} is read of several generations before, which has no closed form",
+                "use engine exact",
+            )
+        return "lacking"
+    return "" if not before else "later" if before == {True} else "each"
+
+
+def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
+    """The first Einsum that reads the generation before, of those that share a tile."""
+    last = max(place for e in einsums for place, _ in reads(e, line))
+    return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
+
+
+def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
+    """The space of a tile that holds what is said of the generation before."""
+    variables = space.access.projection[line.rank].variables
+    if not held or not variables:
+        return space
+    return _along(space, Carried(line.rank, variables[0], held))
+
+
+def _along(space: Space, carried: Carried) -> Space:
+    v = carried.variable
+    axes = [space.axes[i] for i in space.of(v)]
+    if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:
+        raise NotSeparable(
+            f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "
+            "tile of its own, or is tied to another rank variable",
+            "use engine exact",
+        )
+    return replace(space, carried=carried)
+
+
+def counted(count: Count, space: Space, uses: Uses) -> Form:
+    """What `count` counts, with what tiles hold of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "first":
+        return count(space.before, _at_first(space, uses))
+    found = count(space.alone, uses)
+    if space.carried.behind != "lacking":
+        found = found + count(space.before, uses)
+    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
+
+
+def _at_first(space: Space, uses: Uses) -> Uses:
+    """At the first tile of the variable along which a tensor is carried."""
+    return {i: "merge" if i in space.generations else use for i, use in uses.items()}
+
+
+def more_later(space: Space) -> Form:
+    """1 if the largest tile of a variable holds an element of the generation before."""
+    assert space.carried is not None
+    if space.carried.behind == "lacking":
+        raise unlike_first(space)
+    if space.carried.behind == "each":
+        return number(1)
+    if not space.generations:
+        return Form()
+    levels = tuple(space.axes[i].level("each") for i in space.generations)
+    return of_atom(FullAgain(space.extent(space.carried.variable), levels))
+
+
+def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
+    """What `carried` says stays of a tensor that is carried forward: over a step of its variable, what the
+    later tile holds of the generation before; over steps of others the whole tile."""
+    assert space.carried is not None
+    moves, inside = axis in space.generations, any(i > axis for i in space.generations)
+    if space.carried.behind == "first":
+        if moves:
+            return Form()
+        if inside:
+            raise begins_again(space)
+        return carried(space.before, axis, _at_first(space, uses), sliding)
+    found = carried(space.alone, axis, uses, sliding)
+    if space.carried.behind == "lacking" and moves:
+        return found
+    if space.carried.behind == "lacking" or (not sliding and inside):
+        raise begins_again(space)
+    found = found + carried(space.before, axis, uses, sliding)
+    if moves or space.carried.behind == "each":
+        return found
+    return found - carried(space.before, axis, _at_first(space, uses), sliding)
