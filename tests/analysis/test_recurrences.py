@@ -233,7 +233,7 @@ def test_closed_forms_count_generations() -> None:
     sized = {**RUNNING, "rank_sizes": {"P": "P", "M": 3, "K": 2}, "bits_per_value": {"All": 1}}
     open_ = {"symbols": {"P": None}, "arch": arch, "workload": sized, "mapping": {"nodes": nodes}}
     found = pm.closed_forms(pm.load(open_), ranks=True).value("accesses:DRAM")
-    assert str(found) == "K*M*P + M*P + M*ceiling(P/TP) - M"
+    assert str(found) == "M*(K*P + P + ceiling(P/TP) - 1)"
 
 
 def test_a_sweep_tells_tiles_in_which_iterations_follow_one_another_too_early() -> None:
