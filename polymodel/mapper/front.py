@@ -454,6 +454,13 @@ def _notes(front: Front) -> Iterator[str]:
         rest = "; ".join(result.unsearched) or "a part of the space"
         yield from _gap(front)
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
+    if result.halos is not None:
+        many = next(s.points for s in result.stages if s.of == "halos")
+        short = "" if result.halos else ", and time was over before the rest"
+        yield (
+            f"beside the mapspace {many} mappings of chains fused with halos were evaluated{short}: others "
+            "of that kind may be better, and bounds are not about them"
+        )
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
     live = [c.name for c in front.spec.arch.components if c.stores and c.allocation == "live"]

@@ -54,11 +54,13 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
             f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",
             "leave these rules out of what is counted, or explore with them",
         )
-    if asked.request.limits.spatial_sizes == "all":
-        raise Refused(
-            "mappings whose tiles over fanouts need not divide are not counted",
-            "leave `spatial_sizes: all` out of what is counted, or explore with it",
-        )
+    besides = {
+        "spatial_sizes: all": asked.request.limits.spatial_sizes == "all",
+        "halos": bool(asked.request.limits.halos),
+    }
+    for key in (k for k, given in besides.items() if given):
+        what = f"mappings that `{key}` adds are not counted"
+        raise Refused(what, f"leave `{key}` out of what is counted, or explore with it")
     found = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
     found.sources = files_of(spec)
     return found

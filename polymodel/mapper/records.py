@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.actions.records import Certainty
 
 Sizes = Literal["divisors", "all", "few"]
+Halos = Literal["retained", "recomputed"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Limits:
     search's own first guess.
     `spatial_sizes`: tiles over fanouts divide the tile around them, or all: as even as any number of
     instances allows, of which the last has what is left.
+    `halos`: chains of windows are fused besides, with what overlaps kept from one tile to the next, or made
+    again.
     `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
     only of the same tensor), but for memories `side_by_side` with the one before them: (Einsum, memory).
     `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
@@ -55,6 +58,7 @@ class Limits:
     rules: tuple[LoopRule, ...] = ()
     side_by_side: tuple[tuple[str, str], ...] = ()
     spatial_sizes: Literal["divisors", "all"] = "divisors"
+    halos: tuple[Halos, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,7 @@ class SearchResult:
     or interrupted; `unsearched` says what is missing. `bounds`: per objective what every mapping of the space
     has at least (none: not known).
 
+    `halos`: whether there was time for all mappings with halos that were to be looked at (None: none were).
     `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
     """
 
@@ -225,6 +230,7 @@ class SearchResult:
     diagnosis: Diagnosis | None = None
     memory: bool = False
     bounds: tuple[float, ...] = ()
+    halos: bool | None = None
 
     @property
     def reason(self) -> str:

@@ -11,7 +11,7 @@ from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.einsum_rules import side_by_side
-from polymodel.mapper.records import Limits, Progress, Request
+from polymodel.mapper.records import Halos, Limits, Progress, Request
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
 from polymodel.mapping.resolve import LoopRule
 from polymodel.spec.document import Document, read_mapping
@@ -215,6 +215,12 @@ class _Reader(MapspaceConstraints):
             return ("constraints", name), self.given_faults
         return super().where(name)
 
+    def halos(self) -> tuple[Halos, ...]:
+        given = self.value("halos")
+        named = given if isinstance(given, tuple) else ()
+        every: tuple[Halos, ...] = ("retained", "recomputed")
+        return tuple(h for h in every if h in named)
+
     def limits(self, hierarchy: Hierarchy) -> Limits:
         sizes, ordered = self.value("sizes"), self.value("force_memory_order")
         fuse, unfused = self.fusion()
@@ -222,6 +228,7 @@ class _Reader(MapspaceConstraints):
             max_fused_loops=self.fused_loops(),
             max_fused_loops_per_rank_variable=self.fused_loops_per_rank_variable(),
             sizes="all" if sizes == "all" else "divisors",
+            halos=self.halos(),
             spatial_sizes="all" if self.value("spatial_sizes") == "all" else "divisors",
             force_memory_order=bool(ordered),
             loop_order=self.loop_order(),

@@ -27,6 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.errors import Refused
 from polymodel.governor import spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
@@ -57,6 +58,9 @@ FIRST = 1  # fused loops that are looked at before deeper ones
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
     does not cover."""
+    if request.limits.halos:
+        what = "chains of windows are fused with halos in explorations of one machine on dense data"
+        raise Refused(what, "leave `halos` out")
     result = searched(cascade, hierarchy, request)
     if result.candidates or not result.complete:
         return result
@@ -388,7 +392,7 @@ def explored(
         if any(map(on_sparse_data, request.objectives)):
             result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
-            result = search(spec.workload, asked.hierarchy, request)
+            result = _with_halos(spec.workload, asked.hierarchy, request, stopped, end)
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
@@ -397,6 +401,33 @@ def explored(
     interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
     return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse)
+
+
+def _with_halos(
+    cascade: Cascade, hierarchy: Hierarchy, request: Request, stopped: _Stop, end: float
+) -> SearchResult:
+    """The search's answer, and mappings that fuse chains of windows, where these are asked for: around the
+    best mappings without fused loops. Where time is limited each of these takes a third of it."""
+    if not request.limits.halos:
+        return search(cascade, hierarchy, request)
+    from polymodel.mapper import halos
+
+    halos.require_free_loops(request.limits)
+    limit = request.time_limit
+    plain = replace(request, limits=replace(request.limits, halos=()))
+    third = plain if limit is None else replace(plain, time_limit=limit / 3)
+    flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
+    result = search(cascade, hierarchy, third)
+    until_then = inf if limit is None else end - SHARE * limit
+    work = halos.HaloSearch(
+        cascade, hierarchy, request, lambda: not stopped.flag and monotonic() < until_then
+    )
+    begun = perf_counter()
+    for candidate in halos.of_least(flat.candidates, request.objectives):
+        work.around(candidate.tree)
+    stage = StageRecord("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
+    several = (*result.candidates, *work.found)
+    return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
 
 
 def _in_time(request: Request, seconds: float) -> Request:

@@ -405,6 +405,7 @@ Names = Annotated[tuple[NameText, ...], Listed]
 Factors = dict[NameText, int | str]
 Policy = Literal["refill", "slide"]
 Policies = Annotated[tuple[Policy, ...], Listed]
+HaloPolicies = Annotated[tuple[Literal["retained", "recomputed"], ...], Listed]
 
 
 class MemoryRule(SchemaObject):
@@ -480,6 +481,7 @@ class ExploreSection(SchemaObject):
     max_fused_loops_per_rank_variable: Number = 1
     sizes: Literal["divisors", "all"] = "divisors"
     spatial_sizes: Literal["divisors", "all"] = "divisors"
+    halos: HaloPolicies = ()
     force_memory_order: StrictBool = True
     loop_order: dict[NameText, Names] = Field(default_factory=dict)
     min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)

@@ -42,6 +42,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         max_fused_loops=2,
         max_fused_loops_per_rank_variable=3,
         sizes="all",
+        spatial_sizes="all",
         force_memory_order=False,
         loop_order=(("Matmul1", ("m", "n1")),),
         min_utilisation=((component, dim, 0.5),),
@@ -50,12 +51,13 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         fuse=frozenset({"T1"}),
     )
     unset = {f.name for f in fields(wanted) if getattr(wanted, f.name) == getattr(pm.Limits(), f.name)}
-    # So that a new field has to be added here; rules: test_loop_rules, side_by_side: test_brute.
-    assert unset == {"unfused", "rules", "side_by_side"}
+    # So that a new field has to be added here; rules: test_loop_rules, side_by_side: test_brute, halos:
+    # test_halos.
+    assert unset == {"unfused", "rules", "side_by_side", "halos"}
     pm.explore(spec, constraints=wanted)
     written = {
         "max_fused_loops": 2, "max_fused_loops_per_rank_variable": 3, "sizes": "all",
-        "force_memory_order": False, "loop_order": {"Matmul1": ["m", "n1"]},
+        "spatial_sizes": "all", "force_memory_order": False, "loop_order": {"Matmul1": ["m", "n1"]},
         "min_utilisation": {component: {dim: 0.5}}, "compute": {"Matmul1": unit}, "exchange": [inner],
         "fuse": "T1",
     }  # fmt: skip

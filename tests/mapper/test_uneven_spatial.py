@@ -114,5 +114,5 @@ def test_what_is_not_covered_is_told() -> None:
         pm.explore(product_spec(link=link), constraints=asked)
     with pytest.raises(Refused, match="`spatial_sizes: all` beside `factors"):
         pm.explore(product_spec(), constraints={**asked, "memories": {"DRAM": {"factors": {"m": 7}}}})
-    with pytest.raises(Refused, match="need not divide are not counted"):
+    with pytest.raises(Refused, match="`spatial_sizes: all` adds are not counted"):
         pm.mapspace(product_spec(), asked)

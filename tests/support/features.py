@@ -454,6 +454,7 @@ FEATURES: tuple[Feature, ...] = (
         halo_tree("refill"),
         slopes="chain",
         outside="the search fuses loops over what both Einsums index alike",
+        constraints={"halos": ["recomputed"]},
     ),
     Feature(
         "fused halos, retained",
@@ -462,6 +463,7 @@ FEATURES: tuple[Feature, ...] = (
         halo_tree("slide"),
         slopes="chain",
         outside="the search fuses loops over what both Einsums index alike",
+        constraints={"halos": ["retained"]},
     ),
     Feature(
         "pipelines",

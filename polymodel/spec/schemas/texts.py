@@ -368,6 +368,10 @@ SEARCH: Texts = {
             "Tile sizes over fanouts: `divisors` of the tile around them, or `all`, so that the last "
             "instance may have less than the others."
         ),
+        "halos": said(
+            "Chains of windows are fused besides: what their tiles share is `retained`, or `recomputed`.",
+            ["retained", "recomputed"],
+        ),
         "force_memory_order": said("Storage nodes follow the order of the memories in the architecture."),
         "loop_order": said("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
         "min_utilisation": said(

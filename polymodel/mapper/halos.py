@@ -1,0 +1,342 @@
+"""Mappings that fuse chains of windows: every Einsum but the last makes what the tiles of the last one need.
+
+A chain is a run of Einsums of which each result is read by the next one alone, through windows somewhere. Its
+loops go over rank variables of the last output; the others infer from them what they execute, halos
+included. What is handed on stands in one memory, where it slides (halos are retained) or is refilled (they
+are made again). Einsums keep the loops and storage that they have in a mapping without fused loops, as far as
+these are not those of the chain.
+
+These mappings are outside the space of which the search proves something. Each is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise, permutations, product
+
+from polymodel.analysis.result import Problem
+from polymodel.api.evaluation import evaluate_problem
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.errors import Refused, SpecError
+from polymodel.factoring import divisors
+from polymodel.mapper.confirm import figures_of
+from polymodel.mapper.records import Candidate, Limits, Request
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.objectives import score
+from polymodel.report.report import Report
+from polymodel.reuse import Reuse
+from polymodel.workload.einsum import Cascade, Einsum
+
+MOST_LOOPS = 2  # over variables of the last output
+POLICIES = {"retained": Reuse.SLIDE, "recomputed": Reuse.REFILL}
+
+
+@dataclass(frozen=True)
+class WindowChain:
+    """Einsums that follow each other, and the tensors that each but the last hands on to the next."""
+
+    einsums: tuple[Einsum, ...]
+
+    @cached_property
+    def handed(self) -> tuple[str, ...]:
+        return tuple(e.outputs[0].tensor for e in self.einsums[:-1])
+
+    @cached_property
+    def tips(self) -> tuple[str, ...]:
+        """Rank variables of the last output from which the Einsum before it infers what it makes."""
+        last, before = self.einsums[-1], self.handed[-1]
+        read = last.access_of(before).variables
+        others = {v for e in self.einsums[:-1] for v in e.rank_variables}
+        found = (v for v in last.outputs[0].variables if v in read and v not in others)
+        return tuple(v for v in found if _extent(last, v) > 1)
+
+    def sizes(self, tiles: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """Per Einsum how many values of its rank variables a tile of the last output needs, where that says
+        something of them."""
+        last = self.einsums[-1]
+        needed = {last.name: dict(tiles)}
+        for reader, maker in zip(self.einsums[:0:-1], self.einsums[-2::-1], strict=True):
+            mine = needed[reader.name]
+            read = reader.access_of(maker.outputs[0].tensor)
+            result: dict[str, int] = {}
+            for made, expr in zip(maker.outputs[0].projection, read.projection, strict=True):
+                if mine.keys().isdisjoint(expr.variables) or len(made.terms) != 1:
+                    continue
+                steps = ((abs(c), mine.get(v, _extent(reader, v))) for v, c in expr.terms)
+                (variable, _) = made.terms[0]
+                result[variable] = min(_extent(maker, variable), 1 + sum(c * (n - 1) for c, n in steps))
+            needed[maker.name] = result
+        return needed
+
+
+def require_free_loops(limits: Limits) -> None:
+    """Refuses rules that these mappings do not know of."""
+    for rule in (r for r in limits.rules if not r.spatial):
+        what = f"chains are not fused with halos beside `{rule.written}` of {rule.place}"
+        raise Refused(what, "leave one of them out")
+    if limits.loop_order or limits.min_utilisation or limits.fuse:
+        what = "chains are not fused with halos beside `loop_order`, `min_utilisation` and `fuse`"
+        raise Refused(what, "leave one of them out")
+
+
+def of_least(candidates: Sequence[Candidate], objectives: Sequence[str]) -> list[Candidate]:
+    """Of each objective the best candidate, without repetition."""
+    scores = [[float(score(o, v)) for o, v in zip(objectives, c.values, strict=True)] for c in candidates]
+    several = range(len(objectives)) if candidates else ()
+    best = (min(range(len(candidates)), key=lambda i: scores[i][k]) for k in several)
+    return [candidates[i] for i in dict.fromkeys(best)]
+
+
+def chains(cascade: Cascade, limits: Limits) -> Iterator[WindowChain]:
+    """Longest ones first."""
+    einsums = cascade.einsums
+    readers = {t: [e.name for e in einsums if any(a.tensor == t for a in e.inputs)] for t in cascade.tensors}
+
+    def linked(maker: Einsum, reader: Einsum) -> bool:
+        if maker.is_copy or reader.is_copy or len(maker.outputs) != 1:
+            return False
+        tensor = maker.outputs[0].tensor
+        alike = maker.n_instances == reader.n_instances
+        return alike and tensor not in limits.unfused and readers[tensor] == [reader.name]
+
+    def windowed(maker: Einsum, reader: Einsum) -> bool:
+        return any(len(x.terms) > 1 for x in reader.access_of(maker.outputs[0].tensor).projection)
+
+    for length in range(len(einsums), 1, -1):
+        for first in range(len(einsums) - length + 1):
+            some = einsums[first : first + length]
+            pairs = list(pairwise(some))
+            if all(linked(*p) for p in pairs) and any(windowed(*p) for p in pairs):
+                chain = WindowChain(some)
+                if chain.tips:
+                    yield chain
+
+
+def _extent(one: Einsum, variable: str) -> int:
+    low, high = one.bound(variable)
+    return high - low + 1
+
+
+@dataclass(frozen=True)
+class FlatTree:
+    """A mapping without fused loops: storage above all Einsums, and below it the nodes of each."""
+
+    above: tuple[StorageNode, ...]
+    own: Mapping[str, tuple[Node, ...]]
+
+    @classmethod
+    def of(cls, tree: LoopTree) -> FlatTree | None:
+        """None where Einsums share loops."""
+        above = []
+        for node in tree.nodes:
+            if not isinstance(node, StorageNode):
+                break
+            above.append(node)
+        rest = tree.nodes[len(above) :]
+        if len(rest) != 1 or not isinstance(rest[0], Split) or rest[0].pipeline:
+            return None
+        own: dict[str, tuple[Node, ...]] = {}
+        for branch in rest[0].branches:
+            last = branch[-1]
+            if not isinstance(last, ComputeNode):
+                return None
+            own[last.einsum] = branch
+        return cls(tuple(above), own)
+
+
+@dataclass(frozen=True)
+class HaloPlan:
+    """How a chain is fused: loops over variables of the last output with their tiles, below how many of them
+    what is handed on stands, under which policy, in which memory, and whether what no loop tells apart
+    (weights) stays above the loops."""
+
+    chain: WindowChain
+    loops: tuple[tuple[str, int], ...]
+    below: int
+    policy: Reuse
+    memory: str
+    kept: bool
+
+    def tree(self, flat: FlatTree, cascade: Cascade) -> LoopTree:
+        """The whole mapping."""
+        chain, needed = self.chain, self.chain.sizes(dict(self.loops))
+        inside = {e.name for e in chain.einsums}
+        handed = set(chain.handed)
+        above: list[Node] = []
+        for n in flat.above:
+            left = tuple(t for t in n.tensors if t not in handed)
+            above += [replace(n, tensors=left)] if left else []
+        held: dict[tuple[str, str], None] = {}
+        moved: dict[tuple[str, str], None] = {(self.memory, t): None for t in chain.handed}
+        branches = []
+        for e in chain.einsums:
+            branches.append(tuple(self._own(e, flat.own[e.name], needed[e.name], held, moved)))
+        nodes: list[Node] = [StorageNode(c, (t,)) for c, t in held]
+        for k, (variable, tile) in enumerate(self.loops):
+            nodes.append(Loop(variable, tile))
+            if k + 1 == self.below:
+                nodes += [StorageNode(c, (t,), self.policy) for c, t in moved]
+        nodes.append(Split(tuple(branches)))
+        if len(inside) == len(cascade.einsums):
+            return LoopTree((*above, *nodes))
+        whole = []
+        for e in cascade.einsums:
+            if e.name == chain.einsums[0].name:
+                whole.append(tuple(nodes))
+            elif e.name not in inside:
+                whole.append(flat.own[e.name])
+        return LoopTree((*above, Split(tuple(whole))))
+
+    def _own(
+        self,
+        one: Einsum,
+        nodes: Sequence[Node],
+        needed: Mapping[str, int],
+        held: dict[tuple[str, str], None],
+        moved: dict[tuple[str, str], None],
+    ) -> Iterator[Node]:
+        """What is left of an Einsum's nodes below the loops of the chain; adds to what stands above them, and
+        to what stands below some of them."""
+        last, seen = one is self.chain.einsums[-1], set(self.chain.handed)
+        (out,) = one.outputs
+        for n in nodes:
+            if isinstance(n, Loop):
+                most = needed.get(n.rank_variable)
+                assert isinstance(n.tile_shape, int), "a found mapping has numbers"
+                if most is None or n.tile_shape < most:
+                    yield n
+                continue
+            if not isinstance(n, StorageNode):
+                yield n
+                continue
+            (tensor,) = n.tensors
+            told = not needed.keys().isdisjoint(one.access_of(tensor).variables)
+            if n.component == self.memory and tensor in self.chain.handed:
+                continue
+            if tensor in seen or (last and tensor == out.tensor):
+                yield n
+            elif told:
+                moved[n.component, tensor] = None
+            elif self.kept:
+                held[n.component, tensor] = None
+            else:
+                yield n
+            seen.add(tensor)
+
+
+def forms(chain: WindowChain, limits: Limits, hierarchy: Hierarchy) -> Iterator[HaloPlan]:
+    """Every form of its fused loops, with the smallest tiles."""
+    most = MOST_LOOPS if limits.max_fused_loops is None else min(MOST_LOOPS, limits.max_fused_loops)
+    memory = _memory_of(chain, hierarchy, limits)
+    for count, kept, name in product(range(1, most + 1), (True, False), limits.halos):
+        # Halos of all loops are made again, or those of some, which only sliding tells apart.
+        places = range(1, count + 1) if name == "retained" else [count]
+        for variables, below in product(permutations(chain.tips, count), places):
+            if memory is not None:
+                loops = tuple((v, 1) for v in variables)
+                yield HaloPlan(chain, loops, below, POLICIES[name], memory, kept)
+
+
+def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> str | None:
+    """The first memory inside the backing storage that may hold all that is handed on, above all fanouts."""
+    for number, c in enumerate([c for c in hierarchy.components if c.stores][1:]):
+        if hierarchy.instances(c.name) > 1:
+            return None
+        if number and limits.exchange is not None and c.name not in limits.exchange:
+            continue
+        users = zip(chain.handed, chain.einsums, chain.einsums[1:], strict=False)
+        if all(_may_hold(c, t, e.name) for t, *both in users for e in both):
+            return c.name
+    return None
+
+
+def _may_hold(memory: Component, tensor: str, einsum: str) -> bool:
+    rules = (memory.keep, memory.may_keep)
+    return memory.may_keep is None or any(r is not None and tensor in r.tensors(einsum) for r in rules)
+
+
+@dataclass
+class HaloSearch:
+    """Mappings with halos around some without fused loops. `going_on`: whether there is time for another one.
+    `tried`: how many forms of chains; `evaluated`: how many mappings; `complete`: whether there was time for
+    all of them."""
+
+    cascade: Cascade
+    hierarchy: Hierarchy
+    request: Request
+    going_on: Callable[[], bool]
+    tried: int = 0
+    evaluated: int = 0
+    complete: bool = True
+    found: list[Candidate] = field(default_factory=list)
+
+    def around(self, tree: LoopTree) -> None:
+        """Adds what fits. Of each form tiles grow as long as that makes one of the objectives better."""
+        base = FlatTree.of(tree)
+        if base is None:
+            return
+        for chain in chains(self.cascade, self.request.limits):
+            for form in forms(chain, self.request.limits, self.hierarchy):
+                self.tried += 1
+                known: dict[HaloPlan, tuple[float, ...] | None] = {}
+                for number in range(len(self.request.objectives)):
+                    self._grown(base, form, number, known)
+                    if not self.complete:
+                        return
+
+    def _grown(
+        self, base: FlatTree, plan: HaloPlan, number: int, known: dict[HaloPlan, tuple[float, ...] | None]
+    ) -> None:
+        best = self._scores(base, plan, known)
+        while best is not None:
+            larger = [(self._scores(base, p, known), p) for p in _larger(plan)]
+            better = [(s, p) for s, p in larger if s is not None and s[number] < best[number]]
+            if not better:
+                return
+            best, plan = min(better, key=lambda pair: pair[0][number])
+
+    def _scores(
+        self, base: FlatTree, plan: HaloPlan, known: dict[HaloPlan, tuple[float, ...] | None]
+    ) -> tuple[float, ...] | None:
+        """Of the objectives, less being better; None where it does not fit, or time is over."""
+        if plan not in known:
+            self.complete = self.complete and self.going_on()
+            if not self.complete:
+                return None
+            self.evaluated += 1
+            whole = plan.tree(base, self.cascade)
+            report = _report(self.cascade, self.hierarchy, whole)
+            known[plan] = None
+            if report is not None:
+                candidate = _candidate(self.request, whole, report)
+                if all(x.admits(report.value(x.name)) for x in self.request.at_most):
+                    self.found.append(candidate)
+                each = zip(self.request.objectives, candidate.values, strict=True)
+                known[plan] = tuple(float(score(o, v)) for o, v in each)
+        return known[plan]
+
+
+def _larger(plan: HaloPlan) -> Iterator[HaloPlan]:
+    """The next larger tile of one loop."""
+    last = plan.chain.einsums[-1]
+    for k, (variable, tile) in enumerate(plan.loops):
+        more = [d for d in divisors(_extent(last, variable))[:-1] if d > tile]
+        if more:
+            yield replace(plan, loops=(*plan.loops[:k], (variable, more[0]), *plan.loops[k + 1 :]))
+
+
+def _report(cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree) -> Report | None:
+    """None where the mapping is none, is not counted or does not fit."""
+    try:
+        report = evaluate_problem(Problem(cascade, hierarchy, tree))
+    except (SpecError, Refused):
+        return None
+    return report if report.feasible else None
+
+
+def _candidate(request: Request, tree: LoopTree, report: Report) -> Candidate:
+    figures = figures_of(report)
+    values = tuple(float(report.value(o)) for o in request.objectives)
+    return Candidate(values, figures.energy, figures.latency, figures.buffers, lambda: tree)

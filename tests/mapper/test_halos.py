@@ -1,0 +1,112 @@
+"""Chains of windows fused with halos: what is found is evaluated, and is no worse than mappings by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.reuse import Reuse
+from tests.mapper.brute_evaluated import divisors, figures
+from tests.mapper.test_windows import memory
+
+
+def spec_of(size: int, taps: int, stride: int, padding: int, bits: int, layers: int) -> Spec:
+    """Layers of one-dimensional convolutions, the first of which reads every `stride`-th value."""
+    einsums, ranks, shape = [], {}, {}
+    names = ["I", *(f"T{k}" for k in range(1, layers)), "O"]
+    for k, (read, made) in enumerate(pairwise(names), 1):
+        step = stride if k == 1 else 1
+        low = f" - {padding}" if padding else ""
+        einsums.append(f"{made}[X{k}=p{k}] = {read}[X{k - 1}={step}*p{k}+r{k}{low}] * F{k}[r{k}]")
+        shape[f"r{k}"] = f"0 <= r{k} < {taps}"
+    ranks[f"X{layers}"] = size
+    for k in range(layers, 0, -1):
+        step = stride if k == 1 else 1
+        size = step * (size - 1) + taps - 2 * padding
+        ranks[f"X{k - 1}"] = size
+    nodes = [
+        memory("DRAM", 64, "inf", 16),
+        memory("GLB", 4, bits, 32),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 4}]},
+    ]
+    work = {
+        "rank_sizes": ranks, "iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": einsums,
+    }  # fmt: skip
+    return pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+
+
+def by_hand(spec: Spec) -> list[LoopTree]:
+    """All layers below one loop over the last output, weights above it, under every policy and tile."""
+    last = spec.workload.einsums[-1]
+    handed = tuple(t for t in spec.workload.tensors if t in spec.workload.intermediates)
+    weights = tuple(t for t in spec.workload.tensors if t.startswith("F"))
+    variable = last.outputs[0].variables[0]
+    extent = last.bound(variable)[1] + 1
+    result = []
+    for tile, policy, kept in product(divisors(extent)[:-1], (Reuse.SLIDE, Reuse.REFILL), (True, False)):
+        above: list[Node] = [StorageNode("DRAM", ("I", *weights, "O"))]
+        above += [StorageNode("GLB", weights)] if kept else []
+        below = [StorageNode("GLB", ("I", *handed), policy), StorageNode("GLB", ("O",))]
+        leaves = tuple((ComputeNode(e.name, "MAC"),) for e in spec.workload.einsums)
+        result.append(LoopTree((*above, Loop(variable, tile), *below, Split(leaves))))
+    return result
+
+
+def check(spec: Spec) -> tuple[int, bool]:
+    """How many mappings by hand fit, none of which is better than what is found; and whether halos help."""
+    asked = {"halos": ["retained", "recomputed"]}
+    found = [(p.energy, p.latency) for p in pm.explore(spec, constraints=asked)]
+    plain = [(p.energy, p.latency) for p in pm.explore(spec)]
+
+    def beaten(energy: float, latency: float, front: list[tuple[float, float]]) -> bool:
+        return any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in front)
+
+    assert all(beaten(*p, found) for p in plain)
+    many = 0
+    for tree in by_hand(spec):
+        try:
+            cost = figures(spec, tree)
+        except SpecError:
+            continue
+        if cost is not None:
+            many += 1
+            assert any(e <= cost[0] * (1 + 1e-9) for e, _ in found)
+    return many, not all(beaten(*p, plain) for p in found)
+
+
+def test_two_convolutions() -> None:
+    assert check(spec_of(8, 3, 1, 0, 64, 2)) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_mapping_by_hand_is_better(seed: int) -> None:
+    pick, many, helped = Random(seed), 0, 0
+    for _ in range(12):
+        size, taps, layers = pick.choice((4, 6, 8, 12)), pick.choice((2, 3)), pick.choice((2, 2, 3))
+        padding = pick.choice((0, 0, 1)) if taps == 3 else 0
+        spec = spec_of(size, taps, pick.choice((1, 1, 2)), padding, pick.choice((64, 96, 128, 200)), layers)
+        fitting, better = check(spec)
+        many, helped = many + fitting, helped + better
+    assert many > 30
+    assert helped > 3
+
+
+def test_what_is_not_covered_is_told() -> None:
+    spec, asked = spec_of(4, 3, 1, 0, 96, 2), {"halos": "retained"}
+    rules: dict[str, Any] = {"memories": {"GLB": {"factors": {"p1": 2}}}}
+    with pytest.raises(Refused, match="not fused with halos beside `factors"):
+        pm.explore(spec, constraints={**asked, **rules})
+    with pytest.raises(Refused, match="`halos` adds are not counted"):
+        pm.mapspace(spec, asked)
+    with pytest.raises(SpecError, match="is not one of retained, recomputed"):
+        pm.explore(spec, constraints={"halos": ["kept"]})
+    (note,) = (n for n in pm.explore(spec, constraints=asked).notes if "halos" in n)
+    assert "mappings of chains fused with halos were evaluated" in note
