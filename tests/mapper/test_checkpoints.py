@@ -48,15 +48,15 @@ def whole() -> object:
 DYING = """
     import os, signal, sys
     import polymodel as pm
-    from polymodel.mapper import checkpoints
-    checkpoints.SAVE_EVERY = checkpoints.SHARE = 0.0
-    left, put = [int(sys.argv[2])], checkpoints.Finished.put
+    from polymodel.mapper import budget
+    budget.SAVE_EVERY = budget.SHARE = 0.0
+    left, put = [int(sys.argv[2])], budget.Finished.put
     def counted(store, key, result):
         put(store, key, result)
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-    checkpoints.Finished.put = counted
+    budget.Finished.put = counted
     spec = pm.load("matmul_chain_2", "simple_two_level")
     pm.explore(spec, objectives=("energy", "latency"), store=sys.argv[1])
 """
