@@ -7,6 +7,7 @@ search without such a parameter has `-`; the mappings of one that answers have t
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ for _action in DRAM["actions"]:
     _action["throughput"] = "1e9 * SPEED"
 PRODUCT = Feature("a product on a fanout", arch=(DRAM, *WITH_PE[1:]), symbols={"SPEED": 1}, tree=PE_TREE)
 SEARCHES = ("explore", "co-design")
-ALL = ("sweep", *SEARCHES)
+SPACES = (*SEARCHES, "distribute")  # those with constraints on mappings
+ALL = ("sweep", *SPACES)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _objective(name: str) -> Request:
 
 REQUESTS: tuple[Request, ...] = (
     *map(_objective, "energy latency edp working_set:GLB accesses:DRAM area utilisation".split()),
-    Request("a front thinned by `eps`", {"eps": 0.1}),
+    Request("a front thinned by `eps`", {"eps": 0.1}, ("sweep", *SEARCHES)),
     Request("a limit of time", {"time_limit": 60}),
     Request("a store that a later run goes on from", store=True),
     Request("several processes", {"workers": 2}),
@@ -97,42 +99,42 @@ REQUESTS: tuple[Request, ...] = (
     Request(
         "factors of loops of a memory",
         _rule("memories", "GLB", "factors", value={"m": 1}),
-        SEARCHES,
+        SPACES,
         lambda report: all(n.rank_variable != "m" or n.tile_shape == 4 for n in _loops_of(report, "GLB")),
     ),
     Request(
         "order of loops of a memory",
         _rule("memories", "GLB", "order", value=["m", "n"]),
-        SEARCHES,
+        SPACES,
         lambda report: _in_order([n.rank_variable for n in _loops_of(report, "GLB")], ["m", "n"]),
     ),
     Request(
         "tensors that are fetched once (`no_refetch`)",
         _rule("memories", "GLB", value={"keep": "B", "no_refetch": "B"}),
-        SEARCHES,
+        SPACES,
         _read_once,
     ),
     Request(
         "storage that may slide (`reuse`)",
         _rule("memories", "GLB", "reuse", value=["refill", "slide"]),
-        SEARCHES,
+        SPACES,
     ),
     Request(
         "variables spread over a fanout",
         _rule("fanouts", "PE", "X", "variables", value=["m"]),
-        SEARCHES,
+        SPACES,
         lambda report: _spread_over(report) <= {"m"},
     ),
     Request(
         "factors over a fanout",
         _rule("fanouts", "PE", "X", "factors", value={"k": 2}),
-        SEARCHES,
+        SPACES,
         lambda report: _spread_over(report) == {"k"},
     ),
     Request(
         "tensors that instances share (`must_reuse`)",
         _rule("fanouts", "PE", "X", "must_reuse", value="A"),
-        SEARCHES,
+        SPACES,
         lambda report: _spread_over(report) <= {"n"},
     ),
 )
@@ -149,9 +151,16 @@ def sweep(request: Request, options: dict[str, Any]) -> None:
         assert request.obeyed(report)
 
 
+@functools.lru_cache(maxsize=1)  # explore and distribute are asked of one request after the other
+def _front(name: str) -> pm.Front:
+    (request,) = (r for r in REQUESTS if r.name == name)
+    return pm.explore(PRODUCT.spec(mapped=False), **{"objectives": BOTH, **request.arguments})
+
+
 def explore(request: Request, options: dict[str, Any]) -> None:
     """Mappings on the machine; the least is above the bound by the gap at most."""
-    front = pm.explore(PRODUCT.spec(mapped=False), **options)
+    searched = pm.explore(PRODUCT.spec(mapped=False), **options) if request.store else None
+    front = searched if searched is not None else _front(request.name)
     assert front.complete
     assert 0 <= front.gap <= options.get("eps", 0)
     for point in front:
@@ -172,10 +181,23 @@ def codesign(request: Request, options: dict[str, Any]) -> None:
         require_close(request.name, (point.figures["energy"], energies))
 
 
+def distribute(request: Request, options: dict[str, Any]) -> None:
+    """One chip and two: on one the least is that of `explore`."""
+    objective, *_ = options["objectives"]
+    rest = {n: value for n, value in options.items() if n != "objectives"}
+    found = pm.distribute(PRODUCT.spec(mapped=False), [1, 2], split="m", objective=objective, **rest)
+    alone, both = found
+    assert alone.complete
+    assert both.complete
+    figures = {**alone.figures, "edp": alone.figures["energy"] * alone.figures["latency"]}
+    require_close(request.name, (figures[objective], float(_front(request.name).frame[objective].min())))
+
+
 ASKED: dict[str, Callable[[Request, dict[str, Any]], None]] = {
     "sweep": sweep,
     "explore": explore,
     "co-design": codesign,
+    "distribute": distribute,
 }
 
 
