@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from math import fsum
+from functools import cached_property, reduce
+from math import fsum, inf
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ class Machine:
     @property
     def arch(self) -> Hierarchy:
         return self.layers[0].arch
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether each layer is one Einsum."""
+        return all(len(layer.workload.einsums) == 1 for layer in self.layers)
 
     @cached_property
     def area(self) -> float:
@@ -86,31 +91,71 @@ def _fixed(layers: Sequence[Spec]) -> dict[str, Number]:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What may differ within a family of one component: joules per bit read and written, watts that leak,
+    seconds per bit read and written (empty: those of all machines are the same, or it is told apart by them).
+    """
+
+    energies: tuple[float, ...]
+    leak: float
+    seconds: tuple[float, ...]
+
+    def least(self, other: Prices) -> Prices:
+        """The lower of each."""
+        energies = tuple(map(min, self.energies, other.energies))
+        seconds = tuple(map(min, self.seconds, other.seconds))
+        return Prices(energies, min(self.leak, other.leak), seconds)
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How long a memory is busy: seconds per unit of a mapping's figures (bits read, written, or both). Of
+    separate ports the slower one counts (`apart`)."""
+
+    rates: Mapping[str, float]
+    apart: bool
+
+    def seconds(self, figures: Mapping[str, Array]) -> Array:
+        each = [rate * figures[name] for name, rate in self.rates.items()]
+        return np.max(each, axis=0) if self.apart else np.sum(each, axis=0)
+
+
+@dataclass(frozen=True)
 class Family:
-    """Machines on which mappings differ in nothing but prices, areas and what fits: one search serves all.
+    """Machines on which mappings differ in nothing but prices, areas, what fits, and how long memories take
+    that are there once: one search serves all.
 
     `layers`: what is searched: each layer on a machine that has the largest memories and the lowest prices
     of all members (it need not be one of them). `sized`: the memories whose sizes differ. `surcharges`: of
     each member, figures of a mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above
-    the price on the machine that is searched, none below 0.
+    the price on the machine that is searched, none below 0. `busy`: of each member, the memories that may
+    take longer there.
     """
 
     layers: tuple[Spec, ...]
     members: tuple[Machine, ...]
     sized: tuple[str, ...] = ()
     surcharges: tuple[Mapping[str, float], ...] = ()
+    busy: tuple[tuple[Busy, ...], ...] = ()
 
     @property
     def figures(self) -> tuple[str, ...]:
         """The figures that a mapping's energies and places on the members follow from, with its energy."""
-        priced = (name for each in self.surcharges for name in each)
-        return tuple(dict.fromkeys([*(f"working_set:{name}" for name in self.sized), *priced]))
+        priced = [name for each in self.surcharges for name in each]
+        timed = [name for each in self.busy for one in each for name in one.rates]
+        places = [f"working_set:{name}" for name in self.sized]
+        return tuple(dict.fromkeys([*places, *priced, *timed, *(["latency"] if timed else [])]))
 
-    def surcharge(self, machine: Machine, figures: Mapping[str, Array]) -> Array:
-        """Joules that mappings with these figures take on a member above what they take where it was
-        searched."""
-        rates = self.surcharges[self.members.index(machine)] if self.surcharges else {}
-        return sum((rate * figures[name] for name, rate in rates.items()), start=0.0)
+    def on(self, machine: Machine, figures: Mapping[str, Array]) -> dict[str, Array]:
+        """The figures of mappings on a member: their latency and energy there."""
+        found = dict(figures)
+        at = self.members.index(machine)
+        for one in self.busy[at] if self.busy else ():
+            found["latency"] = np.maximum(found["latency"], one.seconds(figures))
+        rates = self.surcharges[at] if self.surcharges else {}
+        charged = sum((rate * found[name] for name, rate in rates.items()), start=0.0)
+        found["energy"] = found["energy"] + charged
+        return found
 
 
 def alone(machine: Machine) -> Family:
@@ -121,12 +166,12 @@ def alone(machine: Machine) -> Family:
 def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tuple[Family, ...]:
     """Machines by what mappings cost on them, sizes of memories, areas and prices apart.
 
-    A mapping fits a machine if its working sets do, and its energy is linear in what it moves and in its
-    time. So each mapping on a member has one that is no worse there among those that none beats in energy,
-    time and `figures` on the machine that is searched. Symbols that stand in a workload, in an `explore`
-    section or in the constraints (`given`) change what is searched: machines with different values of them
-    are never in one family. Limits that stand there hold for the figures of each machine, which then is a
-    family of its own.
+    A mapping fits a machine if its working sets do, its energy is linear in what it moves and in its time,
+    and its time is that of its slowest component. So each mapping on a member has one that is no worse there
+    among those that none beats in energy, time and `figures` on the machine that is searched. Symbols that
+    stand in a workload, in an `explore` section or in the constraints (`given`) change what is searched:
+    machines with different values of them are never in one family. Limits that stand there hold for the
+    figures of each machine, which then is a family of its own.
     """
     layers = every[0].layers if every else ()
     if any(section.limits for section in _sections(layers, given)):
@@ -134,14 +179,14 @@ def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tup
     groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[Machine]] = {}
     asked = asked_symbols(layers, grid, given)
     for machine in every:
-        key = _plain(machine.arch), tuple(machine.symbols[n] for n in asked)
+        key = _plain(machine), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
     found: list[Family] = []
     for members in groups.values():
         if len({_prices(m) for m in members}) >= SHARED:
             found.append(_family(members))
             continue
-        alike: dict[tuple[tuple[float, ...], ...], list[Machine]] = {}
+        alike: dict[tuple[Prices, ...], list[Machine]] = {}
         for machine in members:
             alike.setdefault(_prices(machine), []).append(machine)
         found += (_family(some) for some in alike.values())
@@ -171,8 +216,14 @@ def _family(members: Sequence[Machine]) -> Family:
     if len(members) == 1:
         return alone(first)
     sizes = {name: max(_sizes(m)[name] for m in members) for name in _sizes(first)}
-    each = zip(*map(_prices, members), strict=True)  # by component
-    prices = tuple(tuple(map(min, zip(*rows, strict=True))) for rows in each)
+    prices = tuple(reduce(Prices.least, rows) for rows in zip(*map(_prices, members), strict=True))
+    timed = tuple(
+        c.name
+        for c, rows in zip(first.arch.components, zip(*map(_prices, members), strict=True), strict=True)
+        if len({row.seconds for row in rows}) > 1
+    )
+    if timed:  # what leaks in a time that is another one on each member is charged there
+        prices = tuple(replace(row, leak=0.0) for row in prices)
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
     same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices)
     member = next(same, None)
@@ -180,13 +231,18 @@ def _family(members: Sequence[Machine]) -> Family:
     surcharges = tuple(_above(m, prices) for m in members)
     used = {name for each in surcharges for name, rate in each.items() if rate}
     kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
-    return Family(layers, tuple(members), sized, kept if used else ())
+    busy = tuple(tuple(_busy(m.arch[name]) for name in timed) for m in members) if timed else ()
+    return Family(layers, tuple(members), sized, kept if used else (), busy)
 
 
-def _prices(machine: Machine) -> tuple[tuple[float, ...], ...]:
-    """What may differ within a family, by component: joules per bit read and written, watts that leak."""
+def _prices(machine: Machine) -> tuple[Prices, ...]:
+    """What may differ within a family, by component."""
     return tuple(
-        (*((c.action(way).energy for way in WAYS) if _linear(c) else ()), c.leak_power)
+        Prices(
+            tuple(c.action(way).energy for way in WAYS) if _linear(c) else (),
+            c.leak_power,
+            tuple(1 / c.action(way).throughput for way in WAYS) if _timed(machine, c) else (),
+        )
         for c in machine.arch.components
     )
 
@@ -196,34 +252,55 @@ def _linear(c: Component) -> bool:
     return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
 
 
-def _above(machine: Machine, prices: tuple[tuple[float, ...], ...]) -> dict[str, float]:
+def _timed(machine: Machine, c: Component) -> bool:
+    """True if the time of a memory is so many seconds per bit that mappings read and write there, and each
+    layer takes as long as its slowest component: it is there once, and layers are single Einsums."""
+    plain = _linear(c) and not c.fill_drain_latency and machine.arch.assume_overlap
+    return plain and machine.arch.instances(c.name) == 1 and machine.single
+
+
+def _busy(c: Component) -> Busy:
+    """How long a memory takes on its machine."""
+    reads, writes = (1 / c.action(way).throughput for way in WAYS)
+    if c.ports != "shared":
+        return Busy({f"reads:{c.name}": reads, f"writes:{c.name}": writes}, apart=True)
+    both = min(reads, writes)
+    rates = {f"accesses:{c.name}": both, f"reads:{c.name}": reads - both, f"writes:{c.name}": writes - both}
+    used = {name: rate for name, rate in rates.items() if rate}
+    return Busy(used or {f"accesses:{c.name}": 0.0}, apart=False)
+
+
+def _above(machine: Machine, prices: tuple[Prices, ...]) -> dict[str, float]:
     found = {"latency": 0.0}
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
-        found["latency"] += machine.arch.instances(c.name) * (mine[-1] - least[-1])
-        more = [here - there for here, there in zip(mine[:-1], least[:-1], strict=True)]
+        found["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
+        more = [here - there for here, there in zip(mine.energies, least.energies, strict=True)]
         both = min(more, default=0.0)  # of reads and writes alike: one figure where neither costs more
         found[f"accesses:{c.name}"] = both
         found |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
     return found
 
 
-def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[tuple[float, ...], ...]) -> Spec:
+def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...]) -> Spec:
     """The spec with these sizes of memories and these prices."""
     assert spec.raw_arch is not None
     of = {c.name: row for c, row in zip(spec.arch.components, prices, strict=True)}
     nodes = []
     for node in spec.raw_arch.nodes:
-        changed: dict[str, object] = {"leak_power": of[node.name][-1]}
+        mine = of[node.name]
+        changed: dict[str, object] = {"leak_power": mine.leak}
         if node.name in sizes:
             changed["size"] = sizes[node.name]
-        if isinstance(node, Memory) and len(of[node.name]) > 1:
-            energies = dict(zip(WAYS, of[node.name], strict=False))
-            written = [a.name for a in node.actions]
-            by_model = [a.name for a in spec.arch[node.name].actions if a.name not in written]
-            changed["actions"] = tuple(
-                a.model_copy(update={"energy": energies[a.name]}) if a.name in energies else a
-                for a in (*node.actions, *(Action(name=name) for name in by_model))
-            )
+        if isinstance(node, Memory) and mine.energies:
+            written = {a.name: a for a in node.actions}
+            for k, way in enumerate(WAYS):
+                action = written.get(way, Action(name=way)).model_copy(update={"energy": mine.energies[k]})
+                own = spec.arch[node.name].action(way).throughput
+                if mine.seconds and mine.seconds[k] != 1 / own:
+                    rate = 1 / mine.seconds[k] if mine.seconds[k] else inf
+                    action = action.model_copy(update={"throughput": rate})
+                written[way] = action
+            changed["actions"] = tuple(written.values())
         nodes.append(node.model_copy(update=changed))
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
 
@@ -234,18 +311,24 @@ def _sizes(machine: Machine) -> dict[str, float]:
     return {c.name: c.size_bits for c in memories[1:]}
 
 
-def _plain(arch: Hierarchy) -> Hierarchy:
+def _plain(machine: Machine) -> Hierarchy:
     """The architecture without what may differ within a family."""
+    arch = machine.arch
     backing = next((c.name for c in arch.components if c.stores), "")
     plain = (
-        replace(_priceless(c), size_bits=c.size_bits if c.name == backing else 0.0) for c in arch.components
+        replace(_priceless(machine, c), size_bits=c.size_bits if c.name == backing else 0.0)
+        for c in arch.components
     )
     return replace(arch, components=tuple(plain))
 
 
-def _priceless(c: Component) -> Component:
+def _priceless(machine: Machine, c: Component) -> Component:
+    timed = _timed(machine, c)
     actions = tuple(
-        replace(a, energy=0.0, provenance="") if _linear(c) and a.name in WAYS else a for a in c.actions
+        replace(a, energy=0.0, provenance="", throughput=inf if timed else a.throughput)
+        if _linear(c) and a.name in WAYS
+        else a
+        for a in c.actions
     )
     return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
 

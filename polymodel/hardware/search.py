@@ -320,8 +320,7 @@ def _on(
         place = np.flatnonzero(fits(machine, sizes, len(answer.mappings)))
         if not len(place):
             return [], answer.reason or "no mapping fits its memories"
-        here = {f: v[place] for f, v in answer.figures.items()}
-        here["energy"] = here["energy"] + group.surcharge(machine, here)
+        here = group.on(machine, {f: v[place] for f, v in answer.figures.items()})
         best = undominated(np.stack([here[name] for name in asked.searched]))
         parts.append(({f: here[f][best] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
         places.append(place[best])
