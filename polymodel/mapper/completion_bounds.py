@@ -105,7 +105,7 @@ def choices_of(
             if m in rules.which:
                 o = space.operands[i]
                 ranks = [o.ranks.index(v) for v in shape.prefix[:k]]
-                own[rules.which.index(m)] += rules.lives.size(o.tensor, ranks, np.maximum(keys[:k], 1))
+                own[rules.which.index(m)] += rules.lives.least(o.tensor, m, ranks, np.maximum(keys[:k], 1))
         yield ShapeTiles(shape, keys, own, count)
         count += keys.shape[1]
 
@@ -311,9 +311,7 @@ class CompletionBounds:
         result = np.zeros((len(which), tiles.shape[1]))
         for live in structure.live:
             if space.operand(live.tensor) is None and live.memory in which:
-                result[which.index(live.memory)] += self.rules.lives.size(
-                    live.tensor, live.ranks[: live.depth], tiles[: live.depth]
-                )
+                result[which.index(live.memory)] += self.rules.lives.held(live, tiles)
         return result
 
     def _left(self, passing: Array) -> Array:

@@ -292,8 +292,7 @@ def _followed(
         v = found.pop()
         for o in spaces[i].operands:
             if o.tensor in tensors:
-                over = o.carried.variable if o.carried is not None else -1
-                if v not in o.alone or v not in o.ranks or v == over:
+                if v not in o.alone or v not in o.ranks or v == o.over:
                     return None
                 ranks.setdefault(o.tensor, o.ranks.index(v))
         result.append(v)

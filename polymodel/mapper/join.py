@@ -7,7 +7,7 @@ that later steps look at. The last stage is the front.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from polymodel.mapper.aims import Aims, Bound, KnownMappings
 from polymodel.mapper.budget import SearchTally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
-from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Passing, Sharing
 from polymodel.pareto import rows_of, undominated
 
@@ -37,7 +37,9 @@ class Live:
     """A tensor that has been made and will be read. `memory` 0: it is in the backing storage.
 
     `ranks`: for each open loop that its producer stands below, the rank it indexes (-1: none). Of what is
-    read before it is made, those of the loops that carry it forward, which are `until` it is made so many.
+    read before it is made, those of the loops that carry it forward. `until`: so many loops stay open for it.
+    `over`: below so many loops, the last of which carries it forward, it is made and read, so that few
+    generations are alive at a time (-1: such loops have ended).
     """
 
     tensor: str
@@ -45,6 +47,7 @@ class Live:
     depth: int
     ranks: tuple[int, ...]
     until: int = 0
+    over: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,19 +107,50 @@ def start(memories: int, more: int) -> States:
 class Lives:
     """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, which Einsum is the
     first and which the last to touch each, and which one makes it (the first, but for what is awaited).
-    `inside`: only whole mappings that hand something on further inside than the first memory are wanted."""
+    `carried`: of those that are carried forward, along which rank, and which Einsum is the last to touch more
+    than one generation. `live`: memories that allocate what is live. `inside`: only whole mappings that hand
+    something on further inside than the first memory are wanted."""
 
     bits: dict[str, int]
     extents: dict[str, tuple[int, ...]]
     last: dict[str, int]
     first: dict[str, int]
     made: dict[str, int]
+    carried: dict[str, tuple[int, int]] = field(default_factory=dict)
+    live: frozenset[int] = frozenset()
     inside: bool = False
 
     @property
     def awaited(self) -> tuple[str, ...]:
         """Tensors that are read before they are made."""
         return tuple(t for t, n in self.made.items() if self.first[t] < n)
+
+    def passed_until(self, tensor: str) -> int:
+        """The last Einsum that loops which carry the tensor forward may stay open for."""
+        if self.first[tensor] < self.made[tensor]:
+            return self.made[tensor]
+        return self.carried[tensor][1] if self.live and tensor in self.carried else -1
+
+    def held(self, x: Live, tiles: Array) -> Array:
+        """Bits that a tensor takes below these tile sizes of loops: its tile; in a memory that allocates what
+        is live, as many generations as are alive."""
+        size = self.size(x.tensor, x.ranks[: x.depth], tiles[: x.depth])
+        if x.memory not in self.live or x.tensor not in self.carried:
+            return size
+        rank, last = self.carried[x.tensor]
+        every = self.extents[x.tensor][rank]
+        if last == self.made[x.tensor]:
+            return size / every * min(2, every)  # what is read, and what is made of it
+        if x.over < 0:
+            return size / every
+        return size / every * (np.minimum(tiles[x.over - 1] + 1, every) if x.over else every)
+
+    def least(self, tensor: str, memory: int, ranks: Sequence[int], tiles: Array) -> Array:
+        """Bits that a tensor takes there at least, whatever the loops further in."""
+        size = self.size(tensor, ranks, tiles)
+        if memory not in self.live or tensor not in self.carried:
+            return size
+        return size / self.extents[tensor][self.carried[tensor][0]]
 
     def size(self, tensor: str, ranks: Sequence[int], tiles: Array) -> Array:
         """Bits of a tile below loops over `ranks` with these tile sizes [loops, n]."""
@@ -137,7 +171,18 @@ def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
         {o.tensor: i for i, _, o in fusable},
         {o.tensor: i for i, _, o in reversed(fusable)},
         {o.tensor: i for i, _, o in fusable if o.output},
+        _carried(fusable),
+        frozenset(i for i, m in enumerate(spaces[0].memories) if m.live),
     )
+
+
+def _carried(fusable: Sequence[tuple[int, EinsumSpace, Operand]]) -> dict[str, tuple[int, int]]:
+    """The generational rank of each tensor that is carried forward, and the last Einsum that goes over it."""
+    result: dict[str, tuple[int, int]] = {}
+    for i, _, o in fusable:
+        if o.carried is not None:
+            result[o.tensor] = o.ranks.index(o.carried.variable), i
+    return result
 
 
 def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Passing:
@@ -150,7 +195,8 @@ def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Pass
         if begun < number < lives.last[t] and mine.operand(t) is None
     ]
     # Loops that carry something forward pass all Einsums by until it is made.
-    ends += [lives.made[t] for t in lives.awaited if lives.first[t] <= number <= lives.made[t]]
+    until = {t: lives.passed_until(t) for t in lives.made}
+    ends += [n for t, n in until.items() if lives.first[t] <= number <= n]
     made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last} - {*lives.awaited}
     reads = [i for i, s in enumerate(spaces) for o in s.operands if o.tensor in made and not o.output]
     return Passing(bool(ends), bool(ends and reads) and min(reads) <= min(ends))
@@ -197,16 +243,22 @@ def step(
             if not o.output and not shape.forced:
                 return None
             memory, depth = shared.pop(o.tensor, (0, 0))
-            until = 0 if o.output else shape.forced
-            begun.append(Live(o.tensor, memory, depth, ranks[: until or len(ranks)], until))
+            if not o.output:
+                begun.append(Live(o.tensor, memory, depth, ranks[: shape.forced], shape.forced))
+                continue
+            few = memory in lives.live and lives.passed_until(o.tensor) > number
+            until = shape.forced if few else 0
+            begun.append(Live(o.tensor, memory, depth, ranks, until, until))
         elif o.output:
             known[o.tensor] = replace(known[o.tensor], ranks=ranks, until=0)
-    if shared:
+        elif known[o.tensor].over and lives.passed_until(o.tensor) == number:
+            known[o.tensor] = replace(known[o.tensor], until=0)
+    if shared or (shape.forced and not space.awaited and not any(x.until for x in begun)):
         return None
     ended = tuple(x for x in structure.live if lives.last[x.tensor] == number)
     rest = (*(known[x.tensor] for x in structure.live if x not in ended), *begun)
     depth = max((max(x.depth if x.memory else 0, x.until) for x in rest), default=0)
-    kept = tuple(replace(x, ranks=x.ranks[:depth]) for x in rest)
+    kept = tuple(replace(x, ranks=x.ranks[:depth], over=x.over if x.over <= depth else -1) for x in rest)
     inside = structure.inside or (lives.inside and shape.innermost > 1)
     return JoinStep(tuple(begun), ended, Structure(above[:depth], kept, inside))
 
@@ -256,14 +308,14 @@ def joined_space(
     start_level = np.zeros((d_own + 1, memories, n))
     for live in before.structure.live:
         if live.memory in which:
-            size = lives.size(live.tensor, live.ranks[: live.depth], keys[: live.depth])
+            size = lives.held(live, keys)
             if live.depth == c or len(live.ranks) <= live.depth:
                 start_level[live.depth, which.index(live.memory)] += size
     own = points.local[:, chosen].copy()
     for d in range(d_own):
         held[d + 1] += points.above[d][:, chosen]
     for made in (x for x in found.begun if x.memory in which):
-        size = lives.size(made.tensor, made.ranks[: made.depth], keys[: made.depth])
+        size = lives.held(made, keys)
         at = which.index(made.memory)
         if made.depth == d_own:
             own[at] += size
@@ -276,7 +328,7 @@ def joined_space(
     for live in found.ended:
         inside = live.depth + 1 <= after and len(live.ranks) <= live.depth
         if live.memory in which and inside:
-            size = lives.size(live.tensor, live.ranks[: live.depth], keys[: live.depth])
+            size = lives.held(live, keys)
             held[live.depth + 1, which.index(live.memory)] += size
     return peak[: after + 1], held[: after + 1]
 
@@ -294,7 +346,7 @@ def most_held(
     base = np.zeros((len(structure.above) + 1, len(which), n))
     for live in structure.live:
         if live.memory in which and len(live.ranks) <= live.depth:
-            size = lives.size(live.tensor, live.ranks[: live.depth], tiles[: live.depth])
+            size = lives.held(live, tiles)
             base[live.depth, which.index(live.memory)] += size
     total = peak[-1]
     worst = total

@@ -122,6 +122,11 @@ class Operand:
     first: int = -1
 
     @property
+    def over(self) -> int:
+        """The variable over which the tensor is carried forward (-1: none)."""
+        return self.carried.variable if self.carried is not None else -1
+
+    @property
     def behind(self) -> int:
         """The variable over whose iterations the generation before is read (-1: none is)."""
         return self.carried.variable if self.carried is not None and self.carried.before else -1
@@ -265,7 +270,7 @@ class EinsumSpace:
         """
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
-            windowed = any(v in o.windowed | o.tied | o.first_differs for o in self.operands)
+            windowed = any(v in o.windowed | o.tied | o.first_differs | {o.over} for o in self.operands)
             alike = tuple(v in o.alone for o in self.operands), self.rules.apart(v)
             key = v if windowed or not (self.divide and self.even) else alike
             result.setdefault(key, []).append(v)

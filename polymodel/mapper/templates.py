@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
@@ -25,7 +25,7 @@ Exchanges = tuple[tuple[int, int], ...]
 class Sharing:
     """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
     storage as (operand, memory, depth: how many fused loops stand above). `forced`: how many fused loops stay
-    open until what is awaited is made."""
+    open until what is awaited is made, or what is carried forward is read."""
 
     prefix: tuple[int, ...]
     shared: tuple[tuple[int, int, int], ...]
@@ -129,10 +129,9 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
         for prefix in _prefixes(space, limits, held, passing, depth):
-            forced = _forced(space, passing, prefix)
-            if forced is None:
-                continue
-            for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
+            several = _forced(space, passing, held, prefix)
+            each = (_depths(space.operands[i], prefix) for i, _ in held)
+            for depths, forced in product([*product(*each)], several):
                 shared = tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True))
                 shape = Sharing(prefix, shared, forced)
                 if shape.own_depth == len(prefix) or passing.any:
@@ -177,22 +176,30 @@ def _prefixes(
     yield from grow(())
 
 
-def _forced(space: EinsumSpace, passing: Passing, prefix: tuple[int, ...]) -> int | None:
-    """How many fused loops carry forward what is awaited; None where one is missing. Where nothing passes by,
-    as for what an Einsum costs at least, none is needed."""
-    if not space.awaited or not passing.any:
-        return 0
-    if not space.awaited <= {*prefix}:
-        return None
-    return len(prefix) - min(prefix[::-1].index(v) for v in space.awaited)
+def _forced(
+    space: EinsumSpace, passing: Passing, held: Sequence[tuple[int, int]], prefix: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many fused loops carry forward what is awaited; none where one is missing. Memories that allocate
+    what is live hold few generations if readers of the results share such a loop, so that it may stay open
+    for them. Where nothing passes by, as for what an Einsum costs at least, it need not."""
+
+    def through(variables: Iterable[int]) -> int:
+        return len(prefix) - min(prefix[::-1].index(v) for v in variables)
+
+    if not passing.any:
+        return (0,)
+    if space.awaited:
+        return (through(space.awaited),) if space.awaited <= {*prefix} else ()
+    made = ((space.operands[i], space.memories[m].live) for i, m in held)
+    over = {o.carried.variable for o, live in made if live and o.output and o.carried is not None}
+    return (0, through(over & {*prefix})) if over & {*prefix} else (0,)
 
 
 def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
     """How many fused loops may stand above the tensor's exchange: all of them index it, and over none of them
     it is carried forward, as nothing would stay there until the next iteration."""
-    over = o.carried.variable if o.carried is not None else -1
     most = 0
-    while most < len(prefix) and prefix[most] in o.alone and prefix[most] != over:
+    while most < len(prefix) and prefix[most] in o.alone and prefix[most] != o.over:
         most += 1
     return range(most + 1)
 

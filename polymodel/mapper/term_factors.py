@@ -52,20 +52,24 @@ class Factors:
         for axis, b in enumerate(group):
             if b in within:
                 continue
-            variable = self.space.bundles[b][0]
-            alone = operand is not None and variable in operand.alone
-            if operand is not None and variable == operand.behind:
-                factor = self._generations(term, b, operand)
-            elif operand is not None and variable == operand.first:
-                factor = np.ones(self.chains[b].count)
-            else:
-                factor = self._single(term, b, alone)
+            factor = self._factor(term, b, operand)
             result = result * _along(factor, axis, len(group))
         for w in windows:
             # One loop over the first window slides through what is live; else the tile stays whole.
             into = term.into if operand and w == operand.windows[0] else None
             result = result * self._windowed(term, w, group, into)
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
+
+    def _factor(self, term: Term, b: int, operand: Operand | None) -> Array:
+        """That of one bundle that stands in no window or pair."""
+        variable = self.space.bundles[b][0]
+        if operand is None:
+            return self._single(term, b, False)
+        if variable == operand.first or (term.alive and variable == operand.over):
+            return np.ones(self.chains[b].count)
+        if variable == operand.behind:
+            return self._generations(term, b, operand)
+        return self._single(term, b, variable in operand.alone)
 
     def _single(self, term: Term, v: int, alone: bool) -> Array:
         c = self.chains[v]
@@ -84,10 +88,9 @@ class Factors:
             result = result * prod(c.spread[f] for f in sorted(term.spread))
         return result * self._instances(v, term.repeated(v))
 
-    def _generations(self, term: Part, v: int, operand: Operand) -> Array:
+    def _generations(self, term: Term, v: int, operand: Operand) -> Array:
         """Along the variable over which the operand is carried forward: each tile but the first holds one
         generation more than is made in it. It is spread over no instances."""
-        assert isinstance(term, Term)
         assert operand.carried is not None
         c, now, before = self.chains[v], operand.carried.now, operand.carried.before
         both = operand.output or now > 0

@@ -49,7 +49,8 @@ class Term:
     `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
     `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
     `slides`: what stays over the steps of the loop over this variable right above the level is left out.
-    `behind`: of an output that is carried forward, what is read of the generation before instead.
+    `behind`: of an output that is carried forward, what is read of the generation before instead. `alive`: of
+    a tile that is carried forward the one generation that is alive at least.
     """
 
     operand: int
@@ -64,6 +65,7 @@ class Term:
     each: bool = False
     slides: int = -1
     behind: bool = False
+    alive: bool = False
 
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
@@ -431,10 +433,16 @@ def costs(space: EinsumSpace, template: Template) -> CostTerms:
     if space.shares is not None:
         energy = t.sparse_energy
     nodes = tuple(
-        (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), _held_bits(space, n))
+        (Term(n.operand, n.level, tile=True, into=_lowered(t, n), alive=_few(space, n)), _held_bits(space, n))
         for n in template.nodes
     )
     return CostTerms(energy, times, nodes, more=tuple(t.added(a, energy) for a in space.more))
+
+
+def _few(space: EinsumSpace, node: TemplateNode) -> bool:
+    """Whether a tensor is handed on where few of its generations are alive at once; the join says how many."""
+    forward = space.operands[node.operand].carried is not None
+    return node.shared and forward and space.memories[node.memory].live
 
 
 def _held_bits(space: EinsumSpace, node: TemplateNode) -> int:

@@ -72,6 +72,19 @@ def test_a_search_finds_the_mapping_of_one_pass(bits: int, shared: bool) -> None
 
 
 @pytest.mark.slow
+def test_a_search_finds_flash_attention_in_a_buffer_of_any_number_of_chunks() -> None:
+    """Where few generations are alive, as much room as for four chunks is enough for sixteen."""
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, 900, allocation="live"), unit()]}
+    rooms = set()
+    for chunks in (4, 16):
+        spec = pm.load({"arch": arch}, "attention_one_pass", H=1, C=chunks, M=4, P=8, E=4)
+        best = pm.explore(spec, objectives="energy")[0]
+        assert {t.tensor for t in best.report.analysis.traffic if t.component == "DRAM"} == {*"QKV", "AV"}
+        rooms.add(max(n.bits for n in best.report.costs.needs if n.component == "GLB" and n.counts))
+    assert rooms == {624}
+
+
+@pytest.mark.slow
 def test_closed_forms_are_the_formula_of_flash_attention(tmp_path: Path) -> None:
     """Q and the result once, K and V once for each tile of queries; a sweep has the same numbers."""
     mapping = tmp_path / "tiled.yaml"

@@ -123,6 +123,17 @@ def test_what_carries_forward_stands_above_all_fanouts() -> None:
     assert pm.mapspace(spec).size() > 1000
 
 
+@pytest.mark.parametrize("generations", [4, 64])
+def test_a_memory_that_allocates_what_is_live_holds_few_generations(generations: int) -> None:
+    buffer = memory("GLB", 4, 16, 32, tensors={"may_keep": "S"}, allocation="live")
+    unit = {"type": "Compute", "name": "MAC"}
+    arch = {"nodes": [memory("DRAM", 64, "inf", 16), buffer, unit]}
+    spec = loaded(FOLLOWED[1][0], {"p": generations, "m": 2}, {"S": 0}, arch)
+    best = pm.explore(spec, objectives="energy")[0]
+    moved = {t.tensor for t in best.report.analysis.traffic if t.component == "DRAM"}
+    assert moved == {"A", "Z"}  # the sums are handed on in a buffer of two values
+
+
 def test_what_is_read_otherwise_is_refused() -> None:
     arch = {"nodes": [memory("DRAM", 64, "inf", 16), {"type": "Compute", "name": "MAC"}]}
     sizes = {"p": 4, "m": 4, "k": 4}
