@@ -7,7 +7,7 @@ a' = a / gcd, b' = b / gcd, so even there every sum over tiles is a sum of two p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import gcd
 from typing import Literal
 
@@ -33,6 +33,7 @@ from polymodel.analysis.symbolic.tied_groups import (
     kept_within,
     listing,
     ranks_of,
+    runs_once,
     runs_through,
     touched,
     values_of_rank,
@@ -427,6 +428,8 @@ def check_tied_loops(problem: Problem) -> frozenset[int]:
         if len(ways) < 2:
             continue
         found.add(node_id)
+        if runs_once(problem, node_id, loop):
+            continue
         through = all(runs_through(problem, e, node_id) for e in users(problem.tree, node_id))
         if loop.spatial or len(ranges) > 1 or not through:
             raise NotSeparable(
@@ -446,19 +449,26 @@ def shares_tied_loops(problem: Problem) -> bool:
     return False
 
 
-def check_tied(problem: Problem, ranks: Mapping[str, str], inferred: bool) -> None:
-    """Refuse what goes with boxes only: extents that are symbols, and Einsums that are inferred."""
+def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str, Set[int]]) -> None:
+    """Refuse what goes with boxes only: extents that are symbols, and Einsums that are inferred.
+
+    `decided`: the loops (by node id) that decide what Einsums execute that these do not all bind.
+    """
     name = next((e for e in problem.tree.einsums if groups(problem.cascade[e])), None)
     if name is not None and ranks:
         raise NotSeparable(
             f"extents that are symbols have no closed form where the iteration space is no box ({name})",
             "leave extents numbers (ranks=False)",
         )
-    if name is not None and inferred:
-        raise NotSeparable(
-            f"the iteration space of {name} is no box, and what some Einsum executes is inferred",
-            "use engine exact",
-        )
+    loops = set().union(*decided.values())
+    for e in problem.tree.einsums:
+        tied = _tied(problem, e)
+        over = {i for i, loop in problem.tree.loops(e) if loop.variable_in(e) in tied}
+        if tied and (decided.get(e) or over & loops):
+            raise NotSeparable(
+                f"the iteration space of {e} is no box, and what some Einsum executes is inferred",
+                "use engine exact",
+            )
 
 
 def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:

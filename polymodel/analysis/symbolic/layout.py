@@ -165,7 +165,7 @@ def lay_out(
     mixed = check_tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
-    check_tied(problem, ranks or {}, any(path.windows for path in found.values()))
+    check_tied(problem, ranks or {}, {e: {a.node for a in p.axes[: p.depth]} for e, p in found.items()})
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
     for path in axes.values():

@@ -22,6 +22,7 @@ from polymodel.errors import NotSeparable
 
 Ints = Any
 MOST_POINTS = 2**22
+MOST_WITHIN_BOUNDS = 2**20  # there engine exact, which tells pieces, does not take longer
 PEAKS = 3  # stamps at which now one tile, now another is larger
 
 
@@ -42,13 +43,13 @@ class Made:
 class Turn:
     """One loop: over which of the variables, whether in space, and what happens to its counter.
 
-    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number), or kept apart
-    while only the largest of all counts is asked for (`most`).
+    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number, or at each of
+    them: `apart`), or kept apart while only the largest of all counts is asked for (`most`).
     """
 
     variable: int
     spatial: bool
-    use: Literal["keep", "merge", "most"] | int
+    use: Literal["keep", "merge", "most", "apart"] | int
 
 
 @dataclass(frozen=True)
@@ -97,31 +98,47 @@ class Listing(Tabled):
 
 @dataclass(frozen=True)
 class _Points:
-    """Points at stamps: the counter of each loop, and one number for each different element.
+    """Points at stamps: for each choice of values of all variables whether it is `there`.
 
-    `widths`: how many values each counter may take; `elements`: the same of elements.
+    `columns`: of each loop its counter for the values of its variable; `index`: one number for each different
+    element. Both have one axis for each variable. `widths`: how many values each counter may take;
+    `elements`: the same of elements.
     """
 
-    counters: tuple[Ints, ...]
-    element: Ints
+    there: Ints
+    columns: tuple[Ints, ...]
+    index: Ints
     widths: tuple[int, ...]
     elements: int
 
-    def some(self, rows: Ints) -> _Points:
-        return replace(self, counters=tuple(c[rows] for c in self.counters), element=self.element[rows])
+    @cached_property
+    def element(self) -> Ints:
+        """The element of each point."""
+        return self._of(self.index)
 
     def size(self, places: Iterable[int]) -> int:
         """How many numbers the counters of some loops have."""
         return prod(self.widths[place] for place in places)
 
     def number_of(self, places: Iterable[int]) -> Ints:
-        """One number for the counters of some loops, outermost first."""
+        """Of each point one number for the counters of some loops, outermost first."""
         import numpy as np
 
-        found = np.zeros(len(self.element), np.int64)
+        found = np.zeros([1] * self.there.ndim, np.int64)
         for place in places:
-            found = found * self.widths[place] + self.counters[place]
-        return found
+            found = found * self.widths[place] + self.columns[place]
+        return self._of(found)
+
+    def _of(self, values: Ints) -> Ints:
+        import numpy as np
+
+        return np.broadcast_to(values, self.there.shape)[self.there]
+
+
+def _require_numbers(*sizes: int) -> None:
+    """Refuse codes that would be too large for one integer."""
+    if prod(sizes) > 2**62:
+        raise _too_large()
 
 
 def _too_large() -> NotSeparable:
@@ -144,7 +161,7 @@ def _points(
 
     count = len(region.extents)
     listed = [_values(n, tiles[k], made[k] if made else None) for k, n in enumerate(region.extents)]
-    if prod(len(values) for values, _ in listed) > MOST_POINTS:
+    if prod(len(values) for values, _ in listed) > (MOST_WITHIN_BOUNDS if region.bounds else MOST_POINTS):
         raise _too_large()
     shape = [len(values) for values, _ in listed]
 
@@ -161,21 +178,33 @@ def _points(
     there = np.ones(shape, bool)
     for *factors, constant in region.bounds:
         there &= affine(factors) + constant >= 0
+    for k in range(count):
+        if not any(rank[k] for rank in ranks):  # the values of a tile are alike
+            first = _first_of_tiles(listed[k][1], len(listed[k][0]))
+            there = np.logical_or.reduceat(there, first, axis=k)
+            listed[k] = listed[k][0][first], [c[first] for c in listed[k][1]]
     element = np.zeros([1] * count, np.int64)
     for rank in ranks:
         index = affine(rank)
         index = index - index.min()
         element = element * (int(index.max()) + 1) + index
-    counters, widths, taken = [], [], [0] * count
+    columns, taken = [], [0] * count
     for k in variables:
-        column = listed[k][1][taken[k]]
-        counters.append(np.broadcast_to(along(k, column), shape)[there])
-        widths.append(int(column.max(initial=0)) + 1)
+        columns.append(along(k, listed[k][1][taken[k]]))
         taken[k] += 1
-    elements = int(element.max(initial=0)) + 1
-    if prod(widths) * elements * MOST_POINTS > 2**62:
-        raise _too_large()
-    return _Points(tuple(counters), np.broadcast_to(element, shape)[there], tuple(widths), elements)
+    widths = tuple(int(c.max(initial=0)) + 1 for c in columns)
+    return _Points(there, tuple(columns), element, widths, int(element.max(initial=0)) + 1)
+
+
+def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
+    """Where the innermost tiles begin among values in order."""
+    import numpy as np
+
+    begins = np.zeros(count, bool)
+    begins[0] = True
+    for c in counters:
+        begins[1:] |= c[1:] != c[:-1]
+    return np.nonzero(begins)[0]
 
 
 def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
@@ -229,48 +258,71 @@ def _places(asked: Listing, spatial: bool | None, use: str) -> list[int]:
     return [i for i, t in enumerate(asked.turns) if t.use == use and spatial in (None, t.spatial)]
 
 
-def _is_held(asked: Listing, points: _Points) -> Ints:
-    """Which points are those of the instances at which some loops are held."""
-    import numpy as np
-
-    rows = np.ones(len(points.element), bool)
-    for turn, counter in zip(asked.turns, points.counters, strict=True):
-        if isinstance(turn.use, int):
-            rows &= counter == turn.use
-    return rows
-
-
-@lru_cache(maxsize=65536)
 def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
+    """Worked out for all instances together, of which one may be asked for."""
+    held = [(i, t.use) for i, t in enumerate(asked.turns) if isinstance(t.use, int)]
+    turns = tuple(replace(t, use="apart") if isinstance(t.use, int) else t for t in asked.turns)
+    widths, counts = _by_instance(replace(asked, turns=turns), tiles)
+    place = 0
+    for i, number in held:
+        if number >= widths[i]:
+            return 0
+        place = place * widths[i] + number
+    return int(counts[place])
+
+
+@lru_cache(maxsize=4096)
+def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, ...], Ints]:
+    """How many values each counter takes, and what is counted at each number of the counters kept `apart`."""
     import numpy as np
 
     points = _all(asked, tiles)
+    apart = _places(asked, None, "apart")
     if asked.step is not None:
-        return _staying(asked, points)
-    points = points.some(_is_held(asked, points))
+        return points.widths, _staying(asked, points, apart)
     most, kept = _places(asked, None, "most"), _places(asked, None, "keep")
-    codes = np.unique(points.number_of([*most, *kept]) * points.elements + points.element)
-    if not most:
-        return len(codes)
-    _, counts = np.unique(codes // (points.elements * points.size(kept)), return_counts=True)
-    return int(counts.max(initial=0))
+    if _are_told(asked, tiles):
+        codes, below = points.number_of([*apart, *most]), 1
+    else:
+        below = points.elements * points.size(kept)
+        _require_numbers(below, points.size([*apart, *most]))
+        codes = np.unique(points.number_of([*apart, *most, *kept]) * points.elements + points.element)
+    counts = np.bincount(codes // below, minlength=points.size([*apart, *most]))
+    return points.widths, counts.reshape(points.size(apart), -1).max(axis=1)
 
 
-def _staying(asked: Listing, points: _Points) -> int:
+def _are_told(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
+    """Whether no two points have the same counters and element: each variable is told by a rank of its own,
+    or by counters down to single values."""
+    for k, own in enumerate(tiles):
+        alone = any(rank[k] and not any(rank[:k] + rank[k + 1 :]) for rank in asked.ranks)
+        merged = any(t.variable == k and t.use == "merge" for t in asked.turns)
+        if not alone and (merged or not own or own[-1] != (1, 1)):
+            return False
+    return not any(made is not None for made in asked.made)
+
+
+def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
     """How many elements every instance that has them has had before, over all steps of a loop."""
     import numpy as np
 
     kept, merged = _places(asked, True, "keep"), _places(asked, True, "merge")
-    size, instances = points.size(kept), points.size(merged)
-    held, codes = _is_held(asked, points), []
-    for step in _steps(asked, points):
-        rows = held & (step >= 0)
-        some = points.some(rows)
-        code = step[rows] * size + some.number_of(kept)
-        codes.append(np.unique((code * points.elements + some.element) * instances + some.number_of(merged)))
+    steps = _steps(asked, points)
+    count, instances = 1 + int(max(s.max(initial=0) for s in steps)), points.size(merged)
+    below, codes = count * points.size(kept) * points.elements, []
+    _require_numbers(below, instances, points.size(apart))
+    places, inside = points.number_of(apart), points.number_of(kept)
+    merged_numbers, element = points.number_of(merged), points.element
+    for step in steps:
+        rows = step >= 0
+        code = (places[rows] * count + step[rows]) * points.size(kept) + inside[rows]
+        codes.append(np.unique((code * points.elements + element[rows]) * instances + merged_numbers[rows]))
     before, after = codes
     new = after[~np.isin(after, before, assume_unique=True)]
-    return len(np.unique(after // instances)) - len(np.unique(new // instances))
+    each = [np.unique(code // instances) // below for code in (after, new)]
+    size = points.size(apart)
+    found: Ints = np.bincount(each[0], minlength=size) - np.bincount(each[1], minlength=size)
+    return found
 
 
 def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
@@ -284,11 +336,11 @@ def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
     times = _places(asked, False, "keep")
     outside = [i for i in times if i < asked.step.outside]
     through = [i for i in times if i < asked.step.outside + asked.step.moves]
+    _require_numbers(points.size(times))
     visits, first, which = np.unique(points.number_of(times), return_index=True, return_inverse=True)
-    at = points.some(first)
-    same = np.diff(at.number_of(outside)) == 0
+    same = np.diff(points.number_of(outside)[first]) == 0
     if asked.step.moves:
-        (before,) = np.nonzero(same & (np.diff(at.number_of(through)) != 0))
+        (before,) = np.nonzero(same & (np.diff(points.number_of(through)[first]) != 0))
         after = before + 1
     else:
         after = np.concatenate(([0], 1 + np.nonzero(~same)[0]))
@@ -308,8 +360,8 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     assert asked.step is not None
     points, axis = _all(asked, tiles), asked.step.outside
     others = [i for i, t in enumerate(asked.turns) if i != axis and (t.spatial or t.use == "keep")]
-    stamp, counter = points.number_of(others), points.counters[axis]
-    width = points.widths[axis]
+    _require_numbers(points.size(others), points.elements, points.widths[axis])
+    stamp, counter, width = points.number_of(others), points.number_of([axis]), points.widths[axis]
     _, visits = np.unique(np.unique(stamp * width + counter) // width, return_counts=True)
     touched = np.unique((stamp * points.elements + points.element) * width + counter) // width
     element, times = np.unique(touched, return_counts=True)
@@ -471,8 +523,8 @@ def _peaks(region: Region, tiles: tuple[Tiles, ...], asked: tuple[Held, ...]) ->
         for place, k in enumerate(variables):
             places += [place] if inside[k] < held.depth[k] else []
             inside[k] += 1
-        stamp = points.number_of(range(len(variables)))
-        tile = points.number_of(places)
+        _require_numbers(points.size(range(len(variables))), points.elements)
+        stamp, tile = points.number_of(range(len(variables))), points.number_of(places)
         pairs = np.unique(tile * points.elements + points.element) // points.elements
         which, counts = np.unique(pairs, return_counts=True)
         _, first = np.unique(stamp, return_index=True)

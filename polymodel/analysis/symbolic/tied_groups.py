@@ -16,7 +16,7 @@ from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
 from polymodel.analysis.symbolic.regions import What, total
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup, Use, groups
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import users
+from polymodel.mapping.looptree import Loop, users
 from polymodel.workload.einsum import Einsum
 
 Uses = Mapping[int, Use]
@@ -216,14 +216,25 @@ def runs_through(problem: Problem, name: str, node_id: int) -> bool:
     which there are points.
     """
     einsum, tree = problem.cascade[name], problem.tree
-    shared = {
-        loop.variable_in(name) for i, loop in tree.loops(name) if i <= node_id or len(users(tree, i)) > 1
-    }
+    loops = [(i, loop) for i, loop in tree.loops(name) if i <= node_id]
+    shared = {loop.variable_in(name) for i, loop in loops if not runs_once(problem, i, loop)}
     for group in groups(einsum):
         over = shared & set(group.variables)
         if len(over) > 1 or not all(is_whole(group, v) for v in over):
             return False
     return True
+
+
+def runs_once(problem: Problem, node_id: int, loop: Loop) -> bool:
+    """Whether a loop has one trip in all Einsums that it binds: its tile is as large as their range."""
+    extents = []
+    for e in users(problem.tree, node_id):
+        variable = loop.variable_in(e)
+        if variable in problem.cascade[e].rank_variables:
+            low, high = problem.cascade[e].bound(variable)
+            extents.append(high - low + 1)
+    sizes = [s for s in (loop.tile_shape, loop.initial_tile_shape) if s is not None]
+    return all(isinstance(s, int) and s >= n for s in sizes for n in extents)
 
 
 def loosened(space: Space) -> Space:

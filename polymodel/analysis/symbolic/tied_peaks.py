@@ -37,7 +37,8 @@ class TiedBuffet:
 
 def gap_of(bare: Space, stay: Stay) -> tuple[TiedGroup, Gap] | None:
     """When a buffet that an Einsum does not use is there over steps of tied loops; None if never."""
-    node, steps = stay.node, [i for i in temporal(bare) if i < stay.shared]
+    node = stay.node
+    steps = [i for i in temporal(bare) if i < stay.shared and settled(bare, i).constant != 1]
     differs = [i for i in steps if i < node.depth and not _alike(bare, node.space, i)]
     tied = [i for i in steps if i in differs or bare.axes[i].variable in bare.tied]
     within = [i for i in tied if stay.on_path and i >= node.depth]
