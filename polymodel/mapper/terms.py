@@ -440,7 +440,7 @@ def costs(space: EinsumSpace, template: Template) -> CostTerms:
 
 
 def _few(space: EinsumSpace, node: TemplateNode) -> bool:
-    """Whether a tensor is handed on where few of its generations are alive at once; the join says how many."""
+    """Whether few generations of what is handed on are alive at once; the join says how many."""
     forward = space.operands[node.operand].carried is not None
     return node.shared and forward and space.memories[node.memory].live
 
