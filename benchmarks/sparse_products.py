@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import polymodel as pm
 from benchmarks.rows import Row, cpu_seconds
 from polymodel.sparse.execute.records import Execution
-from polymodel.sparse.traffic.records import Traffic
+from polymodel.sparse.traffic.records import CascadeTraffic
 from polymodel.spec.teaal import read_teaal
 from polymodel.spec.teaal.records import TeaalSpec
 
@@ -46,7 +46,7 @@ def cpu(action: Callable[[], object]) -> tuple[float, object]:
 def moved(spec: TeaalSpec, a: pm.SparseTensor, b: pm.SparseTensor) -> float:
     """Time of counting the traffic, whose multiplies have to be as many as A's columns and rows say."""
     took, traffic = cpu(lambda: pm.traffic(spec, {"A": a, "B": b}, replacement="lru"))
-    assert isinstance(traffic, Traffic)
+    assert isinstance(traffic, CascadeTraffic)
     if dict(traffic.einsum("Z").unit("Mul").counts)["mul"] != multiplies_of(a):
         raise AssertionError(f"{multiplies_of(a):,} multiplies are not what the traffic counts")
     return took

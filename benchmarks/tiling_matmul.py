@@ -10,7 +10,7 @@ import polymodel as pm
 from benchmarks.rows import Row, milliseconds
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import ORDERS
 
 Timer = Callable[[Callable[[], object], int], float]
@@ -61,12 +61,12 @@ def tiling_matmul(
     """Six orders counted, and a search under a capacity, each beside one order of dense tiles."""
     a = tensor or pm.generate_tensor("blocked", 1, **MATRIX)
     dense = (a.to_dense() != 0).astype(np.float32)
-    ours, theirs = Uniform(product_of(a), tile).traffic("ikj").words, walked(dense, tile)
+    ours, theirs = UniformTiles(product_of(a), tile).traffic("ikj").words, walked(dense, tile)
     if ours != theirs:
         raise AssertionError(f"{ours} words, a walk over dense tiles counts {theirs}")
 
     def counted() -> list[int]:
-        uniform = Uniform(product_of(a), tile)
+        uniform = UniformTiles(product_of(a), tile)
         return [uniform.traffic(order).words for order in ORDERS]
 
     def searched() -> int:

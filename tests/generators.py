@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from polymodel.analysis.enumerate import Violation, violation
+from polymodel.analysis.enumerate import OrderViolation, violation
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Kind, TensorRule
 from polymodel.errors import Refused
@@ -36,7 +36,7 @@ LEVEL = {name: i for i, (name, _, _) in enumerate(PARTS)}
 MEMORIES = ("DRAM", "GLB", "RF")
 
 
-def legal(problem: Problem) -> Violation | None:
+def legal(problem: Problem) -> OrderViolation | None:
     """The first (producer, consumer, tensor, element) that the mapping breaks; None if it is legal."""
     return violation(problem)
 

@@ -59,7 +59,7 @@ pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is no SparseTensor
 pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no PatternProduct
 pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is no Report
 pm.TilingEstimates(3, 3, 3) | found: TilingEstimates: 3 is no tuple
-pm.TilerSwift(3, 3) | comparison: TilerSwift: 3 is no Comparison
+pm.TilerSwift(3, 3) | comparison: TilerSwift: 3 is no PublishedComparison
 pm.sweep(spec, {'TM': None}) | symbols.TM: symbol TM: None has no values
 pm.sweep(spec, {3: [1]}) | symbols: 3 is no name
 pm.sweep(spec, {'TM': pm.powers('m', 2)}) | symbols.TM: powers of 'm' of symbol TM do not grow

@@ -312,3 +312,18 @@ def test_html_is_written_in_one_place() -> None:
         ]
         assert not imported, "use a template of polymodel/view"
         assert not written, "use a template of polymodel/view"
+
+
+# The record that a file is read into and what it is resolved to are one thing under one name.
+_READ_AND_RESOLVED = {"Einsum", "TensorAccess"}
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sources("polymodel"):
+        for node in ast.walk(syntax(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(where(path, node))
+    assert len(places) > 500
+    several = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in several.items() if name not in _READ_AND_RESOLVED} == {}

@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.api.evaluation import evaluate_problem
-from polymodel.architecture.hierarchy import KINDS, Action, Hierarchy, KindRules
+from polymodel.architecture.hierarchy import KINDS, ActionCost, Hierarchy, KindRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ ARCH = {
 
 def with_converter(hierarchy: Hierarchy) -> Hierarchy:
     """The same with the toll as a component of a kind that the package does not have."""
-    actions = (Action("down", 5e-12), Action("up", 7e-12))
+    actions = (ActionCost("down", 5e-12), ActionCost("up", 7e-12))
     made = [
         replace(c, kind="converter", actions=actions) if c.name == "Bus" else c for c in hierarchy.components
     ]  # type: ignore[arg-type]  # a kind of this test

@@ -15,9 +15,9 @@ from fractions import Fraction
 from math import isinf
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import LoopTree, Pipeline, StorageNode, pipelines, shared_units
+from polymodel.mapping.looptree import LoopTree, PipelineSplit, StorageNode, pipelines, shared_units
 from polymodel.reuse import Reuse
 from polymodel.spec.faults import check_classes
 from polymodel.workload.einsum import Cascade
@@ -123,7 +123,7 @@ class TollTraffic(Generic[N]):
 
 
 @dataclass(frozen=True)
-class Compute(Generic[N]):
+class ComputeCounts(Generic[N]):
     """Operations of one Einsum; `busiest`: of the instance that executes most of them."""
 
     einsum: str
@@ -261,7 +261,7 @@ class StageWork:
 
 
 @dataclass(frozen=True)
-class Slot:
+class PipelineSlot:
     """`count` equal slots of a pipeline: per stage, what runs one after the other (nothing: it is idle).
 
     `phase`: `fill`, `steady` or `drain`. `shared`: the joint loads of components that several stages load.
@@ -281,7 +281,7 @@ class PipelineRun:
     """
 
     node: int
-    slots: tuple[Slot, ...]
+    slots: tuple[PipelineSlot, ...]
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Charge:
     count: float
 
 
-def ordered_slots(counts: dict[Slot, int]) -> tuple[Slot, ...]:
+def ordered_slots(counts: dict[PipelineSlot, int]) -> tuple[PipelineSlot, ...]:
     """Slots (with count 1) and how many there are of each: fill first, then in an order of their own."""
     order = ("fill", "steady", "drain")
     slots = (replace(slot, count=n) for slot, n in counts.items())
@@ -322,7 +322,7 @@ class Analysis:
     engine: str
     buffets: tuple[Buffet, ...]
     traffic: tuple[Traffic, ...]
-    compute: tuple[Compute, ...]
+    compute: tuple[ComputeCounts, ...]
     loads: tuple[InstanceLoad, ...]
     working_sets: tuple[WorkingSet, ...]
     tolls: tuple[TollTraffic, ...] = ()
@@ -362,7 +362,7 @@ class Problem:
         remedy = "pm.Problem(spec.workload, spec.arch, spec.mapping)"
         check_classes(self, remedy, {"cascade": Cascade, "hierarchy": Hierarchy, "tree": LoopTree})
 
-    def rounding(self) -> Iterator[tuple[Component, str, Action]]:
+    def rounding(self) -> Iterator[tuple[Component, str, ActionCost]]:
         """(component, tensor, action) wherever moving the tensor may take more bits than it has."""
         held = [n for _, n, _ in self.tree.walk() if isinstance(n, StorageNode)]
         for c in self.hierarchy.components:
@@ -397,7 +397,7 @@ class Engine(Protocol):
 # What no engine counts of pipelines, refused by name before any of them begins.
 
 
-def pipelines_of(problem: Problem) -> tuple[Pipeline, ...]:
+def pipelines_of(problem: Problem) -> tuple[PipelineSplit, ...]:
     """The pipelines of the mapping, outer ones first; Refused for what docs/semantics.md leaves out."""
     found = pipelines(problem.tree)
     if not found:
@@ -415,7 +415,7 @@ def pipelines_of(problem: Problem) -> tuple[Pipeline, ...]:
     return found
 
 
-def _refuse_instances(problem: Problem, p: Pipeline) -> None:
+def _refuse_instances(problem: Problem, p: PipelineSplit) -> None:
     counts = {problem.cascade[e].n_instances: e for e in reversed(p.einsums)}
     if len(counts) > 1:
         named = " and ".join(f"{e} ({n})" for n, e in sorted(counts.items()))
@@ -425,7 +425,7 @@ def _refuse_instances(problem: Problem, p: Pipeline) -> None:
         )
 
 
-def _refuse_components(problem: Problem, found: tuple[Pipeline, ...]) -> None:
+def _refuse_components(problem: Problem, found: tuple[PipelineSplit, ...]) -> None:
     hierarchy = problem.hierarchy
     below = {e for p in found for e in p.einsums}
     tensors = {t for e in below for t in problem.cascade[e].tensors}

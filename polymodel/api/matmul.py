@@ -12,7 +12,7 @@ from polymodel.governor import soft, until
 from polymodel.report.tiling.matmul import MatmulTiling
 from polymodel.spec.faults import as_number, not_a, plainly
 from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.search import STRATEGIES, given_tiles, search
 from polymodel.tiling.matmul.shapes import UNBOUNDED, Grid, Objective, TilingSearch
@@ -57,7 +57,7 @@ def tile_matmul(
     Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
     """
     made = factor(b)
-    machine = Machine(pes, bandwidth, _launch_of(launch))
+    machine = MatmulMachine(pes, bandwidth, _launch_of(launch))
     chosen = _strategy_of(strategy, tile, capacity)
     orders = _orders_of(order)
     overbook, time_limit = plainly((overbook, time_limit))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
-    from polymodel.sparse.traffic.records import Traffic
+    from polymodel.sparse.traffic.records import CascadeTraffic
     from polymodel.workload.values import Until, Values
 
 
@@ -60,7 +60,7 @@ def traffic(
     *,
     symbols: Mapping[str, float] | None = None,
     replacement: Literal["lru"] | None = None,
-) -> Traffic:
+) -> CascadeTraffic:
     """What a TeAAL spec with format, architecture and bindings moves on data, in bits, and how long it takes.
 
     `tensors`: every input by name. See `polymodel.sparse.traffic.model.traffic`; a loaded spec brings its own

@@ -12,7 +12,7 @@ from polymodel.report.evaluated import Evaluated
 from polymodel.report.tiling.estimates import TILERS, Foretold, TilingEstimates
 from polymodel.report.tiling.level import TilingReport, tiling_report
 from polymodel.report.tiling.swift import TilerSwift
-from polymodel.report.tiling.tables import Task, several
+from polymodel.report.tiling.tables import TilingTask, several
 from polymodel.report.tiling.tile import Tiling
 from polymodel.report.tiling.tune import Tuning
 from polymodel.sparse.density.model import DensityModel
@@ -80,7 +80,7 @@ def tile(
         second, more = second_operand(b, names)
     faults.raise_if_any()
     pattern = pattern_of(first, second, ranks)
-    task = Task(pattern, action, rule, launch or Launch(), objective, compat is not None)
+    task = TilingTask(pattern, action, rule, launch or Launch(), objective, compat is not None)
     if task.compat and tiler == "best":
         tiler, more = PUBLISHED, (*more, f"Tiler-Swift has no best: this is its {PUBLISHED}")
     found = task.rival(tiler)

@@ -95,7 +95,7 @@ IntersectionKind = Literal["two_finger", "leader_follower", "skip_ahead"]
 
 
 @dataclass(frozen=True)
-class SparseAction:
+class SparseOptimization:
     """Accesses of `targets`, at the component that says so, where what is used of a leader is all zero.
 
     `by_einsum`: per Einsum the tensors concerned and their leaders. At a compute unit `targets` are empty,
@@ -114,7 +114,7 @@ class SparseAction:
 
 
 @dataclass(frozen=True)
-class Intersection:
+class IntersectionUnit:
     """How coordinates of two or more tensors are matched; `leader` of leader_follower only."""
 
     kind: IntersectionKind
@@ -128,8 +128,8 @@ class SparseRules:
     `dense_outputs`: outputs that move here as the dense schedule says, whatever was computed."""
 
     formats: tuple[tuple[str, Any], ...] = ()
-    actions: tuple[SparseAction, ...] = ()
-    intersections: tuple[Intersection, ...] = ()
+    actions: tuple[SparseOptimization, ...] = ()
+    intersections: tuple[IntersectionUnit, ...] = ()
     dense_outputs: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
@@ -184,7 +184,7 @@ Multicast = Literal["overlapping", "identical"]
 
 
 @dataclass(frozen=True)
-class Link:
+class FanoutLink:
     """The interconnect of one fanout dimension: joules per bit and hop, bits per second of one link."""
 
     energy_per_bit_hop: float = 0.0
@@ -214,7 +214,7 @@ class FanoutDim:
     fanout: int
     may_reuse: TensorRule | None = None
     broadcast_partials: bool = False
-    link: Link | None = None
+    link: FanoutLink | None = None
     multicast: Multicast = "overlapping"
 
     def reuses(self, einsum: str, tensor: str) -> bool:
@@ -230,7 +230,7 @@ class FanoutDim:
 
 
 @dataclass(frozen=True)
-class Action:
+class ActionCost:
     """Energy (joules) per bit, or per operation for compute; throughput in bits or operations per second.
 
     With `bits_per_action` set, energy is per action and each transfer rounds up to whole actions.
@@ -261,7 +261,7 @@ class Component:
     kind: Kind
     size_bits: float = math.inf
     allocation: Literal["tile", "live"] = "tile"
-    actions: tuple[Action, ...] = ()
+    actions: tuple[ActionCost, ...] = ()
     leak_power: float = 0.0
     area: float = 0.0
     area_provenance: str = "given"
@@ -302,19 +302,19 @@ class Component:
         return bool(KINDS[self.kind].actions)
 
     @property
-    def ways(self) -> tuple[Action, Action]:
+    def ways(self) -> tuple[ActionCost, ActionCost]:
         """Of what moves tensors: the action for data that go down, and the one for data that go up."""
         down, up = KINDS[self.kind].actions
         return self.action(down), self.action(up)
 
-    def action(self, name: str) -> Action:
+    def action(self, name: str) -> ActionCost:
         """The action `name`; a free, infinitely fast one if the component does not name it."""
         for a in self.actions:
             if a.name == name:
                 return a
-        return Action(name, provenance="default")
+        return ActionCost(name, provenance="default")
 
-    def operation(self, operator: str) -> Action:
+    def operation(self, operator: str) -> ActionCost:
         """The action that executes an operator: the one named after it, else `compute`."""
         named = (a for a in self.actions if a.name in OPERATORS and OPERATORS[a.name].name == operator)
         return next(named, self.action("compute"))

@@ -11,16 +11,16 @@ from polymodel.architecture.hierarchy import (
     KINDS,
     MOST_CAPACITY,
     MOST_CYCLES,
-    Action,
+    ActionCost,
     ActionKind,
     Component,
     FanoutDim,
+    FanoutLink,
     Hierarchy,
-    Intersection,
+    IntersectionUnit,
     Kind,
-    Link,
     ProductRules,
-    SparseAction,
+    SparseOptimization,
     SparseRules,
     TensorRule,
     TileRules,
@@ -207,18 +207,18 @@ def _quantity(
     return 0.0, "default"
 
 
-def _actions(node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> tuple[Action, ...]:
+def _actions(node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> tuple[ActionCost, ...]:
     if not isinstance(node, Acting):
         return ()
     found = [_action(a, node, answer, (*path, "actions", j), numbers) for j, a in enumerate(node.actions)]
     named = {a.name for a in node.actions}
     for name in KINDS[kind_of(node)].actions:
         if answer is not None and name not in named and name in answer.values:
-            found.append(Action(name, answer.values[name], provenance=answer.provenance[name]))
+            found.append(ActionCost(name, answer.values[name], provenance=answer.provenance[name]))
     return tuple(found)
 
 
-def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> Action:
+def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> ActionCost:
     energy, origin = 0.0, "default"
     if spec.energy is not None:
         energy = numbers.at_least_zero(spec.energy, (*path, "energy"), "energy")
@@ -229,7 +229,7 @@ def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numb
         message = f"energy model {node.energy_model.name} gives no energy for {spec.name} of {node.name}"
         numbers.faults.add(path, message, "add it to the model, or write energy: here")
     bits = spec.bits_per_action
-    return Action(
+    return ActionCost(
         spec.name,
         energy,
         numbers.positive(spec.throughput, (*path, "throughput"), "throughput"),
@@ -310,7 +310,7 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
     link = None
     if spec.link is not None:
         below: Path = (*path, "link")
-        link = Link(
+        link = FanoutLink(
             numbers.at_least_zero(spec.link.energy_per_bit_hop, (*below, "energy_per_bit_hop"), "energy"),
             spec.link.topology,
             numbers.positive(spec.link.throughput, (*below, "throughput"), "throughput"),
@@ -395,7 +395,7 @@ def _covered(key: str, path: Path, rules: Rules, faults: Faults, taken: frozense
 
 def _sparse_action(
     spec: SparseActionSpec, compute: bool, path: Path, rules: Rules, faults: Faults
-) -> SparseAction:
+) -> SparseOptimization:
     word: ActionKind = "gate" if spec.gate else "skip"
     texts = spec.gate or spec.skip
     operation = tuple(t.strip() for t in texts) == (OPERATION,)
@@ -407,7 +407,7 @@ def _sparse_action(
     if not spec.on and not operation:
         faults.add(path, f"{word}: {', '.join(texts)} lacks on:", "name the tensors whose zeros decide")
     if compute != operation:
-        return SparseAction(word, ())
+        return SparseOptimization(word, ())
     before = len(faults)
     found = []
     for number, scope in enumerate(rules.scopes):
@@ -418,7 +418,7 @@ def _sparse_action(
     if rules.scopes and not found and len(faults) == before:
         what = f"no Einsum has both {', '.join(texts)} and {', '.join(spec.on)}"
         faults.add((*path, "on"), what, "name tensors of one Einsum")
-    return SparseAction(word, tuple(found))
+    return SparseOptimization(word, tuple(found))
 
 
 def _union(texts: tuple[str, ...], number: int, path: Path, rules: Rules) -> frozenset[str]:
@@ -435,7 +435,7 @@ def _ordered(tensors: frozenset[str] | tuple[str, ...], scope: SetScope) -> tupl
     return tuple(t for t in scope.tensors if t in tensors)
 
 
-def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faults) -> Intersection:
+def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faults) -> IntersectionUnit:
     known = list(dict.fromkeys(t for s in rules.scopes for t in s.tensors))
     for i, tensor in enumerate(spec.tensors):
         if rules.scopes and tensor not in known:
@@ -450,7 +450,7 @@ def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faul
         faults.add((*path, "leader") if spec.leader else path, given, f"write leader: {spec.tensors[0]}")
     if not leads and spec.leader:
         faults.add((*path, "leader"), f"{spec.kind} has no leader", "leave it out")
-    return Intersection(spec.kind, spec.tensors, spec.leader or "")
+    return IntersectionUnit(spec.kind, spec.tensors, spec.leader or "")
 
 
 def resolve_tiles(

@@ -159,7 +159,7 @@ def symbols(texts: Sequence[str]) -> dict[str, int | float]:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberOption:
     """What an option takes: whole numbers unless `real`, from `least` to `most`; `example` for the remedy."""
 
     what: str
@@ -180,7 +180,7 @@ class Number:
         return int(value) if value == int(value) else None
 
 
-def read_numbers(options: argparse.Namespace, known: Mapping[str, Number]) -> None:
+def read_numbers(options: argparse.Namespace, known: Mapping[str, NumberOption]) -> None:
     """Replaces the texts of these options by their numbers. Raises SpecError with every fault."""
     faults = []
     for name, number in known.items():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymodel.cli.options import add_format
-from polymodel.cli.parser import Number
+from polymodel.cli.parser import NumberOption
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
-_SIZE = Number("positive integer", CAPACITY, 1)
+_SIZE = NumberOption("positive integer", CAPACITY, 1)
 NUMBERS = {
     "capacity": _SIZE,
-    "config": Number("whole number of cycles from 0 to 10^9", 824, 0, 10**9),
-    "clock": Number("number of MHz from 1e-9 to 1e9", 1000, 1e-9, 1e9, real=True),
+    "config": NumberOption("whole number of cycles from 0 to 10^9", 824, 0, 10**9),
+    "clock": NumberOption("number of MHz from 1e-9 to 1e9", 1000, 1e-9, 1e9, real=True),
     "pes": replace(_SIZE, example=16),
-    "bandwidth": Number("number of words a cycle above 0", 4, sys.float_info.min, real=True),
-    "density": Number("share of nonzero points, from 0 to 1", 0.01, 0, 1, real=True),
+    "bandwidth": NumberOption("number of words a cycle above 0", 4, sys.float_info.min, real=True),
+    "density": NumberOption("share of nonzero points, from 0 to 1", 0.01, 0, 1, real=True),
     "most": replace(_SIZE, example=MOST),
 }
 

@@ -61,7 +61,7 @@ class NumberAlgebra:
         return max(times, key=lambda name: times[name], default="")
 
 
-class Arrays:
+class ArrayAlgebra:
     """NumPy arrays that broadcast against each other, and numbers among them."""
 
     def largest(self, parts: Iterable[Number]) -> Number:
@@ -78,7 +78,7 @@ class Arrays:
 
 
 NUMBERS = NumberAlgebra()
-ARRAYS = Arrays()
+ARRAYS = ArrayAlgebra()
 
 
 # Costs in closed form: each operation is written down, and worked out for given tile sizes.
@@ -100,7 +100,7 @@ class Formula:
     def __mul__(self, other: Part) -> Part:
         if isinstance(other, Formula):
             return FormulaProduct(self, other)
-        return self if other == 1 else Times(self, other) if other else 0.0
+        return self if other == 1 else ScaledPart(self, other) if other else 0.0
 
     def __rmul__(self, other: Part) -> Part:
         return self * other
@@ -136,7 +136,7 @@ class ExactCount(Formula):
 
 
 @dataclass(frozen=True)
-class Times(Formula):
+class ScaledPart(Formula):
     """A part times a number."""
 
     part: Part
@@ -227,7 +227,7 @@ def value(formula: Part, at: Mapping[str, int]) -> Any:
         return formula.at(at)[0]
     if isinstance(formula, ExactCount):
         return formula.form.at(at)
-    if isinstance(formula, Times):
+    if isinstance(formula, ScaledPart):
         return value(formula.part, at) * formula.factor
     if isinstance(formula, Over):
         return value(formula.part, at) / formula.divisor

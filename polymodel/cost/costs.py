@@ -23,7 +23,7 @@ from polymodel.cost.latency import (
     pipeline_times,
     roofline,
 )
-from polymodel.cost.records import AreaItem, Costs, Counts, Need, Violation
+from polymodel.cost.records import AreaItem, CapacityViolation, Costs, Counts, Need
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.objectives import Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
@@ -74,10 +74,10 @@ def _need(peak: WorkingSet, component: Component) -> Need:
     )
 
 
-def violations(found: tuple[Need, ...]) -> tuple[Violation, ...]:
+def violations(found: tuple[Need, ...]) -> tuple[CapacityViolation, ...]:
     """The needs that count for their memory's `allocation` and exceed its capacity."""
     return tuple(
-        Violation(
+        CapacityViolation(
             n.component,
             n.einsum,
             tuple(dict.fromkeys(r.tensor for r in n.residents)),

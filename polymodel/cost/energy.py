@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from polymodel.architecture.hierarchy import Action, Hierarchy, Link, link_name
+from polymodel.architecture.hierarchy import ActionCost, FanoutLink, Hierarchy, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem, row_order
 
@@ -14,7 +14,7 @@ from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem
 # A dimension's link appears beside the components as `PE.X`; its action is `hop`, counted in bit-hops.
 
 
-def _link(counts: Counts, component: str, dim: str) -> Link:
+def _link(counts: Counts, component: str, dim: str) -> FanoutLink:
     link = counts.problem.hierarchy[component].dim(dim).link
     assert link is not None, "engines count links that cost only"
     return link
@@ -74,7 +74,7 @@ def leak_power(hierarchy: Hierarchy, do: Algebra = NUMBERS) -> Number:
     return do.total(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components)
 
 
-def _item(einsum: str, component: str, tensor: str, action: Action, count: Number) -> EnergyItem:
+def _item(einsum: str, component: str, tensor: str, action: ActionCost, count: Number) -> EnergyItem:
     return EnergyItem(
         einsum, component, tensor, action.name, count, "bit" if action.bits_per_action is None else "action",
         action.energy, count * action.energy, action.provenance,

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from polymodel.analysis.result import PipelineRun, Slot, StageWork
+from polymodel.analysis.result import PipelineRun, PipelineSlot, StageWork
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.energy import link_times
@@ -32,7 +32,7 @@ from polymodel.cost.records import (
     row_order,
     slowest_pair,
 )
-from polymodel.mapping.looptree import Pipeline, pipelines
+from polymodel.mapping.looptree import PipelineSplit, pipelines
 
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
@@ -209,7 +209,9 @@ def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do:
     return Span(seconds, {(item.einsum, do.slowest(times)): seconds})
 
 
-def stage_spans(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> tuple[Span, ...]:
+def stage_spans(
+    counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS
+) -> tuple[Span, ...]:
     """How long each stage of a slot takes."""
     found = []
     for stage in slot.stages:
@@ -220,7 +222,7 @@ def stage_spans(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBER
     return tuple(found)
 
 
-def slot_span(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> Span:
+def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
     stages = stage_spans(counts, slot, free, do)
     slowest = max(stages, key=lambda s: s.seconds, default=Span())
@@ -242,7 +244,7 @@ def pipeline_times(counts: Counts) -> tuple[PipelineTime, ...]:
     return tuple(_pipeline_time(counts, run, known[run.node]) for run in counts.analysis.pipelines)
 
 
-def _pipeline_time(counts: Counts, run: PipelineRun, p: Pipeline) -> PipelineTime:
+def _pipeline_time(counts: Counts, run: PipelineRun, p: PipelineSplit) -> PipelineTime:
     n = counts.executions(p.einsums[0])
     whole = Span()
     phases = dict.fromkeys(("fill", "steady", "drain"), 0.0)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from polymodel.analysis.result import Analysis, Problem, Resident, TollTraffic, Traffic
-from polymodel.architecture.hierarchy import Action, Component, link_name
+from polymodel.architecture.hierarchy import ActionCost, Component, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode, storage_chain
@@ -183,7 +183,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Violation:
+class CapacityViolation:
     """A memory too small for what the mapping keeps in it; figures in bits."""
 
     component: str
@@ -250,7 +250,7 @@ class Costs:
     latency: tuple[EinsumTime, ...]
     area: tuple[AreaItem, ...]
     needs: tuple[Need, ...]
-    violations: tuple[Violation, ...]
+    violations: tuple[CapacityViolation, ...]
     roofline: tuple[RooflinePoint, ...]
     limiters: tuple[Limiter, ...]
     assume_overlap: bool = True
@@ -322,7 +322,7 @@ class Counts:
     def executions(self, einsum: str) -> int:
         return self.problem.cascade[einsum].n_instances
 
-    def operation(self, einsum: str, component: str) -> Action:
+    def operation(self, einsum: str, component: str) -> ActionCost:
         """The action that one operation of an Einsum is on a compute unit."""
         return self.problem.hierarchy[component].operation(self.problem.cascade[einsum].operator)
 
@@ -346,7 +346,7 @@ class Counts:
         chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
         return bool(chain) and chain[-1].id == traffic.node
 
-    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> Number:
+    def actions(self, moved: Traffic | TollTraffic, kind: str, action: ActionCost) -> Number:
         """How many actions (or bits) take what `moved` counts under `kind`; transfers are rounded up."""
         elements: Number = getattr(moved, kind)
         bits = self.bits(moved.tensor)
@@ -395,7 +395,7 @@ class Counts:
 # up through a toll), compute has `compute`. An action that a component does not name is free.
 
 
-def whole_actions(action: Action, elements: Number, bits_per_value: int) -> Number:
+def whole_actions(action: ActionCost, elements: Number, bits_per_value: int) -> Number:
     """How many actions (bits, if the action is one bit) move elements one by one.
 
     So do larger transfers too, where a value takes whole actions.
@@ -403,7 +403,7 @@ def whole_actions(action: Action, elements: Number, bits_per_value: int) -> Numb
     return elements * (action.whole_bits(bits_per_value) // (action.bits_per_action or 1))
 
 
-def rounded_actions(action: Action, sizes: Iterable[tuple[int, Number]], bits_per_value: int) -> Number:
+def rounded_actions(action: ActionCost, sizes: Iterable[tuple[int, Number]], bits_per_value: int) -> Number:
     """How many actions move transfers of these sizes: (elements, how many transfers)."""
     return sum(n * whole_actions(action, 1, elements * bits_per_value) for elements, n in sizes)
 

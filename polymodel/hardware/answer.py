@@ -15,7 +15,7 @@ from polymodel.api.evaluation import evaluate, evaluate_problem
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import installed
-from polymodel.hardware.machines import Machine
+from polymodel.hardware.machines import DesignPoint
 from polymodel.hardware.request import CodesignRequest
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
@@ -42,7 +42,7 @@ class CodesignPoint:
     """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2);
     `costs`: energy and latency of one execution of each layer."""
 
-    machine: Machine
+    machine: DesignPoint
     figures: Mapping[str, float]
     mappings: tuple[Candidate, ...]
     costs: tuple[tuple[float, float], ...]
@@ -104,7 +104,7 @@ class MachineRow:
     """One machine: the least of each figure over its own front, how many points that has, whether its
     searches were complete, and why it has none."""
 
-    machine: Machine
+    machine: DesignPoint
     least: Mapping[str, float | None]
     points: int
     complete: bool

@@ -154,7 +154,7 @@ class Exchange:
     bits_per_value: int
     times: int = 1
 
-    def moved(self, chips: int, link: Interconnect) -> Moved:
+    def moved(self, chips: int, link: Interconnect) -> CollectiveWords:
         """Words received and sent by chip, and bits on each link, of all executions."""
         received, sent, bits = Counter[int](), Counter[int](), Counter[Link]()
         for c in self.classes:
@@ -169,11 +169,11 @@ class Exchange:
                 _cross(bits, link.route(owner, takers, chips), n * self.bits_per_value, back=False)
                 _cross(bits, link.route(owner, reduced, chips), n * self.bits_per_value, back=True)
         each = range(chips)
-        return Moved(tuple(received[i] for i in each), tuple(sent[i] for i in each), dict(bits))
+        return CollectiveWords(tuple(received[i] for i in each), tuple(sent[i] for i in each), dict(bits))
 
 
 @dataclass(frozen=True)
-class Moved:
+class CollectiveWords:
     """Words that each chip receives and sends (a word that is copied on the way is sent once for each chip
     that takes it), and bits by directed link."""
 
@@ -211,7 +211,7 @@ def _cross(bits: Counter[Link], ways: tuple[tuple[Link, ...], ...], amount: int,
 
 
 @dataclass(frozen=True)
-class Split:
+class ChipSplit:
     """A cascade over chips: along which rank variable each Einsum is split (none: all chips compute it), and
     whether its results are wanted `whole` on every chip."""
 
@@ -310,7 +310,7 @@ def _kind(classes: Sequence[ElementClass], chips: int) -> str:
     return "halo" if all(abs(o - t) == 1 for o, t in pairs) else "exchange"
 
 
-def split_of(cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool) -> Split:
+def split_of(cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool) -> ChipSplit:
     """Each Einsum split along the first of the variables that it has. Raises SpecError for a variable that no
     Einsum has; Refused for cascades that iterate, and for results that are added to."""
     known = dict.fromkeys(v for e in cascade for v in e.rank_variables)
@@ -324,4 +324,4 @@ def split_of(cascade: Cascade, chips: int, variables: Sequence[str], *, whole: b
     if any(a.accumulates for e in cascade for a in e.outputs):
         raise Refused("results that are added to what was there are not split over chips", "write them anew")
     along = {e.name: next((v for v in variables if v in e.rank_variables), "") for e in cascade}
-    return Split(cascade, chips, {n: v for n, v in along.items() if v}, whole)
+    return ChipSplit(cascade, chips, {n: v for n, v in along.items() if v}, whole)

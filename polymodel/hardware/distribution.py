@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import seconds_of, spare, terminable
-from polymodel.hardware.collectives import NONE, Exchange, Interconnect, Moved, Split, split_of
-from polymodel.hardware.search import Answered, Order, answered, mark_of
+from polymodel.hardware.collectives import NONE, ChipSplit, CollectiveWords, Exchange, Interconnect, split_of
+from polymodel.hardware.search import Answered, SearchTask, answered, mark_of
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, asked_for, given_section, of_part
@@ -52,7 +52,7 @@ class ChipExchange:
     """What one tensor is exchanged for, with its time on the busiest link and its energy on all."""
 
     exchange: Exchange
-    moved: Moved
+    moved: CollectiveWords
     latency: float
     energy: float
 
@@ -62,7 +62,7 @@ class ChipCount:
     """One number of chips: pieces and exchanges in turn."""
 
     chips: int
-    split: Split
+    split: ChipSplit
     pieces: tuple[ChipPiece, ...]
     exchanges: tuple[ChipExchange, ...]
     area: float
@@ -229,7 +229,7 @@ class Distribution(Answer):
         return repr(self)
 
 
-def _splits(split: Split, einsums: Sequence[str]) -> str:
+def _splits(split: ChipSplit, einsums: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(split.along.get(name, "-") for name in einsums))
 
 
@@ -322,7 +322,7 @@ def _checked(
 
 
 @dataclass(frozen=True)
-class Work:
+class ChipWork:
     """What a chip computes of a piece. `later`: intermediates of the piece that later pieces read as well, so
     that they have to be in the backing storage."""
 
@@ -341,19 +341,19 @@ def _orders(
     constraints: Constraints | None,
     store: str | Path | None,
     resume: bool,
-) -> dict[str, Order]:
+) -> dict[str, SearchTask]:
     """The searches of all pieces, by their marks."""
     place = None if store is None else folder_of(store)
-    orders: dict[str, Order] = {}
+    orders: dict[str, SearchTask] = {}
     for one in (one for parts in work for _, here in parts for one in here.values()):
         mark = one.mark(name)
         folder = None if place is None else place / mark[:16]
         told = _written_back(of_part(constraints, one.spec, spec), one)
-        orders.setdefault(mark, Order(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
+        orders.setdefault(mark, SearchTask(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
     return orders
 
 
-Pieces = Sequence[tuple[tuple[str, ...], Mapping[int, Work]]]  # Einsums, and what each chip does of them
+Pieces = Sequence[tuple[tuple[str, ...], Mapping[int, ChipWork]]]  # Einsums, and what each chip does of them
 
 
 def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
@@ -365,7 +365,7 @@ def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
             raise SpecError([Diagnostic(what, "leave it out of `fuse`", "constraints.fuse")])
 
 
-def _written_back(constraints: Constraints | None, work: Work) -> Constraints | None:
+def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraints | None:
     """The constraints of a search, by which what later pieces read is not fused."""
     if not work.later:
         return constraints
@@ -381,7 +381,7 @@ def _written_back(constraints: Constraints | None, work: Work) -> Constraints | 
     return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
 
 
-def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> Pieces:
+def _pieces(spec: Spec, split: ChipSplit, exchanged: set[str]) -> Pieces:
     """Einsums between exchanges, with what each chip that has work computes of them."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
@@ -391,18 +391,18 @@ def _pieces(spec: Spec, split: Split, exchanged: set[str]) -> Pieces:
             made = set()
         groups[-1].append(einsum)
         made |= {a.tensor for a in einsum.outputs}
-    found: list[tuple[tuple[str, ...], Mapping[int, Work]]] = []
+    found: list[tuple[tuple[str, ...], Mapping[int, ChipWork]]] = []
     for i, group in enumerate(groups):
         later = {a.tensor for others in groups[i + 1 :] for e in others for a in e.inputs}
-        alike: dict[object, Work] = {}
-        here: dict[int, Work] = {}
+        alike: dict[object, ChipWork] = {}
+        here: dict[int, ChipWork] = {}
         for chip in range(split.chips):
             blocks = {e.name: _block(e, split, chip) for e in group}
             working = tuple(name for name, block in blocks.items() if block != NONE)
             key = tuple((name, blocks[name]) for name in working)
             if working and key not in alike:
                 part = _on_chip(spec, split, working, blocks)
-                alike[key] = Work(part, tuple(t for t in _handed_on(part) if t in later))
+                alike[key] = ChipWork(part, tuple(t for t in _handed_on(part) if t in later))
             if working:
                 here[chip] = alike[key]
         found.append((tuple(e.name for e in group), here))
@@ -415,7 +415,7 @@ def _handed_on(spec: Spec) -> list[str]:
     return [t for t in made if spec.workload.consumers(t)]
 
 
-def _block(einsum: Einsum, split: Split, chip: int) -> tuple[int, int] | None:
+def _block(einsum: Einsum, split: ChipSplit, chip: int) -> tuple[int, int] | None:
     """The block of a chip, (0, -1) if it has none. Where nothing depends on its place, in a box of
     iterations, it is shifted to the first: blocks of one size cost the same."""
     block = split.block(einsum, chip)
@@ -428,7 +428,7 @@ def _block(einsum: Einsum, split: Split, chip: int) -> tuple[int, int] | None:
 
 
 def _on_chip(
-    spec: Spec, split: Split, working: Sequence[str], blocks: Mapping[str, tuple[int, int] | None]
+    spec: Spec, split: ChipSplit, working: Sequence[str], blocks: Mapping[str, tuple[int, int] | None]
 ) -> Spec:
     """Some Einsums of the spec, each on its block."""
     part = spec.only(*working)
@@ -443,7 +443,7 @@ def _on_chip(
 
 
 def _piece(
-    einsums: tuple[str, ...], here: Mapping[int, Work], answers: Mapping[str, Answered], objective: str
+    einsums: tuple[str, ...], here: Mapping[int, ChipWork], answers: Mapping[str, Answered], objective: str
 ) -> ChipPiece:
     found = {chip: answers[work.mark(objective)] for chip, work in here.items()}
     lacking = next((a for a in found.values() if not a.mappings), None)

@@ -17,8 +17,8 @@ from polymodel.loading import Spec
 from polymodel.spec.arch_schema import Action, Memory
 from polymodel.spec.document import words_of
 from polymodel.spec.section_schemas import ExploreSection
-from polymodel.sweeps.expressions import Constraint
-from polymodel.sweeps.grid import Grid, Uses
+from polymodel.sweeps.expressions import SymbolConstraint
+from polymodel.sweeps.grid import Grid, SymbolUses
 from polymodel.sweeps.values import Number
 
 Array = Any
@@ -27,7 +27,7 @@ SHARED = 3  # so many prices are dearer to search one by one than at once, over 
 
 
 @dataclass(frozen=True)
-class Machine:
+class DesignPoint:
     """One choice of the hardware's symbols: its values, its architecture, and every layer on it."""
 
     number: int
@@ -54,12 +54,12 @@ class Machine:
         return ", ".join(f"{n}={v:g}" for n, v in self.symbols.items())
 
 
-def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[Machine, ...], dict[str, int]]:
+def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[DesignPoint, ...], dict[str, int]]:
     """Every machine of a grid that satisfies its constraints, and how many are none, by reason.
 
     Raises SpecError where no machine is right.
     """
-    found: list[Machine] = []
+    found: list[DesignPoint] = []
     refused: dict[str, int] = {}
     faults: list[SpecError] = []
     for number in range(grid.size):
@@ -76,13 +76,13 @@ def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[Machine, ...], d
             reason = fault.diagnostics[0].message
             refused[reason] = refused.get(reason, 0) + 1
             continue
-        found.append(Machine(number, values, bound))
+        found.append(DesignPoint(number, values, bound))
     if not found and faults:
         raise faults[0]
     return tuple(found), refused
 
 
-def _holds(where: Iterable[Constraint], values: Mapping[str, Number]) -> bool:
+def _holds(where: Iterable[SymbolConstraint], values: Mapping[str, Number]) -> bool:
     return all(bool(c.holds(values)) for c in where)
 
 
@@ -133,7 +133,7 @@ class Family:
     """
 
     layers: tuple[Spec, ...]
-    members: tuple[Machine, ...]
+    members: tuple[DesignPoint, ...]
     sized: tuple[str, ...] = ()
     surcharges: tuple[Mapping[str, float], ...] = ()
     busy: tuple[tuple[Busy, ...], ...] = ()
@@ -146,7 +146,7 @@ class Family:
         places = [f"working_set:{name}" for name in self.sized]
         return tuple(dict.fromkeys([*places, *priced, *timed, *(["latency"] if timed else [])]))
 
-    def on(self, machine: Machine, figures: Mapping[str, Array]) -> dict[str, Array]:
+    def on(self, machine: DesignPoint, figures: Mapping[str, Array]) -> dict[str, Array]:
         """The figures of mappings on a member: their latency and energy there."""
         found = dict(figures)
         at = self.members.index(machine)
@@ -158,12 +158,12 @@ class Family:
         return found
 
 
-def alone(machine: Machine) -> Family:
+def alone(machine: DesignPoint) -> Family:
     """One machine, which is searched as it is."""
     return Family(machine.layers, (machine,))
 
 
-def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tuple[Family, ...]:
+def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) -> tuple[Family, ...]:
     """Machines by what mappings cost on them, sizes of memories, areas and prices apart.
 
     A mapping fits a machine if its working sets do, its energy is linear in what it moves and in its time,
@@ -176,7 +176,7 @@ def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tup
     layers = every[0].layers if every else ()
     if any(section.limits for section in _sections(layers, given)):
         return tuple(map(alone, every))
-    groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[Machine]] = {}
+    groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[DesignPoint]] = {}
     asked = asked_symbols(layers, grid, given)
     for machine in every:
         key = _plain(machine), tuple(machine.symbols[n] for n in asked)
@@ -186,7 +186,7 @@ def families(every: Sequence[Machine], grid: Grid, given: ExploreSection) -> tup
         if len({_prices(m) for m in members}) >= SHARED:
             found.append(_family(members))
             continue
-        alike: dict[tuple[Prices, ...], list[Machine]] = {}
+        alike: dict[tuple[Prices, ...], list[DesignPoint]] = {}
         for machine in members:
             alike.setdefault(_prices(machine), []).append(machine)
         found += (_family(some) for some in alike.values())
@@ -205,11 +205,11 @@ def asked_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> 
         texts = {n: t for n, t in spec.declared.items() if isinstance(t, str)}
         sections = (spec.raw_workload, spec.raw_renames, *_sections((spec,), given))
         words = words_of(s.model_dump() for s in sections if s is not None)
-        found |= Uses(grid, {**texts, **dict(grid.linked)}).of_all(words)
+        found |= SymbolUses(grid, {**texts, **dict(grid.linked)}).of_all(words)
     return tuple(n for n in grid.names if n in found)
 
 
-def _family(members: Sequence[Machine]) -> Family:
+def _family(members: Sequence[DesignPoint]) -> Family:
     """The machines under one search: on the member that has the largest memories and the lowest prices, else
     on one that is put together."""
     first = members[0]
@@ -235,7 +235,7 @@ def _family(members: Sequence[Machine]) -> Family:
     return Family(layers, tuple(members), sized, kept if used else (), busy)
 
 
-def _prices(machine: Machine) -> tuple[Prices, ...]:
+def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
     """What may differ within a family, by component."""
     return tuple(
         Prices(
@@ -252,7 +252,7 @@ def _linear(c: Component) -> bool:
     return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
 
 
-def _timed(machine: Machine, c: Component) -> bool:
+def _timed(machine: DesignPoint, c: Component) -> bool:
     """True if the time of a memory is so many seconds per bit that mappings read and write there, and each
     layer takes as long as its slowest component: it is there once, and layers are single Einsums."""
     plain = _linear(c) and not c.fill_drain_latency and machine.arch.assume_overlap
@@ -270,7 +270,7 @@ def _busy(c: Component) -> Busy:
     return Busy(used or {f"accesses:{c.name}": 0.0}, apart=False)
 
 
-def _above(machine: Machine, prices: tuple[Prices, ...]) -> dict[str, float]:
+def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]:
     found = {"latency": 0.0}
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
         found["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
@@ -305,13 +305,13 @@ def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...])
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
 
 
-def _sizes(machine: Machine) -> dict[str, float]:
+def _sizes(machine: DesignPoint) -> dict[str, float]:
     """What may differ within a family: of all memories but the backing storage, which holds every tensor."""
     memories = [c for c in machine.arch.components if c.stores]
     return {c.name: c.size_bits for c in memories[1:]}
 
 
-def _plain(machine: Machine) -> Hierarchy:
+def _plain(machine: DesignPoint) -> Hierarchy:
     """The architecture without what may differ within a family."""
     arch = machine.arch
     backing = next((c.name for c in arch.components if c.stores), "")
@@ -322,7 +322,7 @@ def _plain(machine: Machine) -> Hierarchy:
     return replace(arch, components=tuple(plain))
 
 
-def _priceless(machine: Machine, c: Component) -> Component:
+def _priceless(machine: DesignPoint, c: Component) -> Component:
     timed = _timed(machine, c)
     actions = tuple(
         replace(a, energy=0.0, provenance="", throughput=inf if timed else a.throughput)
@@ -333,7 +333,7 @@ def _priceless(machine: Machine, c: Component) -> Component:
     return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
 
 
-def fits(machine: Machine, working_sets: Mapping[str, Array], count: int) -> Array:
+def fits(machine: DesignPoint, working_sets: Mapping[str, Array], count: int) -> Array:
     """True where the working sets of so many mappings (bits of one instance) are within the machine's
     memories."""
     found = np.ones(count, bool)

@@ -35,7 +35,7 @@ class CodesignRequest:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CodesignArguments:
     """The arguments of a call; what is None comes from the `codesign:` section."""
 
     hardware: object

@@ -16,8 +16,8 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import combined, separate
-from polymodel.hardware.machines import Family, Machine, alone, families, fits, machines
-from polymodel.hardware.request import Arguments, CodesignRequest, read_request
+from polymodel.hardware.machines import DesignPoint, Family, alone, families, fits, machines
+from polymodel.hardware.request import CodesignArguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
@@ -81,7 +81,7 @@ def codesign(
     faults = Faults()
     specs, times = _layers(layers, faults)
     faults.raise_if_any()
-    arguments = Arguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
+    arguments = CodesignArguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
     with arguments.in_section(specs[0]):
         wanted = arguments.over(specs[0].raw_codesign)
         asked, grid = _read(specs, wanted, store)
@@ -168,7 +168,7 @@ def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int
 
 
 @dataclass(frozen=True)
-class Order:
+class SearchTask:
     """One search: a layer on the machine that is searched for a family."""
 
     spec: Spec
@@ -198,19 +198,19 @@ def _orders(
     eps: float,
     store: str | Path | None,
     resume: bool,
-) -> dict[str, Order]:
+) -> dict[str, SearchTask]:
     """Searches by a mark of all that they depend on: equal layers are searched once. What they find is
     evaluated at once where peaks of memories are asked for, since those may be lower than the search counts
     them; else the mappings of the joint front are, in the end."""
     at_once = any(map(grows_with_peaks, asked.searched))
     place = None if store is None else folder_of(store)
-    found: dict[str, Order] = {}
+    found: dict[str, SearchTask] = {}
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
         for spec, told in zip(group.layers, constraints, strict=True):
             mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            found.setdefault(mark, Order(spec, names, names, told, eps, folder, resume, at_once))
+            found.setdefault(mark, SearchTask(spec, names, names, told, eps, folder, resume, at_once))
     return found
 
 
@@ -219,7 +219,7 @@ def mark_of(spec: Spec, names: tuple[str, ...]) -> str:
 
 
 def answered(
-    orders: Mapping[str, Order], end: float, workers: int, progress: Progress | None, begun: float
+    orders: Mapping[str, SearchTask], end: float, workers: int, progress: Progress | None, begun: float
 ) -> dict[str, Answered]:
     """The fronts of all searches, here or in joblib's processes, in order."""
     found: dict[str, Answered] = {}
@@ -245,7 +245,7 @@ def answered(
     return found
 
 
-def _searched(order: Order, seconds: float) -> Answered:
+def _searched(order: SearchTask, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
     checked = asked_for(
         order.spec, order.objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
@@ -261,7 +261,7 @@ def _searched(order: Order, seconds: float) -> Answered:
 class _Figures:
     """`objectives.Figures` of combinations of mappings on one machine."""
 
-    def __init__(self, machine: Machine, figures: Mapping[str, Array]) -> None:
+    def __init__(self, machine: DesignPoint, figures: Mapping[str, Array]) -> None:
         self.machine, self.figures = machine, figures
 
     @property
@@ -309,7 +309,11 @@ def _joint(
 
 
 def _on(
-    machine: Machine, group: Family, found: Sequence[Answered], asked: CodesignRequest, times: Sequence[int]
+    machine: DesignPoint,
+    group: Family,
+    found: Sequence[Answered],
+    asked: CodesignRequest,
+    times: Sequence[int],
 ) -> tuple[list[CodesignPoint], str]:
     """The combinations of mappings on one machine that satisfy the limits and that none beats there; or why
     there is none."""

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from polymodel.spec.expressions import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic
+from polymodel.spec.expressions import Binary, Call, Name, NumberNode, TokenCursor, Tree, Unary, arithmetic
 from polymodel.spec.numbers import Value, evaluate_number, value_of
 
 Known = Mapping[str, Value | None]
@@ -30,7 +30,7 @@ def evaluate(text: Value | str, known: Known) -> Value:
     return _value(tree, known)
 
 
-class _Cursor(Cursor):
+class _Cursor(TokenCursor):
     """Conditions may stand wherever parentheses or arguments do."""
 
     def inner(self) -> Tree:
@@ -41,7 +41,7 @@ class _Cursor(Cursor):
 # operation. `_plain` puts the chosen side, or the number, in their place.
 
 
-def _choice(cursor: Cursor) -> Tree:
+def _choice(cursor: TokenCursor) -> Tree:
     cursor.deeper()
     found = _either(cursor)
     token = cursor.operator("if")
@@ -53,11 +53,11 @@ def _choice(cursor: Cursor) -> Tree:
     return found
 
 
-def _either(cursor: Cursor) -> Tree:
+def _either(cursor: TokenCursor) -> Tree:
     return _joined(cursor, "or", lambda c: _joined(c, "and", _negated))
 
 
-def _joined(cursor: Cursor, word: str, read: Callable[[Cursor], Tree]) -> Tree:
+def _joined(cursor: TokenCursor, word: str, read: Callable[[TokenCursor], Tree]) -> Tree:
     found = [read(cursor)]
     offset = cursor.now.offset
     while cursor.operator(word):
@@ -65,7 +65,7 @@ def _joined(cursor: Cursor, word: str, read: Callable[[Cursor], Tree]) -> Tree:
     return found[0] if len(found) == 1 else Call(word, tuple(found), offset)
 
 
-def _negated(cursor: Cursor) -> Tree:
+def _negated(cursor: TokenCursor) -> Tree:
     token = cursor.operator("not")
     if token is None:
         return _compared(cursor)
@@ -75,7 +75,7 @@ def _negated(cursor: Cursor) -> Tree:
     return Call("not", (inner,), token.offset)
 
 
-def _compared(cursor: Cursor) -> Tree:
+def _compared(cursor: TokenCursor) -> Tree:
     left = arithmetic(cursor)
     found: list[Tree] = []
     while token := cursor.operator(*_COMPARE):
@@ -92,13 +92,13 @@ def _value(tree: Tree, known: Known) -> Value:
 def _plain(tree: Tree, known: Known) -> Tree:
     """The tree with arithmetic alone: each condition is worked out."""
     if isinstance(tree, Name) and tree.name in _TRUTH and tree.name not in known:
-        return Number(_TRUTH[tree.name], tree.offset)
+        return NumberNode(_TRUTH[tree.name], tree.offset)
     if isinstance(tree, Unary):
         return replace(tree, operand=_plain(tree.operand, known))
     if isinstance(tree, Binary):
         if tree.op in _COMPARE:
             holds = _COMPARE[tree.op](_value(tree.left, known), _value(tree.right, known))
-            return Number(int(holds), tree.offset)
+            return NumberNode(int(holds), tree.offset)
         return replace(tree, left=_plain(tree.left, known), right=_plain(tree.right, known))
     if isinstance(tree, Call):
         return _called(tree, known)
@@ -110,17 +110,17 @@ def _called(tree: Call, known: Known) -> Tree:
         condition, chosen, other = tree.arguments
         return _plain(chosen if _value(condition, known) else other, known)
     if tree.name == "not":
-        return Number(int(not _value(tree.arguments[0], known)), tree.offset)
+        return NumberNode(int(not _value(tree.arguments[0], known)), tree.offset)
     if tree.name in ("and", "or"):
         # As in Python, the answer is the first operand that settles it, and no later one is worked out.
         for part in tree.arguments[:-1]:
             value = _value(part, known)
             if bool(value) == (tree.name == "or"):
-                return Number(value, tree.offset)
+                return NumberNode(value, tree.offset)
         return _plain(tree.arguments[-1], known)
     if tree.name in _FUNCTIONS and len(tree.arguments) == 1:
         value = _value(tree.arguments[0], known)
         if value in (float("inf"), float("-inf")):
-            return Number(value, tree.offset)
-        return Number(_FUNCTIONS[tree.name](value), tree.offset)
+            return NumberNode(value, tree.offset)
+        return NumberNode(_FUNCTIONS[tree.name](value), tree.offset)
     return replace(tree, arguments=tuple(_plain(a, known) for a in tree.arguments))

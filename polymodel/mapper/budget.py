@@ -41,7 +41,7 @@ _KNOWN = {
     "polymodel.mapper.pmappings": {"Pmappings"},
     "polymodel.mapper.regions": {"InnerPoints"},
     "polymodel.mapper.templates": {"Template", "Sharing", "TemplateNode"},
-    "polymodel.mapper.join": {"States", "Structure", "Live", "StateSource"},
+    "polymodel.mapper.join": {"States", "JoinStructure", "Live", "StateSource"},
     "polymodel.mapper.lower_bounds": {"Floors"},
 }
 

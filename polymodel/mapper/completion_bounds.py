@@ -18,7 +18,7 @@ import numpy as np
 
 from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import SearchTally
-from polymodel.mapper.join import JoinRules, Lives, Outlook, Structure, above_of, pairs, step, taken_of
+from polymodel.mapper.join import JoinRules, JoinStructure, Lives, Outlook, above_of, pairs, step, taken_of
 from polymodel.mapper.lower_bounds import Floors
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.records import Limits
@@ -141,7 +141,7 @@ def entries_of(space: EinsumSpace, shape: Sharing, number: int, lives: Lives) ->
             yield above[:c], reads
 
 
-def follows(space: EinsumSpace, structure: Structure) -> object:
+def follows(space: EinsumSpace, structure: JoinStructure) -> object:
     reads = frozenset(
         (x.tensor, x.memory, x.depth)
         for x in structure.live
@@ -174,7 +174,7 @@ class _Steps:
 class _States:
     """All states between two Einsums: tile sizes of each structure, numbered through from `first`."""
 
-    tiles: dict[Structure, ShapeTiles]
+    tiles: dict[JoinStructure, ShapeTiles]
     count: int
 
 
@@ -214,7 +214,11 @@ class CompletionBounds:
         self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
         self.states = [
             _States(
-                {Structure((), ()): ShapeTiles(Sharing((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)},
+                {
+                    JoinStructure((), ()): ShapeTiles(
+                        Sharing((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0
+                    )
+                },
                 1,
             )
         ]
@@ -264,7 +268,7 @@ class CompletionBounds:
             for key in entries_of(space, c.shape, number, self.rules.lives):
                 wanted.setdefault(key, []).append(c)
         groups: list[tuple[Array, Array, Array]] = []
-        reached: dict[Structure, list[int]] = {}
+        reached: dict[JoinStructure, list[int]] = {}
         tiles: list[Array] = []
         for structure, old in before.tiles.items():
             self.tally.ask()
@@ -283,7 +287,7 @@ class CompletionBounds:
                         groups.append((old.first + a, c.first + b, self._left(passing[:, a])))
                         tiles.append(c.keys[: result.after.depth, b])
         after: list[Array] = [np.zeros(0, np.int64)] * len(groups)
-        states: dict[Structure, ShapeTiles] = {}
+        states: dict[JoinStructure, ShapeTiles] = {}
         count = 0
         for structure, mine in reached.items():
             unique, which = _unique(np.concatenate([tiles[k] for k in mine], axis=1))
@@ -305,7 +309,7 @@ class CompletionBounds:
         )
         return steps, _States(states, count)
 
-    def _passing(self, space: EinsumSpace, structure: Structure, tiles: Array) -> Array:
+    def _passing(self, space: EinsumSpace, structure: JoinStructure, tiles: Array) -> Array:
         """Bits of live tensors that the Einsum does not touch [memories, n]."""
         which = self.rules.which
         result = np.zeros((len(which), tiles.shape[1]))
@@ -413,11 +417,11 @@ class CompletionBounds:
         mine = self.rest[number][:, :, c.places]
         return mine if keys is None else mine[:, :, c.of(keys)]
 
-    def behind_of(self, number: int, structure: Structure, tiles: Array) -> Array:
+    def behind_of(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
         """What the Einsums from `number` on cost at least behind states [sums, levels, n]."""
         return self._behind(self.behind[number], number, structure, tiles)
 
-    def least_behind(self, number: int, structure: Structure, tiles: Array) -> Array:
+    def least_behind(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
         """The same with all the space there is [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
@@ -426,7 +430,7 @@ class CompletionBounds:
         told = self.behind[number], self.states[number].tiles
         return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
 
-    def _behind(self, table: Array, number: int, structure: Structure, tiles: Array) -> Array:
+    def _behind(self, table: Array, number: int, structure: JoinStructure, tiles: Array) -> Array:
         states = self.states[number].tiles.get(structure)
         if states is None:
             return np.full((*table.shape[:-1], tiles.shape[1]), np.inf)

@@ -25,7 +25,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.einsum_rules import bands, spread_choices
-from polymodel.mapper.join import Lives, Structure, above_of, step, taken_of
+from polymodel.mapper.join import JoinStructure, Lives, above_of, step, taken_of
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Sharing, lower_slots, slots_above
@@ -365,7 +365,7 @@ class Joining:
 
     def __init__(self, lives: Lives, even: bool) -> None:
         self.lives, self.even = lives, even
-        self.states: dict[Structure, Array] = {Structure((), ()): np.array([1], dtype=object)}
+        self.states: dict[JoinStructure, Array] = {JoinStructure((), ()): np.array([1], dtype=object)}
         self._keys: dict[tuple[int, ...], Array] = {}
         self._positions: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
         self._groups: dict[tuple[tuple[int, ...], int], Array] = {}
@@ -378,7 +378,7 @@ class Joining:
             reads = taken_of(space, one.shape, number, self.lives)
             for c in range(len(entry.above) + 1):
                 known.setdefault((entry.above[:c], reads), []).append(entry)
-        after: dict[Structure, Array] = {}
+        after: dict[JoinStructure, Array] = {}
         for structure, counts in self.states.items():
             live = frozenset(
                 (x.tensor, x.memory, x.depth)

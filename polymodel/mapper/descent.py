@@ -40,7 +40,7 @@ REMEMBERED = 512  # arrays of moves whose factors are kept
 
 
 @dataclass(frozen=True)
-class Figures:
+class PointCosts:
     """What points cost: joules, seconds, other figures that add up (`more`), bits per memory of interest
     (without exchanged tensors, below and above fused loops: `private`, `above`) and per memory (`held`);
     `excess`: by how much they exceed memories and fanouts, 0 if they fit."""
@@ -55,7 +55,7 @@ class Figures:
     excess: Array
 
 
-Goal = Callable[[Figures], Array]
+Goal = Callable[[PointCosts], Array]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class LocalMapping:
         return self.excess, self.score
 
 
-class Places:
+class TemplateSlots:
     """The slots of a template: which level and which fanouts each stands below. `sizes`: tile sizes below its
     fused loops, which stay as they are."""
 
@@ -229,7 +229,7 @@ class Descent:
         below the fused loops."""
         self.space, self.template, self.goal, self.memories = space, template, goal, memories
         self.room, self.ask = room, ask
-        self.places = Places(space, template, sizes)
+        self.places = TemplateSlots(space, template, sizes)
         self.costs: CostTerms = costs(space, template)
         self.amounts = _Amounts(self.costs, template, len(space.memories))
         self._found: dict[tuple[int, bytes], tuple[TileChains, Array]] = {}
@@ -256,7 +256,7 @@ class Descent:
         if not some.n:
             return None
         points, none = some.part(0), (np.zeros(some.n),) * len(self.memories)
-        figures = Figures(
+        figures = PointCosts(
             points.energy, points.latency, tuple(points.more), none, none, none, none, np.zeros(some.n)
         )
         at = int(np.argmin(self.goal(figures)))
@@ -267,7 +267,7 @@ class Descent:
     def _combined(self, interest: Interest, known: LocalMapping | None) -> Combination:
         counts = [self.places.candidates(b) for b in range(len(self.space.bundles))]
         if any(prod(counts[b] for b in group) > MOST_CANDIDATES for group in self.space.groups):
-            raise TooMany
+            raise TooManyPoints
         memories = zip(self.space.memories, self.room, strict=True)
         roomy = replace(self.space, memories=tuple(replace(m, capacity=room) for m, room in memories))
         bound = None
@@ -282,7 +282,7 @@ class Descent:
         for group in sorted(self.space.groups, key=lambda g: prod(chains[b].count for b in g)):
             pairs += some.n * prod(chains[b].count for b in group)
             if pairs > MOST_PAIRS:
-                raise TooMany
+                raise TooManyPoints
             some.add(group)
         return some
 
@@ -358,13 +358,11 @@ class Descent:
             private, above, held,
         )  # fmt: skip
 
-    def figures(self, placed: tuple[Array, ...], several: Mapping[int, _Several]) -> Figures:
+    def figures(self, placed: tuple[Array, ...], several: Mapping[int, _Several]) -> PointCosts:
         """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`."""
         # The first of the moves is none; what they all give is worked out anyway.
         stays = np.zeros(1, np.int64)
-        now = tuple(
-            several.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed)
-        )
+        now = tuple(several.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed))
         axes = {b: k for k, b in enumerate(several)}
         counts = [len(x.kept) for x in several.values()]
         shape = (*counts, *([1] * (2 - len(counts))))
@@ -381,7 +379,7 @@ class Descent:
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
         bits, below, over = (tuple(x[m] for m in self.memories) for x in (held, private, above))
-        return Figures(energy, latency, more, bits, below, over, tuple(held), excess)
+        return PointCosts(energy, latency, more, bits, below, over, tuple(held), excess)
 
     def _chains(self, bundle: int, placed: Array) -> tuple[TileChains, Array]:
         """The chains of these exponents, and in how many ways each breaks rules or spreads what it must not
@@ -481,7 +479,7 @@ def _along(row: Array, axis: int) -> Array:
     return row[:, None] if axis == 0 else row[None, :]
 
 
-class TooMany(Exception):
+class TooManyPoints(Exception):
     """There are more points than are looked at one by one."""
 
 
@@ -507,7 +505,7 @@ class _Move:
     fanouts, and its score."""
 
     placed: tuple[Array, ...]
-    figures: Figures
+    figures: PointCosts
     at: tuple[Any, ...]
     excess: float
     score: float

@@ -18,7 +18,16 @@ import numpy as np
 from polymodel.factoring import prime_factors
 from polymodel.mapper.budget import CUT, Late, Watch
 from polymodel.mapper.combine import Interest
-from polymodel.mapper.descent import GAIN, LEAST, Descent, Figures, Goal, LocalMapping, Stopped, TooMany
+from polymodel.mapper.descent import (
+    GAIN,
+    LEAST,
+    Descent,
+    Goal,
+    LocalMapping,
+    PointCosts,
+    Stopped,
+    TooManyPoints,
+)
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
 from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, room_beside
 from polymodel.mapper.full_mappings import rules_of
@@ -177,7 +186,7 @@ def _goal(rules: JoinRules, name: str) -> Goal:
     aims, made = rules.aims, {figure for figure, _ in uses(name)}
     energy, latency = (0.0 if f in made else BESIDE for f in ("energy", "latency"))
 
-    def score(figures: Figures) -> Array:
+    def score(figures: PointCosts) -> Array:
         if name == "edp":  # also where neither energy nor latency is a row
             first = np.maximum(figures.energy, LEAST) * np.maximum(figures.latency, LEAST)
         else:
@@ -322,7 +331,7 @@ class _Search:
             return None
         try:
             found = descent.best(self.interest, self.best)
-        except TooMany:
+        except TooManyPoints:
             return None
         return found is not None and self._take(found)
 

@@ -22,7 +22,7 @@ from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, ex
 from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
 from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound, floors_of, ladders
-from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
+from polymodel.mapper.pmappings import Explorer, Pmappings, SearchedRegions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Exchanges, Passing, Sharing, deepest
@@ -69,9 +69,11 @@ class Deepening:
         self.seen: list[dict[Sharing, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         self.names = [s.name if by_name(request.limits) else "" for s in spaces]
-        known: dict[object, Regions] = {}
+        known: dict[object, SearchedRegions] = {}
         self.explorers = [
-            Explorer(s, request.limits, rules.interest, p, known.setdefault((s.shape, name), Regions()))
+            Explorer(
+                s, request.limits, rules.interest, p, known.setdefault((s.shape, name), SearchedRegions())
+            )
             for s, p, name in zip(spaces, self.passing, self.names, strict=True)
         ]
         self.paths: CompletionBounds | None = None

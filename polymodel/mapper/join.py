@@ -51,7 +51,7 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Structure:
+class JoinStructure:
     """`above`: per open loop the extent it splits, or -1-k where it splits the tile of open loop k. `inside`:
     something was handed on further inside than the first memory, where that is asked for (`Lives.inside`)."""
 
@@ -79,7 +79,7 @@ class States:
     """States of one structure. `tiles` [depth, n]; `peak` [depth + 1, memories, n]: the largest space inside
     each open nest (0: the whole) so far; `held` [depth + 1, memories, n]: what each nest holds throughout."""
 
-    structure: Structure
+    structure: JoinStructure
     tiles: Array
     energy: Array
     latency: Array
@@ -100,7 +100,7 @@ def start(memories: int, more: int) -> States:
     """Before the first Einsum; `more`: figures besides energy and latency that add up."""
     zero, nothing = np.zeros((1, memories, 1)), np.zeros(1)
     none, origin = np.zeros((0, 1), np.int64), np.zeros((2, 1), int)
-    return States(Structure((), ()), none, nothing, nothing, np.zeros((more, 1)), zero, zero, origin, ())
+    return States(JoinStructure((), ()), none, nothing, nothing, np.zeros((more, 1)), zero, zero, origin, ())
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class JoinStep:
 
     begun: tuple[Live, ...]
     ended: tuple[Live, ...]
-    after: Structure
+    after: JoinStructure
 
 
 def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def step(
-    structure: Structure, space: EinsumSpace, shape: Sharing, number: int, lives: Lives
+    structure: JoinStructure, space: EinsumSpace, shape: Sharing, number: int, lives: Lives
 ) -> JoinStep | None:
     """The step, or None where the Einsum's fused loops and exchanges do not fit those that are open."""
     prefix, c = shape.prefix, structure.depth
@@ -260,7 +260,7 @@ def step(
     depth = max((max(x.depth if x.memory else 0, x.until) for x in rest), default=0)
     kept = tuple(replace(x, ranks=x.ranks[:depth], over=x.over if x.over <= depth else -1) for x in rest)
     inside = structure.inside or (lives.inside and shape.innermost > 1)
-    return JoinStep(tuple(begun), ended, Structure(above[:depth], kept, inside))
+    return JoinStep(tuple(begun), ended, JoinStructure(above[:depth], kept, inside))
 
 
 def taken_of(
@@ -336,7 +336,7 @@ def joined_space(
 def most_held(
     peak: Array,
     held: Array,
-    structure: Structure,
+    structure: JoinStructure,
     tiles: Array,
     lives: Lives,
     which: tuple[int, ...],
@@ -387,8 +387,8 @@ class Outlook:
     and their tile sizes: [sums, levels, n], and with all the space there is [sums, n]."""
 
     known: KnownMappings
-    behind: Callable[[Structure, Array], Array]
-    least_behind: Callable[[Structure, Array], Array]
+    behind: Callable[[JoinStructure, Array], Array]
+    least_behind: Callable[[JoinStructure, Array], Array]
     told: tuple[object, ...] = ()  # all that their answers depend on
 
 
@@ -451,7 +451,7 @@ def _joined(
             parts += [part] if part is not None else []
         return parts, mine
 
-    parts: dict[Structure, list[States]] = {}
+    parts: dict[JoinStructure, list[States]] = {}
     with Threads(workers) as pool:
         run = pool.each if workers > 1 else map
         for (_, _, result), (some, mine) in zip(steps, run(joined, steps), strict=True):
@@ -533,7 +533,7 @@ def _hopeful(states: States, rules: JoinRules, outlook: Outlook | None) -> State
 
 
 def _merged(
-    structure: Structure, parts: Sequence[States], rules: JoinRules, outlook: Outlook | None
+    structure: JoinStructure, parts: Sequence[States], rules: JoinRules, outlook: Outlook | None
 ) -> States:
     if len(parts) == 1:
         return _compact(parts[0])

@@ -17,7 +17,7 @@ from polymodel.mapper.budget import Late, SearchTally, once
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.join import Lives
-from polymodel.mapper.pmappings import Explorer, Regions
+from polymodel.mapper.pmappings import Explorer, SearchedRegions
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Exchanges, Passing
@@ -72,7 +72,7 @@ def floors_of(
     limits: Limits,
     interest: Interest,
     steps: tuple[Array, ...],
-    regions: Regions,
+    regions: SearchedRegions,
     tally: SearchTally,
     before: Floors | None = None,
     wanted: Collection[Exchanges] | None = None,
@@ -94,7 +94,7 @@ def _worked_out(
     limits: Limits,
     interest: Interest,
     steps: tuple[Array, ...],
-    regions: Regions,
+    regions: SearchedRegions,
     tally: SearchTally,
     before: Floors | None,
     wanted: Collection[Exchanges] | None,

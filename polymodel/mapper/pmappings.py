@@ -195,7 +195,7 @@ class Cheap:
 
 
 @dataclass
-class Regions:
+class SearchedRegions:
     """Lower regions that are searched already, by parents and cut. Einsums of one shape share them, also
     when they are looked at side by side."""
 
@@ -213,11 +213,11 @@ class Explorer:
         limits: Limits,
         interest: Interest,
         passing: Passing,
-        known: Regions | None = None,
+        known: SearchedRegions | None = None,
     ) -> None:
         self.space, self.limits, self.interest, self.passing = space, limits, interest, passing
         self.cut = cuttable(space, limits)
-        self.known = known if known is not None else Regions()
+        self.known = known if known is not None else SearchedRegions()
         self.regions = self.known.regions
         self.chains: dict[object, TileChains] = {}
 

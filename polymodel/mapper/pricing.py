@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.result import Analysis, Problem, TollTraffic, Traffic
-from polymodel.architecture.hierarchy import Action
-from polymodel.cost.algebra import FORMULAS, ExactCount, Formula, Largest, Over, Sum, Times, Where
+from polymodel.architecture.hierarchy import ActionCost
+from polymodel.cost.algebra import FORMULAS, ExactCount, Formula, Largest, Over, ScaledPart, Sum, Where
 from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
@@ -105,7 +105,7 @@ class LinearCounts(Counts):
         super().__init__(problem, analysis)
         self.filled = filled
 
-    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> Any:
+    def actions(self, moved: Traffic | TollTraffic, kind: str, action: ActionCost) -> Any:
         if not action.rounds(self.bits(moved.tensor)):
             return super().actions(moved, kind, action)
         return count(self.filled.get((moved.component, moved.tensor, kind), {}))
@@ -130,7 +130,7 @@ def linear(part: Any) -> LinearForm:
     """What the rules have written down, as one linear form."""
     if isinstance(part, ExactCount):
         return dict(part.form.terms)
-    if isinstance(part, Times):
+    if isinstance(part, ScaledPart):
         return plus({}, linear(part.part), part.factor)
     if isinstance(part, Over):
         return plus({}, linear(part.part), 1 / part.divisor)
@@ -144,8 +144,8 @@ def alternatives(part: Any) -> Alternatives:
     """What the rules have written down, as the largest of several linear forms."""
     if isinstance(part, Largest):
         return [a for p in part.parts for a in alternatives(p)]
-    if isinstance(part, (Times, Over)):
-        scale = part.factor if isinstance(part, Times) else 1 / part.divisor
+    if isinstance(part, (ScaledPart, Over)):
+        scale = part.factor if isinstance(part, ScaledPart) else 1 / part.divisor
         return [(plus({}, form, scale), fixed * scale) for form, fixed in alternatives(part.part)]
     if isinstance(part, Where):
         return [({}, float(part.part))]  # what it depends on stands beside it

@@ -47,7 +47,7 @@ REMEDY = "write its mapping by hand and evaluate or sweep it"
 
 
 @dataclass(frozen=True)
-class Ranges:
+class EqualRanges:
     """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
     one per (count, apart) of `steps`."""
 
@@ -55,7 +55,7 @@ class Ranges:
     steps: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> Ranges:
+    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> EqualRanges:
         """In its shortest form: ranges that follow each other without a gap are one."""
         left = []
         for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
@@ -88,7 +88,7 @@ class RankWindow:
 
 
 @lru_cache(maxsize=65536)
-def window_elements(window: RankWindow, p: Ranges, r: Ranges) -> int:
+def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
     """Different elements of a window's rank in all these ranges of its variables."""
     if not p.steps and not r.steps:
         return window.elements(p.size, r.size)
@@ -169,7 +169,7 @@ class MemoryLevel:
 
 
 @dataclass(frozen=True)
-class Toll:
+class TollPayers:
     """A toll that something is paid at, and the tensors that pay."""
 
     name: str
@@ -178,7 +178,7 @@ class Toll:
 
 
 @dataclass(frozen=True)
-class Fanout:
+class FanoutDimension:
     """A fanout dimension of the component at `index`. `below`: how many memories stand above it; `reuses`:
     tensors that its instances share; `overlapping`: so far as their windows overlap, else only what is the
     same for all of them; `costly`: what crosses it costs, on a `mesh` every hop."""
@@ -226,13 +226,13 @@ class EinsumSpace:
     copy: bool
     times: int
     memories: tuple[MemoryLevel, ...]
-    fanouts: tuple[Fanout, ...]
+    fanouts: tuple[FanoutDimension, ...]
     units: tuple[Unit, ...]
     keep: tuple[frozenset[str], ...]
     may: tuple[frozenset[str], ...]
     leak: float
     exchange: frozenset[int]
-    tolls: tuple[Toll, ...]
+    tolls: tuple[TollPayers, ...]
     hierarchy: Hierarchy
     einsum: Einsum = field(compare=False, repr=False)
     divide: bool = True
@@ -514,10 +514,10 @@ def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
     return one.operator if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ""
 
 
-def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[Toll]:
+def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:
     for i, c in enumerate(hierarchy.components):
         if c.passes and c.keep is not None and c.actions:
-            yield Toll(c.name, i, c.keep.tensors(one.name))
+            yield TollPayers(c.name, i, c.keep.tensors(one.name))
 
 
 def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade) -> Operand:
@@ -568,7 +568,7 @@ def _memory(c: Component, index: int) -> MemoryLevel:
 
 def _fanouts(
     one: Einsum, hierarchy: Hierarchy, memories: list[Component], least: dict[tuple[str, str], float]
-) -> list[Fanout]:
+) -> list[FanoutDimension]:
     result = []
     names = [m.name for m in memories]
     for c in hierarchy.components:
@@ -576,7 +576,7 @@ def _fanouts(
         for d in c.spatial:
             reuses = frozenset(t for t in one.tensors if d.reuses(one.name, t))
             result.append(
-                Fanout(
+                FanoutDimension(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,

@@ -25,7 +25,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, weighted_count
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
-from polymodel.sparse.actions.storage import Kept, kept, written_format
+from polymodel.sparse.actions.storage import KeptTensor, kept, written_format
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
@@ -195,7 +195,7 @@ class _Least:
                 f"give {tensor} a uniform density, leave `sizes` at divisors, or {REMEDY}",
             )
 
-    def _kept(self, component: Component, tensor: str) -> Kept | None:
+    def _kept(self, component: Component, tensor: str) -> KeptTensor | None:
         """How a component keeps a tensor; None if point by point."""
         for name, written in component.sparse.formats if component.sparse else ():
             if name == tensor:
@@ -312,7 +312,7 @@ def price_of(component: Component, action: str) -> float:
     return result.energy / (result.bits_per_action or 1)
 
 
-def _payload(how: Kept) -> int:
+def _payload(how: KeptTensor) -> int:
     """Bits of one value as it is stored."""
     form = how.format
     if isinstance(form, NamedFormat | CISS):
@@ -321,7 +321,7 @@ def _payload(how: Kept) -> int:
     return int(getattr(form.rules[-1], "pbits", 0))
 
 
-def _stored(how: Kept, ranks: int) -> int:
+def _stored(how: KeptTensor, ranks: int) -> int:
     """Bits that every nonzero takes at least; coordinates take one bit each where their width follows from
     the sizes of tiles."""
     form = how.format

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.einsum_rules import POINTS, Tie
-from polymodel.mapper.space import EinsumSpace, Operand, Ranges, RankWindow, window_elements
+from polymodel.mapper.space import EinsumSpace, EqualRanges, Operand, RankWindow, window_elements
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
@@ -305,7 +305,7 @@ class Factors:
                 inner = inner * c.spread[f]
         return inner, c.tiles[level - 1] / inner
 
-    def _read_together(self, term: Term, v: int) -> tuple[Array, list[Ranges], Array]:
+    def _read_together(self, term: Term, v: int) -> tuple[Array, list[EqualRanges], Array]:
         """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
         and which of these each candidate has [n]."""
         c = self.chains[v]
@@ -315,7 +315,7 @@ class Factors:
         for f in fans:
             columns += [c.spread[f], self._apart(c, f)]
         rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        parts = [Ranges.of(row[0], zip(row[1::2], row[2::2], strict=True)) for row in rows.tolist()]
+        parts = [EqualRanges.of(row[0], zip(row[1::2], row[2::2], strict=True)) for row in rows.tolist()]
         return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
 
     def _apart(self, c: TileChains, fanout: int) -> Array:
@@ -388,7 +388,7 @@ def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
 def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
     """Different elements of a window's rank that instances need and, each by itself, have not needed one step
     of a variable before (`step` 0: all that they need)."""
-    starts = [Ranges(1, several).values for _, several in (p, r)]
+    starts = [EqualRanges(1, several).values for _, several in (p, r)]
     tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
     tile = np.unique(tile)
     if step:

@@ -18,14 +18,14 @@ import numpy as np
 
 from polymodel.analysis.result import (
     Analysis,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     LinkTraffic,
     RefillLoad,
     TollTraffic,
     Traffic,
 )
-from polymodel.architecture.hierarchy import Action
+from polymodel.architecture.hierarchy import ActionCost
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -205,7 +205,7 @@ class MovementTerms:
     def _filled(
         self,
         at: tuple[str, str],
-        action: Action,
+        action: ActionCost,
         operand: int,
         moved: tuple[Form, Form],
         size: Term | None,
@@ -233,7 +233,7 @@ class MovementTerms:
         pair = (plus(reads, form, bits), writes) if read else (reads, plus(writes, form, bits))
         self.busiest[component, refill] = pair
 
-    def cross(self, way: Crossing) -> None:
+    def cross(self, way: LinkCrossing) -> None:
         """What passes the tolls and the costly buses of a link."""
         space, operand = self.space, self.space.operands[way.operand]
         for toll in space.tolls:
@@ -257,7 +257,7 @@ class MovementTerms:
                 row = way.operand, hops, plus({}, down[1], bits), plus({}, up[1], bits)
                 self.links.setdefault(number, []).append(row)
 
-    def _hops(self, form: Form, fanout: int, way: Crossing, down: bool) -> Form:
+    def _hops(self, form: Form, fanout: int, way: LinkCrossing, down: bool) -> Form:
         """Hops of transfers that enter rows of a fanout. On a mesh it is the way to the farthest instance:
         1 + the sum over its loops, outermost first, of (trips - 1) x instances of the loops inside, all of
         it where the loop shares the transfer, half of it on average where it tells transfers apart."""
@@ -335,7 +335,7 @@ class MovementTerms:
             load = count(total(row[2] for row in rows)), count(total(row[3] for row in rows))
             yield LinkTraffic(space.name, fan.component, fan.name, hops, (load,), count({}))
 
-    def _operations(self) -> tuple[Compute[Any], ...]:
+    def _operations(self) -> tuple[ComputeCounts[Any], ...]:
         space = self.space
         if space.copy or self.template.bottom:
             return ()
@@ -346,7 +346,7 @@ class MovementTerms:
             energy, share = space.shares.executed(unit.name)
             self.sparse_energy = plus(self.sparse_energy, every_one, energy)
         busiest = count({Term(OPERATIONS, END, split=every): share})
-        return (Compute(space.name, unit.name, count(every_one), busiest, count({})),)
+        return (ComputeCounts(space.name, unit.name, count(every_one), busiest, count({})),)
 
 
 def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[float, float]:
@@ -371,7 +371,7 @@ def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class LinkCrossing:
     """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
     tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
     nothing to be refilled from at the parent, and whether there are any (`begun`). `reads`: how often an
@@ -503,14 +503,14 @@ def _links(t: MovementTerms, held: list[tuple[int, int]]) -> Iterator[tuple[int,
 
 def _crossing(
     t: MovementTerms, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
-) -> Crossing:
+) -> LinkCrossing:
     outer, inner, level = link
     memories, union = t.space.memories, t.between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
     reads = 1 if o.output or o.behind >= 0 else o.reads  # else each generation by itself
     place = memories[outer].index
-    return Crossing(i, place, end, level, union, broadcasts, o.output, fresh, begun, reads=reads)
+    return LinkCrossing(i, place, end, level, union, broadcasts, o.output, fresh, begun, reads=reads)
 
 
 def _share(t: MovementTerms, term: Term, memory: int) -> Term:

@@ -279,7 +279,7 @@ def decided_above(found: dict[int, Tie]) -> int:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class PipelineSplit:
     """A `!Pipeline` split: its node id, the Einsums of each stage, the pipelined loop's id (None: none).
 
     `outer`: node id of the nearest pipeline in one of whose stages it stands, None for one in no stage.
@@ -307,9 +307,9 @@ class Pipeline:
         return using[-1] - using[0] + 1 if between else 1
 
 
-def pipelines(tree: LoopTree) -> tuple[Pipeline, ...]:
+def pipelines(tree: LoopTree) -> tuple[PipelineSplit, ...]:
     """All pipelines in tree order, so that an outer one comes before those in its stages."""
-    found: dict[int, Pipeline] = {}
+    found: dict[int, PipelineSplit] = {}
     for path in tree.paths.values():
         outer: int | None = None
         loop: int | None = None
@@ -320,7 +320,7 @@ def pipelines(tree: LoopTree) -> tuple[Pipeline, ...]:
                 continue
             if step.node.pipeline:
                 if step.id not in found:
-                    found[step.id] = Pipeline(step.id, _stages(tree, step.id), loop, outer)
+                    found[step.id] = PipelineSplit(step.id, _stages(tree, step.id), loop, outer)
                 outer = step.id
             loop = None
     return tuple(found.values())
@@ -337,7 +337,7 @@ def pipeline_notes(tree: LoopTree) -> dict[int, str]:
     }
 
 
-def around(tree: LoopTree, einsum: str) -> tuple[Pipeline, ...]:
+def around(tree: LoopTree, einsum: str) -> tuple[PipelineSplit, ...]:
     """The pipelines in whose stages an Einsum executes, outermost first."""
     return tuple(p for p in pipelines(tree) if einsum in p.einsums)
 
@@ -351,7 +351,7 @@ def _stages(tree: LoopTree, split: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(members[b]) for b in sorted(members))
 
 
-def shared_units(tree: LoopTree, copies: Collection[str]) -> tuple[tuple[Pipeline, str, str, str], ...]:
+def shared_units(tree: LoopTree, copies: Collection[str]) -> tuple[tuple[PipelineSplit, str, str, str], ...]:
     """(pipeline, compute unit, Einsum, Einsum of a later stage) wherever two stages name one unit.
 
     `copies`: Einsums that compute nothing.

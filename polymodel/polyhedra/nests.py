@@ -41,7 +41,7 @@ class LoopCut:
 
 
 @dataclass(frozen=True)
-class Bound:
+class LinearInequality:
     """`sum of coefficient * variable + constant >= 0`."""
 
     coefficients: tuple[int, ...]
@@ -59,7 +59,7 @@ class Nest:
     extents: tuple[int, ...]
     loops: tuple[LoopCut, ...]
     path: tuple[int, ...]
-    bounds: tuple[Bound, ...]
+    bounds: tuple[LinearInequality, ...]
     ranks: tuple[tuple[int, ...], ...]
 
     @property
@@ -75,7 +75,7 @@ class Nest:
 
 
 @dataclass(frozen=True)
-class States:
+class TileClasses:
     """Classes of tiles, one a row.
 
     `sizes`: extent along each variable; `slack`: of each bound at the tile's first point; `times`: how many
@@ -90,20 +90,20 @@ class States:
     def __len__(self) -> int:
         return len(self.times)
 
-    def take(self, rows: Ints) -> States:
-        return States(self.sizes[rows], self.slack[rows], self.times[rows], self.marks[rows])
+    def take(self, rows: Ints) -> TileClasses:
+        return TileClasses(self.sizes[rows], self.slack[rows], self.times[rows], self.marks[rows])
 
 
-class TooMany(Exception):
+class TooManyTiles(Exception):
     """There are too many different tiles to list."""
 
 
-def start(nest: Nest) -> States:
+def start(nest: Nest) -> TileClasses:
     """The whole box as one tile."""
     sizes = np.array([nest.extents], dtype=np.int64).reshape(1, -1)
     slack = np.array([[b.constant for b in nest.bounds]], dtype=np.int64).reshape(1, -1)
     times = np.ones(1, dtype=dtype_of(prod(nest.extents)))
-    return _settled(nest, States(sizes, slack, times, np.zeros((1, 0), np.int64)))
+    return _settled(nest, TileClasses(sizes, slack, times, np.zeros((1, 0), np.int64)))
 
 
 def _reach(nest: Nest, bound: int, sizes: Ints, low: bool) -> Ints:
@@ -115,7 +115,7 @@ def _reach(nest: Nest, bound: int, sizes: Ints, low: bool) -> Ints:
     return found
 
 
-def _settled(nest: Nest, states: States) -> States:
+def _settled(nest: Nest, states: TileClasses) -> TileClasses:
     """Bounds that no point breaks are free; tiles of which every point breaks a bound are gone."""
     slack = states.slack.copy()
     there = np.ones(len(states), dtype=bool)
@@ -126,7 +126,7 @@ def _settled(nest: Nest, states: States) -> States:
     return replace(states, slack=slack).take(np.flatnonzero(there))
 
 
-def expand(nest: Nest, states: States, loop: LoopCut, marked: bool) -> States:
+def expand(nest: Nest, states: TileClasses, loop: LoopCut, marked: bool) -> TileClasses:
     """The tiles that a loop cuts; `marked`: its counter becomes one more mark."""
     e, first, tile = states.sizes[:, loop.variable], loop.first, loop.tile
     runs = []
@@ -145,14 +145,14 @@ def expand(nest: Nest, states: States, loop: LoopCut, marked: bool) -> States:
 
 def _run(
     nest: Nest,
-    states: States,
+    states: TileClasses,
     loop: LoopCut,
     extent: Ints,
     base: Ints,
     count: Ints,
     counter: Ints,
     marked: bool,
-) -> States:
+) -> TileClasses:
     """Of each state `count` tiles in a row, all of one extent, the first one at `base`."""
     rows = np.flatnonzero(count > 0)
     inner = states.take(rows)
@@ -190,7 +190,7 @@ def _run(
 
 
 def _cut(
-    nest: Nest, inner: States, bound: int, base: Ints, count: Ints, step: int, tile: int
+    nest: Nest, inner: TileClasses, bound: int, base: Ints, count: Ints, step: int, tile: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Of a run of tiles: from and up to which one a bound cuts, and the same for those it leaves at all."""
     slack = inner.slack[:, bound]
@@ -216,7 +216,7 @@ def _listed(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
     """All (row, number) with a number from `begin` up to `end` of the row."""
     count = end - begin
     if int(count.sum()) > ROWS:
-        raise TooMany
+        raise TooManyTiles
     which = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
     return which, np.arange(len(which)) - first[which] + begin[which]
@@ -224,14 +224,14 @@ def _listed(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 def _placed(
     nest: Nest,
-    inner: States,
+    inner: TileClasses,
     loop: LoopCut,
     moving: list[int],
     base: Ints,
     which: Ints,
     at: Ints,
     counter: Ints | None,
-) -> States:
+) -> TileClasses:
     """The tile at number `at` of each run, one by one."""
     found = inner.take(which)
     slack = found.slack.copy()
@@ -246,12 +246,12 @@ def _placed(
     return _settled(nest, found)
 
 
-def _joined(parts: Sequence[States]) -> States:
+def _joined(parts: Sequence[TileClasses]) -> TileClasses:
     columns = zip(*((p.sizes, p.slack, p.times, p.marks) for p in parts), strict=True)
-    return States(*(np.concatenate(c) for c in columns))
+    return TileClasses(*(np.concatenate(c) for c in columns))
 
 
-def merged(states: States) -> States:
+def merged(states: TileClasses) -> TileClasses:
     """Equal states as one."""
     if len(states) < 2:
         return states
@@ -279,7 +279,7 @@ def _distinct(table: Ints) -> tuple[Ints, Ints, Ints]:
     return table[first], first, which.reshape(-1)
 
 
-def counted(nest: Nest, states: States, variables: Sequence[int], ranks: Sequence[int]) -> Ints:
+def counted(nest: Nest, states: TileClasses, variables: Sequence[int], ranks: Sequence[int]) -> Ints:
     """In each state, how many different values some variables and ranks take together."""
     if not len(states):
         return np.zeros(0, dtype=np.int64)
@@ -311,7 +311,7 @@ def _counts(text: str, columns: Ints, plain: bool) -> Ints:
         return count_of(text).at(columns)
     rows, _, which = _distinct(columns)
     if len(rows) > MANY:
-        raise TooMany
+        raise TooManyTiles
     found = np.array([_count(text, tuple(row)) for row in rows.tolist()], dtype=object)
     return found.astype(dtype_of(largest(found)))[which]
 
@@ -372,7 +372,7 @@ def tally(nest: Nest, shown: tuple[int, ...], kept: tuple[int, ...], data: bool)
             states = expand(nest, states, nest.loops[i], i in shown)
             marked += [i] if i in shown else []
         found = counted(nest, states, sorted(whole), list(mixed) if data else [])
-    except TooMany:
+    except TooManyTiles:
         return None
     held = dtype_of(largest(found) * sum(states.times.tolist()))
     each = found.astype(held) * states.times.astype(held)
@@ -408,7 +408,7 @@ def widest(nest: Nest) -> int | None:
         for i in rounds(nest, range(len(nest.loops))):
             states = expand(nest, states, nest.loops[i], False)
         return int(max(counted(nest, states, (), range(len(nest.ranks))), default=0))
-    except TooMany:
+    except TooManyTiles:
         return None
 
 
@@ -442,7 +442,7 @@ def part_of(
             found[place] = coefficient
         return tuple(found)
 
-    bounds = [Bound(row(b.coefficients), b.constant) for b in inner.bounds]
+    bounds = [LinearInequality(row(b.coefficients), b.constant) for b in inner.bounds]
     theirs = [j for j, b in enumerate(whole.bounds) if any(b.coefficients[v] for v in places)]
     cuts = [replace(c, variable=places[c.variable]) for c in inner.loops]
     depth = max((whole.path.index(i) + 1 for i in loops), default=0)
@@ -470,13 +470,13 @@ def size_rows(nest: Nest, parts: Sequence[NestPrefix]) -> list[tuple[int, ...]] 
                     marks = np.concatenate([states.marks, sizes[:, None]], axis=1)
                     states, order = merged(replace(states, marks=marks)), [*order, k]
         there = counted(nest, states, (), ()) > 0
-    except TooMany:
+    except TooManyTiles:
         return None
     rows = _distinct(states.marks[there])[0] if there.any() else states.marks[:0]
     return [tuple(int(row[order.index(k)]) for k in range(len(parts))) for row in rows]
 
 
-def _part_sizes(nest: Nest, states: States, part: NestPrefix) -> Ints:
+def _part_sizes(nest: Nest, states: TileClasses, part: NestPrefix) -> Ints:
     """How many elements of the part each state touches."""
     variables, bounds = list(part.variables), list(part.bounds)
     inner = Nest(
@@ -484,7 +484,9 @@ def _part_sizes(nest: Nest, states: States, part: NestPrefix) -> Ints:
         (),
         (),
         tuple(
-            Bound(tuple(nest.bounds[j].coefficients[v] for v in variables), nest.bounds[j].constant)
+            LinearInequality(
+                tuple(nest.bounds[j].coefficients[v] for v in variables), nest.bounds[j].constant
+            )
             for j in bounds
         ),
         tuple(tuple(r[v] for v in variables) for r in part.ranks),

@@ -364,7 +364,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Region:
+class ParameterRegion:
     """Where the parameters and their floors satisfy all of the rows: `== 0` or `>= 0`."""
 
     floors: tuple[Floor, ...]
@@ -373,10 +373,10 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Piece:
+class CountPiece:
     """In any of `regions` the count is the sum of `coefficient * product of columns`, over `denominator`."""
 
-    regions: tuple[Region, ...]
+    regions: tuple[ParameterRegion, ...]
     floors: tuple[Floor, ...]
     terms: tuple[tuple[int, tuple[int, ...]], ...]
     denominator: int
@@ -399,10 +399,10 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Count:
+class PointCount:
     """How many points a set has, for each value of its parameters."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CountPiece, ...]
 
     def at(self, columns: NDArray[Any]) -> NDArray[Any]:
         """The counts of a table of one row per point and one column per parameter."""
@@ -450,7 +450,7 @@ def _extended(floors: tuple[Floor, ...], table: NDArray[Any]) -> list[NDArray[An
     return columns
 
 
-def _within(region: Region, table: NDArray[Any]) -> NDArray[np.bool_]:
+def _within(region: ParameterRegion, table: NDArray[Any]) -> NDArray[np.bool_]:
     columns = _extended(region.floors, table)
     inside = np.ones(len(table), dtype=bool)
     for row in region.equal:
@@ -460,7 +460,7 @@ def _within(region: Region, table: NDArray[Any]) -> NDArray[np.bool_]:
     return inside
 
 
-def _values(piece: Piece, table: NDArray[Any]) -> NDArray[Any]:
+def _values(piece: CountPiece, table: NDArray[Any]) -> NDArray[Any]:
     columns = _extended(piece.floors, table)
     total = np.zeros(len(table), dtype=table.dtype)
     for coefficient, powers in piece.terms:
@@ -473,12 +473,12 @@ def _values(piece: Piece, table: NDArray[Any]) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=4096)
-def count_of(text: str) -> Count:
+def count_of(text: str) -> PointCount:
     """The count of a bounded set with parameters, written by this package."""
-    return Count(tuple(_piece(domain, poly) for domain, poly in isl.Set(text).card().get_pieces()))
+    return PointCount(tuple(_piece(domain, poly) for domain, poly in isl.Set(text).card().get_pieces()))
 
 
-def _piece(domain: isl.Set, poly: isl.QPolynomial) -> Piece:
+def _piece(domain: isl.Set, poly: isl.QPolynomial) -> CountPiece:
     regions = tuple(_region(part) for part in domain.compute_divs().make_disjoint().get_basic_sets())
     terms = poly.get_terms()
     params = domain.dim(PARAM)
@@ -491,10 +491,10 @@ def _piece(domain: isl.Set, poly: isl.QPolynomial) -> Piece:
         below = value.get_den_val()
         parts.append((int(value.mul(below).to_python()), int(below.to_python()), tuple(powers)))
     denominator = lcm(*(d for _, d, _ in parts)) if parts else 1
-    return Piece(regions, floors, tuple((n * denominator // d, p) for n, d, p in parts), denominator)
+    return CountPiece(regions, floors, tuple((n * denominator // d, p) for n, d, p in parts), denominator)
 
 
-def _region(part: isl.BasicSet) -> Region:
+def _region(part: isl.BasicSet) -> ParameterRegion:
     params, divs = part.dim(PARAM), part.dim(DIV)
     floors = tuple(_floor(part.get_div(i), params, i) for i in range(divs))
     equal: list[Row] = []
@@ -504,7 +504,7 @@ def _region(part: isl.BasicSet) -> Region:
         values += [constraint.get_coefficient_val(DIV, i) for i in range(divs)]
         row = int(constraint.get_constant_val().to_python()), tuple(int(v.to_python()) for v in values)
         (equal if constraint.is_equality() else least).append(row)
-    return Region(floors, tuple(equal), tuple(least))
+    return ParameterRegion(floors, tuple(equal), tuple(least))
 
 
 def _floor(div: isl.Aff, params: int, before: int) -> Floor:

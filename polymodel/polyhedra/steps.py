@@ -389,7 +389,7 @@ def _elements(points: isl.Set, nx: int) -> isl.Set:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossingCount:
     """What to count per value of the dimensions `labels`.
 
     `coordinate`: (dimension, weight) pairs whose sum is the instance's coordinate. `shift`: None counts a
@@ -423,14 +423,14 @@ class Crossing:
 
 
 @lru_cache(maxsize=8192)
-def crossed(text: str, crossing: Crossing) -> Counts:
+def crossed(text: str, crossing: CrossingCount) -> Counts:
     """Of everything in the factor."""
     return crossing.count(parse_set(text))
 
 
 @lru_cache(maxsize=8192)
 def crossed_at_steps(
-    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: Crossing
+    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> tuple[Counts, Counts]:
     """Of what is touched at stamps that have a neighbour: of all of it, and of what is not held there."""
     candidates, stay = kept(text, held, np, nt, mode, forward)
@@ -439,7 +439,7 @@ def crossed_at_steps(
 
 @lru_cache(maxsize=8192)
 def kept_whole(
-    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: Crossing
+    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> Counts:
     """Transfers, per label, of which every instance keeps its part."""
     candidates, stay = kept(text, held, np, nt, mode, forward)

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.fibertree_layout import Coordinate, Levels, Path, coordinate_text
+from polymodel.report.fibertree_layout import Coordinate, DrawnFibertree, Path, coordinate_text
 from polymodel.report.svg_fibertree import Drawable
 from polymodel.sparse.execute.records import EinsumCounts, Execution, LoopLevel
 from polymodel.sparse.fibertree import Fibertree
-from polymodel.spec.teaal.records import Expression, Operand, SpaceTime, Stamp
+from polymodel.spec.teaal.records import Expression, IndexedTensor, SpaceTime, Stamp
 
 # More computes than this nobody follows one by one.
 LIMIT = 60
@@ -168,7 +168,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
+class EinsumActivity:
     """One Einsum as it ran, with what its spec says of it."""
 
     execution: Execution
@@ -189,7 +189,7 @@ class Ran:
         """Per term the names of its tensors; one that occurs again is numbered as in `EinsumCounts`."""
         seen: dict[str, int] = {}
         known = iter(_numbered(o.tensor, seen) for o in self.expression.operands)
-        counts = [sum(isinstance(f, Operand) for f in t.factors) for t in self.expression.terms]
+        counts = [sum(isinstance(f, IndexedTensor) for f in t.factors) for t in self.expression.terms]
         return tuple(tuple(next(known) for _ in range(n)) for n in counts)
 
     def element(self, name: str) -> Ints:
@@ -278,7 +278,7 @@ def iterated(execution: Execution, einsum: str = "", *, limit: int = LIMIT) -> d
     return {**trees, ran.counts.einsum: _output(ran)}
 
 
-def _ran(execution: Execution, einsum: str, limit: int) -> tuple[Ran, SpaceTime]:
+def _ran(execution: Execution, einsum: str, limit: int) -> tuple[EinsumActivity, SpaceTime]:
     names = [e.einsum for e in execution.einsums]
     if einsum and einsum not in names:
         raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", f"Einsums: {', '.join(names)}")])
@@ -296,10 +296,10 @@ def _ran(execution: Execution, einsum: str, limit: int) -> tuple[Ran, SpaceTime]
             "run it with keep_loops=True",
         )
     expression = next(e for e in execution.spec.expressions if e.name == counts.einsum)
-    return Ran(execution, counts, counts.levels, expression), stamps
+    return EinsumActivity(execution, counts, counts.levels, expression), stamps
 
 
-def _stamps(ran: Ran, which: Sequence[Stamp]) -> dict[int, tuple[int, ...]]:
+def _stamps(ran: EinsumActivity, which: Sequence[Stamp]) -> dict[int, tuple[int, ...]]:
     """The stamp of every computing iteration: position or coordinate per rank."""
     known = {level.rank.name: k for k, level in enumerate(ran.levels)}
     columns: list[Ints] = []
@@ -310,7 +310,7 @@ def _stamps(ran: Ran, which: Sequence[Stamp]) -> dict[int, tuple[int, ...]]:
     return {node: tuple(int(c[node]) for c in columns) for node in ran.computing.tolist()}
 
 
-def _paths(ran: Ran) -> dict[str, dict[int, tuple[Coordinate, ...]]]:
+def _paths(ran: EinsumActivity) -> dict[str, dict[int, tuple[Coordinate, ...]]]:
     """Per tensor, inputs first, the point that each computing iteration touches; none where a term is out."""
     found: dict[str, dict[int, tuple[Coordinate, ...]]] = {}
     for name in dict.fromkeys(n for names in ran.slots for n in names):
@@ -329,13 +329,13 @@ def _path(tree: Fibertree, element: int) -> tuple[Coordinate, ...]:
     return tuple(reversed(path))
 
 
-def _written(ran: Ran) -> Iterator[tuple[Coordinate, ...]]:
+def _written(ran: EinsumActivity) -> Iterator[tuple[Coordinate, ...]]:
     """The output's point at every computing iteration."""
     for node in ran.computing.tolist():
         yield tuple(ran.coordinate(loop, node, column) for _, loop, column in ran.written)
 
 
-def _output(ran: Ran) -> Levels:
+def _output(ran: EinsumActivity) -> DrawnFibertree:
     """The output in the ranks in which it is drawn: its points, each with its value in the result."""
     result = ran.execution.results[ran.counts.einsum]
     known = dict(zip(map(tuple, result.coords.T.tolist()), result.values.tolist(), strict=True))
@@ -347,4 +347,4 @@ def _output(ran: Ran) -> Levels:
     widths = tuple(len(ran.levels[k].rank.bases) if c is None else 1 for _, k, c in ran.written)
     flat = [tuple(n for c in p for n in (c if isinstance(c, tuple) else (c,))) for p in values]
     columns = np.array(flat, dtype=np.int64).reshape(len(values), sum(widths)).T
-    return Levels(ran.counts.einsum, names, widths, columns, np.array(list(values.values())))
+    return DrawnFibertree(ran.counts.einsum, names, widths, columns, np.array(list(values.values())))

@@ -61,7 +61,7 @@ def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
 
     if isinstance(formula, cost.ExactCount):
         return renderer.form(formula.form)
-    if isinstance(formula, cost.Times):
+    if isinstance(formula, cost.ScaledPart):
         return _weighted(written(formula.part), formula.factor, sp)
     if isinstance(formula, cost.Over):
         return _weighted(written(formula.part), 1 / formula.divisor, sp)

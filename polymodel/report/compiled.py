@@ -22,7 +22,7 @@ from polymodel.report.exact_arrays import (
     Array,
     ExactArithmetic,
     ExactRatio,
-    Rounded,
+    RoundedArray,
     Value,
     constant,
     either,
@@ -238,7 +238,7 @@ def _done(step: Instruction, results: Sequence[Any], inputs: Sequence[Any], do: 
     if kind == "Rational":
         return ExactRatio(constant(step.payload[0]), constant(step.payload[1]))
     if kind == "Float":
-        return Rounded(np.asarray(step.payload))
+        return RoundedArray(np.asarray(step.payload))
     if kind in ("true", "false"):
         return np.asarray(kind == "true"), None
     if kind in ("Add", "Mul"):
@@ -280,7 +280,7 @@ def _pieces(pairs: list[tuple[Value, Truth]], do: ExactArithmetic) -> Value:
 
 
 def _finished(found: Value, do: ExactArithmetic) -> Array:
-    if isinstance(found, Rounded):
+    if isinstance(found, RoundedArray):
         return found.array
     if found.bottom.constant != 1:
         rest = do.whole.remainder(found.top, found.bottom)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from polymodel.analysis.result import Analysis, Buffet, Engine, Problem, Traffic
 from polymodel.cost.costs import Cost, CostFigures, asked_value, needs, stored_bits
-from polymodel.cost.records import Costs, Counts, Violation
+from polymodel.cost.records import CapacityViolation, Costs, Counts
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading.spec import kept_files
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
@@ -59,7 +59,7 @@ class FootprintShare:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class CapacityFormula:
     """The formula for one memory, and the tree's peak of whole tiles (`tree_bits`).
 
     `equal`: the two are sure to be the same number; otherwise the tree's is at most the formula's.
@@ -117,7 +117,7 @@ def chain_of(problem: Problem) -> FusedChain:
     return FusedChain(fused, split, tree.einsums)
 
 
-def capacities(counts: Counts) -> tuple[Capacity, ...]:
+def capacities(counts: Counts) -> tuple[CapacityFormula, ...]:
     """The formula for every memory that holds anything, outermost first; Refused for other forms."""
     chain = chain_of(counts.problem)
     held = {b.component for b in counts.analysis.buffets}
@@ -126,7 +126,7 @@ def capacities(counts: Counts) -> tuple[Capacity, ...]:
     )
 
 
-def _capacity(counts: Counts, chain: FusedChain, component: str) -> Capacity:
+def _capacity(counts: Counts, chain: FusedChain, component: str) -> CapacityFormula:
     mine = [b for b in counts.analysis.buffets if b.component == component]
     shares = tuple(_share(counts, chain, b) for b in mine)
     maximal = tuple(
@@ -137,9 +137,9 @@ def _capacity(counts: Counts, chain: FusedChain, component: str) -> Capacity:
         variant = "ffmr_retain"
     peaks = [w for w in counts.analysis.working_sets if (w.component, w.measure) == (component, "tile")]
     tree = max((w.bits for w in peaks), default=0)
-    found = Capacity(component, variant, shares, maximal, tree, False)
+    found = CapacityFormula(component, variant, shares, maximal, tree, False)
     equal = _settled(counts.problem, chain) and _equal(counts.problem, chain, found)
-    return Capacity(component, variant, shares, maximal, tree, equal)
+    return CapacityFormula(component, variant, shares, maximal, tree, equal)
 
 
 def _share(counts: Counts, chain: FusedChain, b: Buffet) -> FootprintShare:
@@ -180,7 +180,7 @@ def _settled(problem: Problem, chain: FusedChain) -> bool:
     return not any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
 
 
-def _equal(problem: Problem, chain: FusedChain, found: Capacity) -> bool:
+def _equal(problem: Problem, chain: FusedChain, found: CapacityFormula) -> bool:
     """True if a whole tile of the largest M_i meets all additive tensors: see docs/semantics.md."""
     if not chain.fused:
         return True
@@ -348,7 +348,7 @@ class Evaluated(Answer):
         return not self.costs.violations
 
     @property
-    def violations(self) -> tuple[Violation, ...]:
+    def violations(self) -> tuple[CapacityViolation, ...]:
         """Memories that are too small: which, during which Einsum, for which tensors, need and have."""
         return self.costs.violations
 

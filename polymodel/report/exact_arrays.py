@@ -12,7 +12,7 @@ Array = Any
 MOST = 2**63 - 1
 
 
-class Whole:
+class IntegerArray:
     """An array of integers (int64, or Python integers in an object array) and bounds of its values."""
 
     def __init__(self, array: Array, low: int, high: int) -> None:
@@ -27,36 +27,42 @@ class Whole:
     def constant(self) -> int | None:
         return self.low if self.low == self.high else None
 
-    def tighten(self) -> Whole:
+    def tighten(self) -> IntegerArray:
         """The same with bounds that some elements reach, in int64 if they fit."""
         if not self.array.size:
-            return Whole(self.array.astype(np.int64), 0, 0)
+            return IntegerArray(self.array.astype(np.int64), 0, 0)
         self.low, self.high = int(self.array.min()), int(self.array.max())
         if self.array.dtype == object and self.size <= MOST:
             self.array = self.array.astype(np.int64)
         return self
 
 
-def whole(array: Array) -> Whole:
+def whole(array: Array) -> IntegerArray:
     """An array of integers with its bounds."""
-    return Whole(array, 0, 0).tighten()
+    return IntegerArray(array, 0, 0).tighten()
 
 
-def constant(number: int) -> Whole:
+def constant(number: int) -> IntegerArray:
     """One integer."""
     kind = np.int64 if abs(number) <= MOST else object
-    return Whole(np.asarray(number, kind), number, number)
+    return IntegerArray(np.asarray(number, kind), number, number)
 
 
 class Guard:
-    """Operations on `Whole` that never overflow; `widest`: the largest bound that needed Python integers."""
+    """Operations on integer arrays that never overflow.
+
+    `widest`: the largest bound that needed Python integers.
+    """
 
     def __init__(self) -> None:
         self.widest = 0
 
     def _made(
-        self, parts: tuple[Whole, ...], bounds: Callable[..., tuple[int, int]], op: Callable[..., Array]
-    ) -> Whole:
+        self,
+        parts: tuple[IntegerArray, ...],
+        bounds: Callable[..., tuple[int, int]],
+        op: Callable[..., Array],
+    ) -> IntegerArray:
         """`op` on the arrays; `bounds` gives those of the result from those of the parts."""
         low, high = bounds(*parts)
         if max(abs(low), abs(high)) > MOST:  # bounds may be loose: look at the values themselves
@@ -65,47 +71,47 @@ class Guard:
         if max(abs(low), abs(high)) > MOST:
             self.widest = max(self.widest, abs(low), abs(high))
             arrays = [a.astype(object) for a in arrays]
-        return Whole(np.asarray(op(*arrays)), low, high)
+        return IntegerArray(np.asarray(op(*arrays)), low, high)
 
-    def add(self, a: Whole, b: Whole) -> Whole:
+    def add(self, a: IntegerArray, b: IntegerArray) -> IntegerArray:
         return self._made((a, b), lambda x, y: (x.low + y.low, x.high + y.high), np.add)
 
-    def times(self, a: Whole, b: Whole) -> Whole:
+    def times(self, a: IntegerArray, b: IntegerArray) -> IntegerArray:
         if a.constant == 1:
             return b
         if b.constant == 1:
             return a
         return self._made((a, b), _product, np.multiply)
 
-    def negative(self, a: Whole) -> Whole:
+    def negative(self, a: IntegerArray) -> IntegerArray:
         return self._made((a,), lambda x: (-x.high, -x.low), np.negative)
 
-    def magnitude(self, a: Whole) -> Whole:
+    def magnitude(self, a: IntegerArray) -> IntegerArray:
         return a if a.low >= 0 else self._made((a,), lambda x: (0, x.size), np.abs)
 
-    def sign(self, a: Whole) -> Whole:
-        return Whole((a.array > 0).astype(np.int64) - (a.array < 0), -1, 1)
+    def sign(self, a: IntegerArray) -> IntegerArray:
+        return IntegerArray((a.array > 0).astype(np.int64) - (a.array < 0), -1, 1)
 
-    def floordiv(self, a: Whole, b: Whole) -> Whole:
+    def floordiv(self, a: IntegerArray, b: IntegerArray) -> IntegerArray:
         """Rounded down; b is positive."""
         if b.constant == 1:
             return a
         return self._made((a, b), lambda x, y: (min(x.low, 0), max(x.high, 0)), _floordiv)
 
-    def remainder(self, a: Whole, b: Whole) -> Whole:
+    def remainder(self, a: IntegerArray, b: IntegerArray) -> IntegerArray:
         """With the sign of b, which is not 0."""
         return self._made((a, b), lambda x, y: (min(y.low, 0), max(y.high, 0)), _remainder)
 
-    def select(self, where: Array, a: Whole, b: Whole) -> Whole:
+    def select(self, where: Array, a: IntegerArray, b: IntegerArray) -> IntegerArray:
         """a where true, else b."""
         return self._made((a, b), _hull, lambda x, y: np.where(where, x, y))
 
 
-def _hull(a: Whole, b: Whole) -> tuple[int, int]:
+def _hull(a: IntegerArray, b: IntegerArray) -> tuple[int, int]:
     return min(a.low, b.low), max(a.high, b.high)
 
 
-def _product(a: Whole, b: Whole) -> tuple[int, int]:
+def _product(a: IntegerArray, b: IntegerArray) -> tuple[int, int]:
     corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
     return min(corners), max(corners)
 
@@ -131,20 +137,20 @@ def _remainder(a: Array, b: Array) -> Array:
 class ExactRatio:
     """top / bottom with a positive bottom; `bad` is true where a divisor was 0 (None: nowhere)."""
 
-    top: Whole
-    bottom: Whole
+    top: IntegerArray
+    bottom: IntegerArray
     bad: Array | None = None
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedArray:
     """float64 values."""
 
     array: Array
     bad: Array | None = None
 
 
-Value = ExactRatio | Rounded
+Value = ExactRatio | RoundedArray
 ONE = constant(1)
 
 
@@ -159,7 +165,7 @@ def either(*masks: Array | None) -> Array | None:
 
 def floats(value: Value) -> Array:
     """The nearest float64 (of a quotient beyond 2^53, to a few units in the last place)."""
-    if isinstance(value, Rounded):
+    if isinstance(value, RoundedArray):
         return value.array
     top = value.top.array.astype(np.float64)
     return top if value.bottom.constant == 1 else top / value.bottom.array.astype(np.float64)
@@ -173,21 +179,21 @@ class ExactArithmetic:
 
     def add(self, a: Value, b: Value) -> Value:
         bad = either(a.bad, b.bad)
-        if isinstance(a, Rounded) or isinstance(b, Rounded):
-            return Rounded(np.asarray(floats(a) + floats(b)), bad)
+        if isinstance(a, RoundedArray) or isinstance(b, RoundedArray):
+            return RoundedArray(np.asarray(floats(a) + floats(b)), bad)
         left, right, bottom = self._aligned(a, b)
         return ExactRatio(self.whole.add(left, right), bottom, bad)
 
     def times(self, a: Value, b: Value) -> Value:
         bad = either(a.bad, b.bad)
-        if isinstance(a, Rounded) or isinstance(b, Rounded):
-            return Rounded(np.asarray(floats(a) * floats(b)), bad)
+        if isinstance(a, RoundedArray) or isinstance(b, RoundedArray):
+            return RoundedArray(np.asarray(floats(a) * floats(b)), bad)
         return ExactRatio(self.whole.times(a.top, b.top), self.whole.times(a.bottom, b.bottom), bad)
 
     def inverse(self, a: Value) -> Value:
-        if isinstance(a, Rounded):
+        if isinstance(a, RoundedArray):
             zero = a.array == 0
-            return Rounded(np.asarray(1 / np.where(zero, 1.0, a.array)), either(a.bad, zero))
+            return RoundedArray(np.asarray(1 / np.where(zero, 1.0, a.array)), either(a.bad, zero))
         if a.top.low > 0:
             return ExactRatio(a.bottom, a.top, a.bad)
         zero = a.top.array == 0
@@ -211,14 +217,14 @@ class ExactArithmetic:
         return ExactRatio(self.whole.remainder(left, safe), bottom, bad)
 
     def magnitude(self, a: Value) -> Value:
-        if isinstance(a, Rounded):
-            return Rounded(np.abs(a.array), a.bad)
+        if isinstance(a, RoundedArray):
+            return RoundedArray(np.abs(a.array), a.bad)
         return ExactRatio(self.whole.magnitude(a.top), a.bottom, a.bad)
 
     def compared(self, op: Callable[[Array, Array], Array], a: Value, b: Value) -> tuple[Array, Array | None]:
         """Truth of a comparison, and where it has none."""
         bad = either(a.bad, b.bad)
-        if isinstance(a, Rounded) or isinstance(b, Rounded):
+        if isinstance(a, RoundedArray) or isinstance(b, RoundedArray):
             return op(floats(a), floats(b)), bad
         left, right, _ = self._aligned(a, b)
         return np.asarray(op(left.array, right.array), bool), bad
@@ -230,12 +236,12 @@ class ExactArithmetic:
             bad = np.where(
                 where, np.False_ if a.bad is None else a.bad, np.False_ if b.bad is None else b.bad
             )
-        if isinstance(a, Rounded) or isinstance(b, Rounded):
-            return Rounded(np.where(where, floats(a), floats(b)), bad)
+        if isinstance(a, RoundedArray) or isinstance(b, RoundedArray):
+            return RoundedArray(np.where(where, floats(a), floats(b)), bad)
         left, right, bottom = self._aligned(a, b)
         return ExactRatio(self.whole.select(where, left, right), bottom, bad)
 
-    def _aligned(self, a: ExactRatio, b: ExactRatio) -> tuple[Whole, Whole, Whole]:
+    def _aligned(self, a: ExactRatio, b: ExactRatio) -> tuple[IntegerArray, IntegerArray, IntegerArray]:
         """Both tops over one bottom."""
         same = a.bottom.constant is not None and a.bottom.constant == b.bottom.constant
         if a.bottom is b.bottom or same:

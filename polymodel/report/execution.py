@@ -10,10 +10,10 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.activity import LIMIT, Activities, activities, allowed, iterated
-from polymodel.report.fibertree_layout import Coordinate, Levels, Path, levels
+from polymodel.report.fibertree_layout import Coordinate, DrawnFibertree, Path, levels
 from polymodel.report.svg_activity import draw_activity, grid
 from polymodel.report.svg_fibertree import Drawable, DrawnTree, draw_fibertrees, fibertree, ranks_of
-from polymodel.sparse.execute.records import Execution, Times, stamp_text
+from polymodel.sparse.execute.records import Execution, ExecutionTimes, stamp_text
 from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, Block, Html, Line, Picture, declared, notes
 from polymodel.view.drawing import described, picture
@@ -94,7 +94,7 @@ def _touched(run: Activities) -> dict[str, dict[Path, list[int]]]:
 
 
 @dataclass(frozen=True)
-class Shown:
+class EinsumPage:
     """One Einsum as the template writes it: fibertrees by name, the grid of all steps, and each in words."""
 
     number: int
@@ -106,14 +106,14 @@ class Shown:
     words: tuple[tuple[str, str], ...]
 
 
-def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> Shown:
+def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> EinsumPage:
     body, width, height = grid(run)
     drawn = picture(width, height, f"Einsum {run.einsum}: all steps", body)
     touched = _touched(run)
     shown = {name: _shown(name, points, tensors) for name, points in touched.items()}
     ranks = ranks_of(list(shown.values()))
     trees = ((n, _tree(n, shown[n], points, ranks, run)) for n, points in touched.items())
-    return Shown(
+    return EinsumPage(
         number, run.einsum, run.caption, max(run.count - 1, 0), tuple(trees), drawn, tuple(_words(run))
     )
 
@@ -132,7 +132,11 @@ def _words(run: Activities) -> Iterator[tuple[str, str]]:
 
 
 def _tree(
-    name: str, tensor: Levels, points: Mapping[Path, Sequence[int]], ranks: Sequence[str], run: Activities
+    name: str,
+    tensor: DrawnFibertree,
+    points: Mapping[Path, Sequence[int]],
+    ranks: Sequence[str],
+    run: Activities,
 ) -> str:
     """The fibertree of one tensor; each coordinate says at which steps it is touched."""
     steps: dict[Path, set[int]] = {}
@@ -155,7 +159,9 @@ def _standing(tree: DrawnTree) -> str:
     return picture(tree.width + 2 * margin, tree.height + 2 * margin, tree.title, [*body, *tree.body, "</g>"])
 
 
-def _shown(name: str, points: Mapping[Path, Sequence[int]], tensors: Mapping[str, Drawable]) -> Levels:
+def _shown(
+    name: str, points: Mapping[Path, Sequence[int]], tensors: Mapping[str, Drawable]
+) -> DrawnFibertree:
     """The tensor that is drawn: the whole, what is touched of a large one, or the points alone."""
     if name not in tensors:
         some = next(iter(points))
@@ -163,14 +169,18 @@ def _shown(name: str, points: Mapping[Path, Sequence[int]], tensors: Mapping[str
         widths = tuple(len(c) if isinstance(c, tuple) else 1 for c in some)
         ranks = tuple(f"rank {k + 1}" for k in range(len(some)))
         rows = np.array([_flat(p) for p in points], dtype=np.int64).reshape(len(points), sum(widths)).T
-        return levels(Levels(name, ranks, widths, rows, counts, "the number of computes at each point"))
+        return levels(
+            DrawnFibertree(name, ranks, widths, rows, counts, "the number of computes at each point")
+        )
     found = levels(tensors[name])
     if found.values.size <= WHOLE:
         return found
     flat = {_flat(p) for p in points}
     kept = np.array([tuple(c) in flat for c in found.columns.T.tolist()], dtype=bool)
     note = f"{found.note}; only what is touched of {found.values.size:,} nonzeros"
-    return Levels(found.name, found.ranks, found.widths, found.columns[:, kept], found.values[kept], note)
+    return DrawnFibertree(
+        found.name, found.ranks, found.widths, found.columns[:, kept], found.values[kept], note
+    )
 
 
 def _flat(path: Sequence[Coordinate]) -> tuple[int, ...]:
@@ -274,7 +284,7 @@ class ExecutionReport(Answer):
         return load_axes(names, loads, unit, title, ax)
 
 
-def bars(times: Times) -> tuple[list[str], list[int], str]:
+def bars(times: ExecutionTimes) -> tuple[list[str], list[int], str]:
     """Name and computes of every bar, and what a bar stands for."""
     if times.load.size <= _BARS or not times.by_first:
         return (

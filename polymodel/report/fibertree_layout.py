@@ -27,7 +27,7 @@ REST = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class DrawnFibertree:
     """A tensor as it is drawn: per rank, outermost first, the coordinate of every nonzero.
 
     A rank that is flattened from n ranks has n columns, every other one has one; `columns` has a row per
@@ -42,22 +42,22 @@ class Levels:
     note: str = ""
 
 
-def levels(tensor: SparseTensor | Fibertree | Levels) -> Levels:
+def levels(tensor: SparseTensor | Fibertree | DrawnFibertree) -> DrawnFibertree:
     """Any tensor that can be drawn, its nonzeros in the order of its ranks."""
-    if isinstance(tensor, Levels):
+    if isinstance(tensor, DrawnFibertree):
         return _ordered(tensor)
     if isinstance(tensor, Fibertree):
         return _partitioned(tensor)
     if not isinstance(tensor, SparseTensor):
         raise not_a("tensor", "draw_fibertree", tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
     sizes = " x ".join(str(s) for s in tensor.shape)
-    return Levels(
+    return DrawnFibertree(
         tensor.name, tensor.ranks, (1,) * len(tensor.ranks), tensor.coords, tensor.values,
         f"shape {sizes}" if sizes else "rank 0",
     )  # fmt: skip
 
 
-def _partitioned(tensor: Fibertree) -> Levels:
+def _partitioned(tensor: Fibertree) -> DrawnFibertree:
     """Coordinates of flattened ranks become tuples again."""
     rows = [
         part
@@ -66,15 +66,15 @@ def _partitioned(tensor: Fibertree) -> Levels:
     ]
     widths = tuple(len(level.rank.bases) for level in tensor.levels)
     columns = np.array(rows, dtype=np.int64).reshape(sum(widths), tensor.nnz)
-    return Levels(tensor.name, tensor.ranks, widths, columns, tensor.values)
+    return DrawnFibertree(tensor.name, tensor.ranks, widths, columns, tensor.values)
 
 
-def _ordered(tensor: Levels) -> Levels:
+def _ordered(tensor: DrawnFibertree) -> DrawnFibertree:
     columns = tensor.columns
     if columns.shape[1] < 2 or not columns.shape[0]:
         return tensor
     order = np.lexsort(columns[::-1])
-    return Levels(
+    return DrawnFibertree(
         tensor.name, tensor.ranks, tensor.widths, columns[:, order], tensor.values[order], tensor.note
     )
 
@@ -120,7 +120,7 @@ class Fiber:
 class Chosen:
     """The fibers to draw, and per rank how many there are in all."""
 
-    tensor: Levels
+    tensor: DrawnFibertree
     root: Fiber | None
     fibers: tuple[int, ...]
 
@@ -153,7 +153,7 @@ def text_width(text: str) -> float:
     return max(NARROWEST, len(text) * CHAR + 10)
 
 
-def choose(tensor: Levels, limit: int) -> Chosen:
+def choose(tensor: DrawnFibertree, limit: int) -> Chosen:
     """The part of a tensor with at most about `limit` values: all of it, or some of every kind of fiber."""
     ends = np.cumsum(tensor.widths, dtype=np.int64)
     count = tensor.values.size
@@ -174,7 +174,7 @@ def choose(tensor: Levels, limit: int) -> Chosen:
 
 @dataclass(frozen=True, eq=False)
 class _Chooser:
-    tensor: Levels
+    tensor: DrawnFibertree
     starts: list[NDArray[np.intp]]
     ends: Ints
 

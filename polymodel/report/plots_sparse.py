@@ -33,7 +33,7 @@ _FAR = 50.0  # ratios above that are drawn on a logarithmic axis
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """A point under a roof: what a run does, moves over the roof's memory, and how long it takes."""
 
     name: str
@@ -53,7 +53,7 @@ class Measured:
 
 
 def plot_roofline(
-    points: Sequence[Measured],
+    points: Sequence[MeasuredRun],
     *,
     peak: float,
     bandwidth: float,
@@ -104,7 +104,7 @@ def plot_roofline(
     return ax
 
 
-def _unplaced(points: Sequence[Measured], peak: float, bandwidth: float) -> list[Diagnostic]:
+def _unplaced(points: Sequence[MeasuredRun], peak: float, bandwidth: float) -> list[Diagnostic]:
     """What cannot be drawn on logarithmic axes."""
     faults = [
         Diagnostic(f"{what} is {value}", "give a positive, finite number")
@@ -345,7 +345,7 @@ def plot_kernels(reports: Mapping[str, TensaurusReport], ax: Axes | None = None)
         raise SpecError([Diagnostic(f"{what}: there is no one roof", "give predictions of one machine")])
     ((peak, bandwidth),) = machines
     points = [
-        Measured(f"{name} ({r.label})", r.operations, r.moved("HBM"), r.seconds)
+        MeasuredRun(f"{name} ({r.label})", r.operations, r.moved("HBM"), r.seconds)
         for name, r in reports.items()
     ]
     return plot_roofline(

@@ -20,7 +20,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sparse.actions.storage import Capacity, capacity_checks
+from polymodel.sparse.actions.storage import MemoryDemand, capacity_checks
 from polymodel.spec.faults import check_classes
 from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, made_part, notes
 from polymodel.view.table import RATIO, Cell, Column, Table
@@ -111,7 +111,7 @@ def footprints(problem: Problem, counts: SparseCounts) -> Table:
     return Table("footprints", columns, rows)
 
 
-def capacities(checks: Sequence[Capacity]) -> Table:
+def capacities(checks: Sequence[MemoryDemand]) -> Table:
     """Working sets of sparse tiles against sizes; `p_overflow` is how probable it is that they do not fit."""
     columns = (
         Column("component"), Column("einsum"), Column("dense_bits", "bit"), Column("bits", "bit"),
@@ -243,7 +243,7 @@ class SparseReport(Answer):
         return self.counts.whole_label
 
     @cached_property
-    def capacity_checks(self) -> tuple[Capacity, ...]:
+    def capacity_checks(self) -> tuple[MemoryDemand, ...]:
         """Every memory's working set against its size, with the probability that it does not fit."""
         return capacity_checks(self.dense.problem, self.dense.analysis, self.counts, self.data)
 

@@ -18,8 +18,8 @@ from polymodel.report.fibertree_layout import (
     Cell,
     Chosen,
     Coordinate,
+    DrawnFibertree,
     Fiber,
-    Levels,
     Path,
     choose,
     coordinate_text,
@@ -51,7 +51,7 @@ TALL = 24.0
 EDGE = 24.0
 DROP = 12.0
 HEAD = 30.0
-Drawable = SparseTensor | Fibertree | Levels
+Drawable = SparseTensor | Fibertree | DrawnFibertree
 Attributes = Callable[[Path], str]
 
 
@@ -101,12 +101,12 @@ def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Draw
     return _drawing(trees, title or f"{found.name} as its parts")
 
 
-def ranks_of(tensors: Sequence[Levels]) -> tuple[str, ...]:
+def ranks_of(tensors: Sequence[DrawnFibertree]) -> tuple[str, ...]:
     """All ranks in order of appearance."""
     return tuple(dict.fromkeys(r for t in tensors for r in t.ranks))
 
 
-def _parts(found: Levels) -> list[Levels]:
+def _parts(found: DrawnFibertree) -> list[DrawnFibertree]:
     wide = found.widths[0]
     keys, which = np.unique(found.columns[:wide], axis=1, return_inverse=True)
     if keys.shape[1] > PARTS:
@@ -119,7 +119,7 @@ def _parts(found: Levels) -> list[Levels]:
         kept = which.reshape(-1) == number
         at = coordinate_text(key[0] if wide == 1 else tuple(key))
         parts.append(
-            Levels(
+            DrawnFibertree(
                 f"{found.name}[{found.ranks[0]} = {at}]", found.ranks[1:], found.widths[1:],
                 found.columns[wide:, kept], found.values[kept],
             )
@@ -174,7 +174,7 @@ def fibertree(
     return DrawnTree(shapes, max(wide, left + chosen.root.width), height, head, described)
 
 
-def _root_text(tensor: Levels) -> str:
+def _root_text(tensor: DrawnFibertree) -> str:
     """What stands where there is no fiber: the value of a rank-0 tensor, or that there is nothing."""
     if not tensor.values.size:
         return "no nonzeros"
@@ -186,11 +186,11 @@ def _base(rank: str) -> str:
     return rank.rstrip("0123456789") or rank
 
 
-def _title(tensor: Levels) -> str:
+def _title(tensor: DrawnFibertree) -> str:
     return f"{tensor.name} [{', '.join(tensor.ranks)}]" if tensor.ranks else tensor.name
 
 
-def _subtitle(tensor: Levels) -> str:
+def _subtitle(tensor: DrawnFibertree) -> str:
     count = tensor.values.size
     return ", ".join(x for x in (tensor.note, f"{count:,} nonzero{'' if count == 1 else 's'}") if x)
 
@@ -275,4 +275,12 @@ def _drawing(trees: tuple[DrawnTree, ...], title: str = "") -> Drawing:
     return Drawing(name, picture(wide + 2 * MARGIN, y - MARGIN, name, body))
 
 
-__all__ = ["Coordinate", "Drawable", "Levels", "draw_fibertree", "draw_fibertrees", "draw_parts", "fibertree"]
+__all__ = [
+    "Coordinate",
+    "Drawable",
+    "DrawnFibertree",
+    "draw_fibertree",
+    "draw_fibertrees",
+    "draw_parts",
+    "fibertree",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polymodel.sparse.traffic.records import Traffic
+from polymodel.sparse.traffic.records import CascadeTraffic
 from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, Block, Section, declared
 from polymodel.view.table import Table
@@ -17,10 +17,10 @@ class TrafficReport(Answer):
     `time` of a memory or unit (s) stands in its first row. Printed, it is text; in a notebook, HTML.
     """
 
-    traffic: Traffic
+    traffic: CascadeTraffic
 
     def __post_init__(self) -> None:
-        if not isinstance(self.traffic, Traffic):
+        if not isinstance(self.traffic, CascadeTraffic):
             raise not_a("traffic", "TrafficReport", self.traffic, "pass what pm.traffic(spec, tensors) gives")
 
     @declared(title="Bits moved")

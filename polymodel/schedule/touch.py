@@ -17,7 +17,7 @@ from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import needs, sets
-from polymodel.polyhedra.nests import Bound, LoopCut, Nest
+from polymodel.polyhedra.nests import LinearInequality, LoopCut, Nest
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # Iteration spaces and loops in ISL's notation.
@@ -152,9 +152,9 @@ def _row(expr: Affine, variables: tuple[str, ...]) -> tuple[int, ...]:
 
 def _bounds(
     view: View, variables: tuple[str, ...], origins: dict[str, int], extents: tuple[int, ...]
-) -> tuple[Bound, ...] | None:
+) -> tuple[LinearInequality, ...] | None:
     """The bounds that the box does not imply, from the origins on; None if one is no inequality."""
-    found: dict[Bound, None] = {}
+    found: dict[LinearInequality, None] = {}
     for constraint in essential_constraints(view.einsum):
         if not set(constraint.expr.variables) & set(variables):
             continue
@@ -167,12 +167,14 @@ def _bounds(
     return tuple(found)
 
 
-def _bound(constraint: Constraint, variables: tuple[str, ...], origins: dict[str, int]) -> Bound | None:
+def _bound(
+    constraint: Constraint, variables: tuple[str, ...], origins: dict[str, int]
+) -> LinearInequality | None:
     if constraint.kind != "ge":
         return None
     row = _row(constraint.expr, variables)
     moved = sum(c * origins[v] for v, c in zip(variables, row, strict=True))
-    return Bound(row, constraint.expr.constant + moved)
+    return LinearInequality(row, constraint.expr.constant + moved)
 
 
 # Which elements each stamp touches.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 from polymodel.pareto import undominated
 from polymodel.slopes.loop_nests import OrderClass, blocks, nests, subsets
-from polymodel.slopes.tile_sizes import TileChoices, Tilings
+from polymodel.slopes.tile_sizes import TileChoices, TileSizeChoices
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
@@ -45,14 +45,14 @@ class FusedSetting:
 
     einsum: Einsum
     loops: tuple[str, ...]
-    tilings: tuple[Tilings, ...]
+    tilings: tuple[TileSizeChoices, ...]
     free: frozenset[str] = frozenset()
     resident: frozenset[str] = frozenset()
     order: tuple[str, ...] | None = None
     weights: tuple[tuple[str, int], ...] = ()
 
     @cached_property
-    def of(self) -> Mapping[str, Tilings]:
+    def of(self) -> Mapping[str, TileSizeChoices]:
         return dict(zip(self.einsum.rank_variables, self.tilings, strict=True))
 
     @cached_property

@@ -23,7 +23,7 @@ from polymodel.slopes.fused_einsum import (
 )
 from polymodel.slopes.levels import BY_HAND, check_einsum
 from polymodel.slopes.loop_nests import as_indexed, order_classes
-from polymodel.slopes.tile_sizes import TileSizes, Tilings, extent, overlapping, sizes_of, tilings
+from polymodel.slopes.tile_sizes import TileSizeChoices, TileSizes, extent, overlapping, sizes_of, tilings
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 # Chains of Einsums: each hands one tensor to the next, and loops over its ranks may be fused.
@@ -133,7 +133,7 @@ PAIRS = 2**19  # combined at once
 
 
 @dataclass(frozen=True)
-class FusedLoop:
+class GroupLoop:
     """A fused loop: the rank variable that it goes over in each Einsum of the group, and its tile."""
 
     variables: tuple[str, ...]
@@ -147,7 +147,7 @@ class Segment:
     `resident`: tensors handed over whole, to or from a neighbour. Figures are in the slope's unit.
     """
 
-    loops: tuple[FusedLoop, ...]
+    loops: tuple[GroupLoop, ...]
     choices: tuple[FusedChoice, ...]
     resident: tuple[str, ...]
     capacity: int
@@ -175,7 +175,7 @@ class _Group:
         key = int(self.members[0].key[rows[0]])
         at = np.unravel_index(key, tuple(len(f) for f in self.fused)) if self.fused else ()
         tiles = [f[int(i)] for f, i in zip(self.fused, at, strict=True)]
-        loops = tuple(FusedLoop(self.loops[k], tiles[k]) for k in self.order)
+        loops = tuple(GroupLoop(self.loops[k], tiles[k]) for k in self.order)
         terms = sum(c.additive for c in choices) + max(c.maximal for c in choices)
         accesses = sum(c.accesses for c in choices)
         return Segment(loops, choices, self.resident, self.held + terms, accesses)
@@ -292,7 +292,7 @@ class Workbench:
         every = all(v in a.variables for one, v in zip(einsums, loop, strict=True) for a in one.accesses)
         return self._sizes(first, loop)[: 1 if every else None]
 
-    def _tilings(self, one: Einsum, variable: str, fused: dict[str, tuple[int, ...]]) -> Tilings:
+    def _tilings(self, one: Einsum, variable: str, fused: dict[str, tuple[int, ...]]) -> TileSizeChoices:
         whole = extent(one, variable)
         sizes, perfect = sizes_of(whole, variable, self.tiles)
         return tilings(whole, fused.get(variable, (whole,)), sizes, perfect)

@@ -8,7 +8,7 @@ Where each tile fetches only what its predecessor along p did not hold, the sum 
 what a tile and its predecessor hold together takes the place of the tile, less the predecessor.
 
 In a fused nest a rank variable has two tile sizes: that of its fused loop, and that of the loop below it
-(`Tilings`).
+(`TileSizeChoices`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TileChoices:
 
 
 @dataclass(frozen=True, eq=False)
-class Tilings:
+class TileSizeChoices:
     """All choices of one rank variable: with no loop below the fused one (`whole`), with one (`split`), and
     those with the smallest tile below each fused one (`least`).
 
@@ -87,7 +87,7 @@ def sizes_of(extent: int, variable: str, tiles: TileSizes) -> tuple[tuple[int, .
 
 
 @lru_cache(maxsize=512)
-def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect: bool) -> Tilings:
+def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect: bool) -> TileSizeChoices:
     """Choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused tile).
 
     Of tiles below one fused tile that make equally many iterations only the smallest can be on a front.
@@ -114,7 +114,9 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     # Tiles of one key fall as the iterations rise, so that the smallest stands last.
     last = np.flatnonzero(np.diff(of, append=-1))
     least = TileChoices(of[last], split.inner[last], split.trips[last], split.total[last])
-    return Tilings(extent, fused, TileChoices(np.arange(len(every)), every, trips, trips), split, least)
+    return TileSizeChoices(
+        extent, fused, TileChoices(np.arange(len(every)), every, trips, trips), split, least
+    )
 
 
 def steps_of(one: Einsum, variable: str) -> frozenset[int]:

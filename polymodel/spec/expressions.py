@@ -36,7 +36,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberNode:
     value: int | float
     offset: int
 
@@ -69,7 +69,7 @@ class Call:
     offset: int
 
 
-Tree = Number | Name | Unary | Binary | Call
+Tree = NumberNode | Name | Unary | Binary | Call
 
 
 def tokens(text: str) -> tuple[Token, ...]:
@@ -119,7 +119,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-class Cursor:
+class TokenCursor:
     """Walks over tokens; every reader of an expression language is built on it."""
 
     def __init__(self, text: str) -> None:
@@ -199,7 +199,7 @@ class Cursor:
         return token
 
 
-def arithmetic(cursor: Cursor) -> Tree:
+def arithmetic(cursor: TokenCursor) -> Tree:
     """Read `+ - * / // % mod **`, parentheses, names and calls with Python's precedence."""
     left = _term(cursor)
     while token := cursor.operator("+", "-"):
@@ -207,7 +207,7 @@ def arithmetic(cursor: Cursor) -> Tree:
     return left
 
 
-def _term(cursor: Cursor) -> Tree:
+def _term(cursor: TokenCursor) -> Tree:
     left = _factor(cursor)
     while token := cursor.operator("*", "/", "//", "%", "mod"):
         op = "%" if token.text == "mod" else token.text
@@ -215,7 +215,7 @@ def _term(cursor: Cursor) -> Tree:
     return left
 
 
-def _factor(cursor: Cursor) -> Tree:
+def _factor(cursor: TokenCursor) -> Tree:
     cursor.deeper()
     token = cursor.take("-", "+")
     if token is not None:
@@ -232,11 +232,11 @@ def _factor(cursor: Cursor) -> Tree:
 _RESERVED = ("and", "or", "not", "mod", "exists", "if", "else", "for", "lambda", "in", "is")
 
 
-def _atom(cursor: Cursor) -> Tree:
+def _atom(cursor: TokenCursor) -> Tree:
     token = cursor.now
     if token.kind == "number":
         cursor.next()
-        return Number(number_of(token), token.offset)
+        return NumberNode(number_of(token), token.offset)
     if token.kind == "name" and token.text not in _RESERVED:
         cursor.next()
         if cursor.take("("):
@@ -253,7 +253,7 @@ def _atom(cursor: Cursor) -> Tree:
     )
 
 
-def _arguments(cursor: Cursor) -> tuple[Tree, ...]:
+def _arguments(cursor: TokenCursor) -> tuple[Tree, ...]:
     found = [cursor.inner()]
     while cursor.take(","):
         found.append(cursor.inner())
@@ -266,7 +266,7 @@ _CONDITIONS = ("if", "else", "and", "or", "not", "<", "<=", ">", ">=", "==", "!=
 
 def parse_arithmetic(text: str) -> Tree:
     """The syntax tree of one arithmetic expression. Raises TextFault."""
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     tree = arithmetic(cursor)
     if cursor.now.text in _CONDITIONS:
         remedy = "let a template decide: {{ 16 if W > 8 else 4 }}, with a value for W (--var W=9)"
@@ -362,7 +362,7 @@ class SetScope:
 
 def parse_set(text: str, *, key: bool = False) -> SetTree:
     """The syntax tree of a set expression. `key` allows the lone word Other. Raises TextFault."""
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     if cursor.now.kind == "end":
         raise TextFault("the set expression is empty", 0, "write a tensor, All or Nothing")
     tree = _union(cursor)
@@ -388,28 +388,28 @@ def set_names(tree: SetTree) -> tuple[SetName, ...]:
     return set_names(tree.base)
 
 
-def _union(cursor: Cursor) -> SetTree:
+def _union(cursor: TokenCursor) -> SetTree:
     left = _intersection(cursor)
     while token := cursor.operator("|"):
         left = SetOperation("|", left, _intersection(cursor), token.offset)
     return left
 
 
-def _intersection(cursor: Cursor) -> SetTree:
+def _intersection(cursor: TokenCursor) -> SetTree:
     left = _difference(cursor)
     while token := cursor.operator("&"):
         left = SetOperation("&", left, _difference(cursor), token.offset)
     return left
 
 
-def _difference(cursor: Cursor) -> SetTree:
+def _difference(cursor: TokenCursor) -> SetTree:
     left = _operand(cursor)
     while token := cursor.operator("-"):
         left = SetOperation("-", left, _operand(cursor), token.offset)
     return left
 
 
-def _operand(cursor: Cursor) -> SetTree:
+def _operand(cursor: TokenCursor) -> SetTree:
     cursor.deeper()
     token = cursor.now
     if cursor.take("~"):
@@ -429,7 +429,7 @@ def _operand(cursor: Cursor) -> SetTree:
     return tree
 
 
-def _primary(cursor: Cursor) -> SetTree:
+def _primary(cursor: TokenCursor) -> SetTree:
     token = cursor.now
     if cursor.take("("):
         inner = _union(cursor)
@@ -444,13 +444,13 @@ def _primary(cursor: Cursor) -> SetTree:
     return SetName(token.text, token.offset)
 
 
-def _refuse_words(cursor: Cursor) -> None:
+def _refuse_words(cursor: TokenCursor) -> None:
     sign = {"and": "&", "or": "|", "not": "~"}.get(cursor.now.text)
     if sign:
         raise TextFault(f"`{cursor.now.text}` is no set operator", cursor.now.offset, f"write {sign}")
 
 
-def _empty_call(cursor: Cursor, name: str) -> None:
+def _empty_call(cursor: TokenCursor, name: str) -> None:
     at = cursor.next().offset
     if name not in KEYWORDS or not cursor.take(")"):
         raise TextFault(f"{name}(...) is no set", at, "only the predefined sets may be called, as Outputs()")

@@ -21,8 +21,8 @@ from jinja2.runtime import Context
 from polymodel.errors import Diagnostic
 from polymodel.spec.faults import Faults, Source, YamlNode
 from polymodel.spec.files import text_of
-from polymodel.spec.template import Budget, FileValue, Functions, Refused, render
-from polymodel.spec.yaml_text import Parts, parse_yaml
+from polymodel.spec.template import Budget, FileValue, Functions, TemplateStopped, render
+from polymodel.spec.yaml_text import IncludedValues, parse_yaml
 
 ENDINGS = (".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 ABOVE = 2  # folders above that of the file
@@ -45,7 +45,7 @@ class Includes:
 
     base: Path
     tags: tuple[str, ...]
-    parts: Parts = field(default_factory=Parts)
+    parts: IncludedValues = field(default_factory=IncludedValues)
     variables: set[str] = field(default_factory=set)
     read: list[str] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -78,7 +78,7 @@ def _plainly(function: Callable[..., object]) -> Callable[..., object]:
 
 def _round(value: object, digits: object = 0) -> object:
     if not isinstance(value, (int, float)) or not isinstance(digits, int) or abs(digits) > 60:
-        raise Refused("round takes a number and at most 60 digits", "give it a number")
+        raise TemplateStopped("round takes a number and at most 60 digits", "give it a number")
     return round(value, digits) if digits else round(value)
 
 
@@ -142,10 +142,10 @@ class _Folder:
         try:
             found = path.resolve()
         except (OSError, ValueError, RuntimeError) as error:
-            raise Refused(f"{asked[:200]!r} is no path", "name a YAML file near this one") from error
+            raise TemplateStopped(f"{asked[:200]!r} is no path", "name a YAML file near this one") from error
         if os.path.isabs(asked) or not found.is_relative_to(base):
             remedy = f"includes are read from {base.name}/ and below; copy the file there"
-            raise Refused(f"{asked[:200]} lies outside the folder that is read", remedy)
+            raise TemplateStopped(f"{asked[:200]} lies outside the folder that is read", remedy)
         return found
 
     def _found(self, asked: str) -> Path | None:
@@ -159,7 +159,7 @@ class _Folder:
         found = self._found(asked)
         if found is None:
             remedy = f"it has to end with {', '.join(ENDINGS)}, and to lie here or in a folder of add_to_path"
-            raise Refused(f"there is no file {asked[:200]} to include", remedy)
+            raise TemplateStopped(f"there is no file {asked[:200]} to include", remedy)
         return found
 
     def _rendered(self, context: Context, path: Path) -> tuple[str, Source]:
@@ -168,10 +168,10 @@ class _Folder:
         includes.read.append(name)
         if len(includes.read) > MAX_READS or includes.depth > MAX_DEPTH:
             what = "the template includes too many files, or one that includes itself"
-            raise Refused(what, "include fewer")
+            raise TemplateStopped(what, "include fewer")
         text = text_of(path, name, faults)
         if text is None:
-            raise Refused("a file cannot be included", "", tuple(faults.found))
+            raise TemplateStopped("a file cannot be included", "", tuple(faults.found))
         includes.budget.spend(len(text))
         source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
         known: Mapping[str, object] = {k: v for k, v in context.get_all().items() if not callable(v)}
@@ -179,7 +179,7 @@ class _Folder:
         rendered, told = render(text, source, known, includes.functions(path.parent), includes.budget)
         includes.depth -= 1
         if rendered is None:
-            raise Refused("a file cannot be included", "", told)
+            raise TemplateStopped("a file cannot be included", "", told)
         includes.variables |= rendered.variables
         return rendered.text, rendered.source
 
@@ -187,11 +187,11 @@ class _Folder:
         text, source = self._rendered(context, path)
         root, told = parse_yaml(text, source, self.includes.tags, self.includes.parts)
         if root is None or told:
-            raise Refused("a file cannot be included", "", told)
+            raise TemplateStopped("a file cannot be included", "", told)
         for part in key.split(".") if key else ():
             below = root.entry(part)
             if below is None:
                 what = f"the included file has no {key[:200]}"
-                raise Refused(what, "", (Diagnostic(what, "check the key", "", root.place()),))
+                raise TemplateStopped(what, "", (Diagnostic(what, "check the key", "", root.place()),))
             root = below.value
         return root

@@ -11,9 +11,9 @@ from polymodel.arithmetic import Affine, Constraint
 from polymodel.spec.expressions import (
     Binary,
     Call,
-    Cursor,
     Name,
-    Number,
+    NumberNode,
+    TokenCursor,
     Tree,
     Unary,
     arithmetic,
@@ -78,7 +78,7 @@ class UnboundSymbol(TextFault):
 
 def value_of(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
     """The value of arithmetic that has been parsed. Raises TextFault, as `evaluate_number`."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return _bounded(tree.value, tree.offset)
     if isinstance(tree, Name):
         return _named(tree, symbols)
@@ -371,7 +371,7 @@ def parse_affine(text: str | int, symbols: Symbols | None = None) -> Affine:
 
 def affine_of(tree: Tree, symbols: Symbols) -> Affine:
     """The affine expression that a syntax tree stands for. Raises TextFault."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return Affine((), _whole(tree.value, tree.offset))
     if isinstance(tree, Name):
         value = symbols.get(tree.name)
@@ -415,7 +415,7 @@ def _binary(tree: Binary, left: Affine, right: Affine) -> Affine:
 
 def parse_constraints(text: str, symbols: Symbols | None = None) -> tuple[Constraint, ...]:
     """`0 <= m < 128 and m mod 2 = 0` as Constraints. Raises TextFault."""
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     found = list(_chain(cursor, symbols or {}))
     while True:
         if cursor.take("and", "&&"):
@@ -426,13 +426,13 @@ def parse_constraints(text: str, symbols: Symbols | None = None) -> tuple[Constr
         return tuple(found)
 
 
-def _refuse_connective(cursor: Cursor) -> None:
+def _refuse_connective(cursor: TokenCursor) -> None:
     word = "or" if cursor.now.text == "||" else cursor.now.text
     if word in _REFUSED:
         raise TextFault(f"`{cursor.now.text}` is not supported", cursor.now.offset, _REFUSED[word])
 
 
-def _chain(cursor: Cursor, symbols: Symbols) -> tuple[Constraint, ...]:
+def _chain(cursor: TokenCursor, symbols: Symbols) -> tuple[Constraint, ...]:
     _refuse_connective(cursor)
     sides = [arithmetic(cursor)]
     comparisons: list[tuple[str, int]] = []
@@ -502,7 +502,7 @@ def parse_einsum(text: str) -> EinsumText:
 
     Raises TextFault.
     """
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     output = _access(cursor, text)
     if cursor.now.text == "==":
         raise TextFault("`==` compares; an Einsum is made with `=`", cursor.now.offset, "write one `=`")
@@ -525,7 +525,7 @@ def parse_einsum(text: str) -> EinsumText:
     return EinsumText(((*output, True), *((*i, False) for i in inputs)), joined, accumulates)
 
 
-def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _access(cursor: TokenCursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     token = cursor.now
     if token.kind != "name":
         raise TextFault(
@@ -550,7 +550,7 @@ def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]
     return token.text, tuple(ranks)
 
 
-def _rank(cursor: Cursor, text: str) -> tuple[str, str]:
+def _rank(cursor: TokenCursor, text: str) -> tuple[str, str]:
     named = cursor.now.kind == "name" and cursor.ahead().text == "="
     rank = ""
     if named:

@@ -55,7 +55,7 @@ class _TooMuch(SecurityError):
     """A template asked for more work, output or size than is allowed."""
 
 
-class Refused(TemplateError):
+class TemplateStopped(TemplateError):
     """What stops a template and is told in its own words: a failed `assert`, the faults of another file."""
 
     def __init__(self, message: str, remedy: str, told: tuple[Diagnostic, ...] = ()) -> None:
@@ -181,7 +181,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _assert(self, holds: object, message: object) -> None:
         if not holds:
-            raise Refused(str(self.weighed(message))[:400], "give the template other variables")
+            raise TemplateStopped(str(self.weighed(message))[:400], "give the template other variables")
 
     def _join(self, values: Iterable[object], d: str = "") -> str:
         parts: list[str] = []
@@ -341,7 +341,7 @@ def render(
         template = jinja2.Template.from_code(environment, code, dict(environment.globals))
         output = _collected(environment, template, variables)
     except TemplateError as error:
-        told = error.told if isinstance(error, Refused) else ()
+        told = error.told if isinstance(error, TemplateStopped) else ()
         return None, told or (_fault(error, plain, [*variables]),)
     except RecursionError as error:
         return None, (
@@ -412,7 +412,7 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
             remedy = given or remedy.replace("N", name.group(1))
             if name.group(1) in _IMPORTED:
                 remedy = "a file that includes others is imported: polymodel import accelforge (or timeloop)"
-    elif isinstance(error, Refused):
+    elif isinstance(error, TemplateStopped):
         remedy = error.remedy
     elif isinstance(error, SecurityError):
         remedy = "templates may compute small values only: no Python attributes, no huge loops or powers"

@@ -3,7 +3,7 @@
 Numbers and booleans are told from text here (not by YAML 1.1's rules): `no`, `on` and `1:30` stay
 text, `1.6e13` is a number. Aliases and merge keys are expanded up to a bound: `<<` adds the keys of other
 mappings, `<<<` also those of mappings inside, and what stands in the mapping itself goes first. Where a
-template fetches another file, its text has a mark that stands for a value of it (`Parts`).
+template fetches another file, its text has a mark that stands for a value of it (`IncludedValues`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Abort(Exception):
 
 
 @dataclass
-class Parts:
+class IncludedValues:
     """Values of other files, which a text names by mark, and the nodes that were made so far of all files."""
 
     nodes: list[YamlNode] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Parts:
 
 
 def parse_yaml(
-    text: str, source: Source, tags: tuple[str, ...] = TAGS, parts: Parts | None = None
+    text: str, source: Source, tags: tuple[str, ...] = TAGS, parts: IncludedValues | None = None
 ) -> tuple[YamlNode | None, tuple[Diagnostic, ...]]:
     """The root node (None if the syntax is broken) and every fault found. Never raises.
 
@@ -88,7 +88,7 @@ def parse_yaml(
             "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
         )
         return None, (fault,)
-    reader = _Reader(source, tags, parts if parts is not None else Parts())
+    reader = _Reader(source, tags, parts if parts is not None else IncludedValues())
     try:
         node = reader.node(root, "", 0)
     except _Abort:
@@ -159,7 +159,7 @@ def _syntax_remedy(problem: str, line: str, before: str) -> str:
 
 
 class _Reader:
-    def __init__(self, source: Source, tags: tuple[str, ...], parts: Parts) -> None:
+    def __init__(self, source: Source, tags: tuple[str, ...], parts: IncludedValues) -> None:
         self.source = source
         self.tags = tags
         self.faults: list[Diagnostic] = []

@@ -12,8 +12,8 @@ import numpy as np
 
 from polymodel.analysis.symbolic.forms import Chain, names_in, size_in
 from polymodel.errors import Refused
-from polymodel.sweeps.expressions import Constraint, names_of, of_text
-from polymodel.sweeps.grid import Grid, Ids, Uses
+from polymodel.sweeps.expressions import SymbolConstraint, names_of, of_text
+from polymodel.sweeps.grid import Grid, Ids, SymbolUses
 from polymodel.sweeps.values import MAX_CHOICES
 
 
@@ -42,7 +42,7 @@ def make_axes(
     chains: Sequence[Chain],
     texts: Mapping[str, str],
     fixed: Mapping[str, Any],
-    where: Sequence[Constraint],
+    where: Sequence[SymbolConstraint],
     factors: Iterable[frozenset[str]] = (),
 ) -> tuple[SymbolAxis, ...]:
     """One axis per group of tile symbols that meet in a chain, an expression or a factor.
@@ -50,7 +50,7 @@ def make_axes(
     `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
     symbols of the factors of counts that depend on more than one chain.
     """
-    uses = Uses(grid, texts)
+    uses = SymbolUses(grid, texts)
     groups = [{n} for n in tiles]
     meetings = [uses.of_all(names_in(c)) for c in chains]
     meetings += [uses.of_all(names) for names in factors]
@@ -72,8 +72,8 @@ def _axis(
     chains: Sequence[Chain],
     texts: Mapping[str, str],
     fixed: Mapping[str, Any],
-    where: Sequence[Constraint],
-    uses: Uses,
+    where: Sequence[SymbolConstraint],
+    uses: SymbolUses,
 ) -> SymbolAxis:
     lengths = [len(grid.of(n)) for n in names]
     total = math.prod(lengths)
@@ -99,8 +99,8 @@ def axis_of(
     chains: Sequence[Chain],
     texts: Mapping[str, str],
     fixed: Mapping[str, Any],
-    where: Sequence[Constraint],
-    uses: Uses,
+    where: Sequence[SymbolConstraint],
+    uses: SymbolUses,
 ) -> SymbolAxis:
     """The axis of choices of some symbols, whose values stand in `given` (one array each, as long as `ids`):
     those with legal tiles that satisfy the constraints, and the symbols that follow from them alone."""

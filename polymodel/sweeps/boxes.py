@@ -30,7 +30,7 @@ from polymodel.pareto import Archive
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.blocks import Masks, count_left_out, keep_best
 from polymodel.sweeps.grid import Grid
-from polymodel.sweeps.kernel import Kernel, KernelRow
+from polymodel.sweeps.kernel import ArrayKernel, KernelRow
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.prune import added_up, in_use
@@ -163,7 +163,7 @@ class BoxSums:
         return np.concatenate([first, second])
 
 
-def _terms(kernel: Kernel, form: Form) -> list[Term]:
+def _terms(kernel: ArrayKernel, form: Form) -> list[Term]:
     """The form, with terms that differ along one axis alone added up there."""
     found: list[Term] = []
     for product, coefficient in form.terms:
@@ -204,7 +204,7 @@ def _merged(terms: Sequence[Term], place: int) -> list[Term]:
     return found
 
 
-def _values(kernel: Kernel, part: Part) -> Array:
+def _values(kernel: ArrayKernel, part: Part) -> Array:
     """A sum for every choice of its axis."""
     place, products = part
     return added_up([(c, kernel.factor(place, factors) if factors else 1) for factors, c in products])
@@ -285,7 +285,7 @@ class _Boxes:
         return _Boxes(self.nodes[which], self.bounds[:, which], self.kept)
 
 
-class Search:
+class BoxSearch:
     """The boxes of one variant: those that may hold a kept point are halved, and at last evaluated.
 
     `found`: what is kept of this search alone; `state`: the sweep's, which counts.
@@ -472,10 +472,10 @@ def run_boxes(
     sums, masks = BoxSums(block, used), Masks(block, grid)
     parts = sums.parts(-(-block.legal // SHARE))
     for variant in block.variants:
-        search: Search | None = None
+        search: BoxSearch | None = None
         for part in parts:
             if not units.mine(state):
                 continue
-            search = search or Search(block, sums, variant, objectives, masks, state)
+            search = search or BoxSearch(block, sums, variant, objectives, masks, state)
             search.whole(part, units.look)
             report()

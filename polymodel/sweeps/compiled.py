@@ -27,7 +27,7 @@ from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.objectives import BlockFigures
 from polymodel.sweeps.plan import values_of
 from polymodel.sweeps.rows import cells, ordered
-from polymodel.sweeps.scenario import Template, Variant, template
+from polymodel.sweeps.scenario import MappingForms, Variant, template
 from polymodel.sweeps.traced import TracedForms
 from polymodel.sweeps.values import Number
 
@@ -83,7 +83,7 @@ def slopes(forms: SymbolicReport, objective: str, fixed: Mapping[str, Number | N
 class _Plan:
     """The costs of one choice of workload and architecture, for any tile sizes."""
 
-    base: Template
+    base: MappingForms
     forms: TracedForms
     variant: Variant
     verdicts: Verdicts

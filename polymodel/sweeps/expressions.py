@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.spec.expressions import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic, names_in
+from polymodel.spec.expressions import (
+    Binary,
+    Call,
+    Name,
+    NumberNode,
+    TokenCursor,
+    Tree,
+    Unary,
+    arithmetic,
+    names_in,
+)
 from polymodel.spec.expressions import parse_arithmetic as parse
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import symbols_in
@@ -46,7 +56,7 @@ FUNCTIONS = (*_ROUNDING, "min", "max")
 
 
 @dataclass(frozen=True)
-class Constraint:
+class SymbolConstraint:
     """`TM0 <= TM1 < 2*TN and ...`: `holds` says where, for arrays of values."""
 
     text: str
@@ -65,10 +75,10 @@ class Constraint:
         return reduce(np.logical_and, each)
 
 
-def constraint(text: str) -> Constraint:
+def constraint(text: str) -> SymbolConstraint:
     """The comparisons of a `where` text. Raises SpecError for bad syntax."""
     try:
-        cursor = Cursor(text)
+        cursor = TokenCursor(text)
         sides: list[tuple[str, Tree, Tree]] = []
         while True:
             left = arithmetic(cursor)
@@ -81,7 +91,7 @@ def constraint(text: str) -> Constraint:
                 left, token = right, cursor.take(*_COMPARE)
             if not cursor.take("and", "&&"):
                 cursor.finish()
-                return Constraint(text, tuple(sides))
+                return SymbolConstraint(text, tuple(sides))
     except TextFault as fault:
         raise wrong(f"where `{text}`: {fault.message}", fault.remedy) from fault
 
@@ -105,7 +115,7 @@ def names_of(text: str) -> frozenset[str]:
 
 def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
     """The value of a syntax tree, elementwise."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return tree.value
     if isinstance(tree, Name):
         if tree.name not in values:

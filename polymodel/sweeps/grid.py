@@ -18,7 +18,7 @@ from polymodel.mapping.resolve import unbound_symbols
 from polymodel.spec.document import words_of
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.numbers import evaluate_number
-from polymodel.sweeps.expressions import Constraint, constraint, names_of
+from polymodel.sweeps.expressions import SymbolConstraint, constraint, names_of
 from polymodel.sweeps.values import Choice, Number, numbers_of, of_symbol, wrong
 
 Ids = NDArray[np.int64]
@@ -32,7 +32,7 @@ class Grid:
     names: tuple[str, ...]
     values: tuple[tuple[Number, ...], ...]
     linked: tuple[tuple[str, str], ...] = ()
-    where: tuple[Constraint, ...] = ()
+    where: tuple[SymbolConstraint, ...] = ()
 
     @cached_property
     def size(self) -> int:
@@ -98,7 +98,7 @@ def make_grid(
     free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
     faults, swept = Faults(), (*symbols, *broken)
     ordered = _in_order(linked, swept, spec, faults)
-    limits: list[Constraint] = []
+    limits: list[SymbolConstraint] = []
     for text in where:
         with faults.noting():
             limits.append(constraint(text))
@@ -131,7 +131,7 @@ def _names(text: str) -> set[str]:
 def _check_names(
     symbols: Iterable[str],
     known: Mapping[str, object],
-    limits: Iterable[Constraint],
+    limits: Iterable[SymbolConstraint],
     swept: Collection[str],
     spec: Spec,
     faults: Faults,
@@ -214,7 +214,7 @@ def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:
 def roles(spec: Spec, grid: Grid) -> SymbolRoles:
     """Which independent symbols change workload, architecture and mapping of this spec."""
     texts = {**{n: t for n, t in spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
-    used = Uses(grid, texts)
+    used = SymbolUses(grid, texts)
     workload = used.of_all(words_of(spec.raw_workload.model_dump() if spec.raw_workload else None))
     arch = used.of_all(words_of(spec.raw_arch.model_dump() if spec.raw_arch else None))
     mapping = used.of_all(unbound_symbols(spec.template) if spec.template else ())
@@ -228,7 +228,7 @@ def roles(spec: Spec, grid: Grid) -> SymbolRoles:
 
 
 @dataclass(frozen=True)
-class Uses:
+class SymbolUses:
     """Which independent symbols a name depends on."""
 
     grid: Grid

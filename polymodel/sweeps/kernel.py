@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays
+from polymodel.analysis.symbolic.atoms import INTEGERS, ArrayOps
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.sweeps.axes import SymbolAxis
@@ -54,7 +54,7 @@ class OnDemand(Sequence[Any]):
         return self._made[i]
 
 
-class Kernel:
+class ArrayKernel:
     """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
 
     def __init__(self, axes: Sequence[SymbolAxis], rows: FormRows, fixed: Mapping[str, int]) -> None:
@@ -119,7 +119,7 @@ class Kernel:
             if place < 0:
                 found = int(a.value(INTEGERS, values))
             elif most < LARGE:
-                found = np.broadcast_to(a.value(Arrays(), values), (self.axes[place].size,))
+                found = np.broadcast_to(a.value(ArrayOps(), values), (self.axes[place].size,))
             else:
                 found = self._by_integers(a, values, self.axes[place].size)
             self.atoms[a] = place, found

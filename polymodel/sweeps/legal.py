@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.atoms import Arrays
+from polymodel.analysis.symbolic.atoms import ArrayOps
 from polymodel.analysis.symbolic.counts import shares_tied_loops
 from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis, names_in, size_in
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
@@ -154,7 +154,7 @@ def _once(axis: SymbolAxis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -
 
 
 def _at(form: Form, values: Mapping[str, Any]) -> Any:
-    ops, total = Arrays(), 0
+    ops, total = ArrayOps(), 0
     for factors, coefficient in form.terms:
         for factor in factors:
             coefficient = coefficient * factor.value(ops, values)

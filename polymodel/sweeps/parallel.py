@@ -169,7 +169,7 @@ def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> S
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerTask:
     """Everything that one process needs: it does the units with `number % of == share`. `limits`: its time,
     and its part of the memory."""
 
@@ -188,7 +188,7 @@ class Order:
 
 
 def together(
-    mine: Callable[[], None], work: Callable[[Order], Snapshot], others: Sequence[Order]
+    mine: Callable[[], None], work: Callable[[WorkerTask], Snapshot], others: Sequence[WorkerTask]
 ) -> Iterator[Snapshot]:
     """Run this process's share beside the others' in joblib's workers, and give theirs."""
     if not others:
@@ -232,13 +232,13 @@ def orders_of(
     resume: bool,
     eps: float,
     each: Share,
-) -> list[Order]:
+) -> list[WorkerTask]:
     """What each process does. Refused for more points than numbers of 62 bits."""
     if grid.size * len(specs) >= 2**62:
         raise Refused(f"{len(specs)} mappings of {grid.size} points each", "sweep fewer mappings at once")
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
     about = signature(specs, grid, names, rest)
     return [
-        Order(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)
+        WorkerTask(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)
         for i, place in enumerate(files(store, workers))
     ]

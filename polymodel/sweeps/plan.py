@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Factor, Form, HeldBuffet, SymbolicAnalysis
-from polymodel.cost.algebra import FORMULAS, ExactCount, Largest, Over, Part, Sum, Times, Where
+from polymodel.cost.algebra import FORMULAS, ExactCount, Largest, Over, Part, ScaledPart, Sum, Where
 from polymodel.cost.costs import area_items, in_formulas, memory_bits, needs, slots, toll_bits
 from polymodel.cost.energy import action_energies, leak_power
 from polymodel.cost.latency import component_times, einsum_times
@@ -125,7 +125,7 @@ class _Terms:
         """Add a formula times a factor, which is above 0."""
         if isinstance(formula, ExactCount):
             self.sums[factor] = self.sums.get(factor, Form()) + formula.form
-        elif isinstance(formula, Times):
+        elif isinstance(formula, ScaledPart):
             self.add(formula.part, factor * formula.factor)
         elif isinstance(formula, Over):
             self.add(formula.part, factor / formula.divisor)

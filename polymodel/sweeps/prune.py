@@ -27,7 +27,7 @@ from polymodel.objectives import objective_of, uses
 from polymodel.pareto import undominated
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.grid import Grid
-from polymodel.sweeps.kernel import Kernel, Key
+from polymodel.sweeps.kernel import ArrayKernel, Key
 from polymodel.sweeps.plan import Costing, FormRows, Linear, LinearForm, Node, Present
 from polymodel.sweeps.scenario import Scenario
 
@@ -46,7 +46,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     used = in_use([v.costing for v in block.variants], objectives)
     if used is None or not block.legal:
         return block
-    kernel = Kernel(block.axes, FormRows(), block.fixed)
+    kernel = ArrayKernel(block.axes, FormRows(), block.fixed)
     forms = {i: block.rows.forms[i] for i in sorted(used)}
     sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], SymbolAxis] = {}
@@ -140,13 +140,13 @@ def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
             yield from _rows(part)
 
 
-def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:
+def columns(kernel: ArrayKernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:
     """What of the forms depends on one axis: each form is a sum of some of these columns, with weights
     that depend on the other axes and are never negative. Second, whether the weight is never 0 either."""
     return [c for form in forms for c in _of_form(kernel, form, place)]
 
 
-def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[tuple[Array, bool]]:
+def _of_form(kernel: ArrayKernel, form: Form, place: int) -> Iterator[tuple[Array, bool]]:
     groups: dict[Key, dict[tuple[Factor, ...], int]] = {}
     for atoms, coefficient in form.terms:
         mine: list[Factor] = []
@@ -177,7 +177,7 @@ def added_up(parts: Sequence[tuple[int, Array]]) -> Array:
     return total
 
 
-def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bool]]:
+def _cone(kernel: ArrayKernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bool]]:
     """Columns so that each sum of value * weight of its key is a sum of them with weights >= 0.
 
     The weights are products of the other axes' factors. Alone, each is only known not to be negative;
@@ -203,7 +203,7 @@ def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bo
         yield added_up([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
 
 
-def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:
+def _signs(kernel: ArrayKernel, key: Key) -> tuple[int, int]:
     """Bounds of a product of factors of several axes."""
     low, high = 1, 1
     for axis, atoms in key:
@@ -213,7 +213,7 @@ def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:
     return low, high
 
 
-def _ratios(kernel: Kernel, key: Key, reference: Key) -> tuple[Fraction, ...]:
+def _ratios(kernel: ArrayKernel, key: Key, reference: Key) -> tuple[Fraction, ...]:
     """The least and the largest ratio of two products of factors, the second of them never 0."""
     above, below = dict(key), dict(reference)
     low, high = Fraction(1), Fraction(1)

@@ -105,7 +105,7 @@ class Sweep(Answer):
 
     def best(self, objective: str = "") -> pd.Series[Any]:
         """The feasible row that is best in an objective (default: the first). It prints unrounded."""
-        from polymodel.sweeps.row import Row
+        from polymodel.sweeps.row import SweepRow
 
         name = canonical(str(objective or self.objectives[0]))
         if name not in self.frame.columns:
@@ -115,7 +115,7 @@ class Sweep(Answer):
         if rows.empty:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
             raise SpecError([Diagnostic("no point is feasible", reasons)])
-        row = Row(rows.iloc[int(self._ranked(rows, name).to_numpy().argmin())])
+        row = SweepRow(rows.iloc[int(self._ranked(rows, name).to_numpy().argmin())])
         row.attrs["units"] = {n: self.unit(n) for n in self.frame.columns}
         return row
 

@@ -12,7 +12,7 @@ else:
     Series = pd.Series
 
 
-class Row(Series):
+class SweepRow(Series):
     """A row of `Sweep.frame`. Its text has integers whole and floats to the last digit that counts.
 
     Pandas rounds floats to six places behind the point, which leaves nothing of an energy in joules.

@@ -23,8 +23,8 @@ from polymodel.sweeps.grid import Grid, SymbolRoles, make_grid, roles
 from polymodel.sweeps.kernel import BLOCK
 from polymodel.sweeps.objectives import check_objectives
 from polymodel.sweeps.parallel import (
-    Order,
     SweepRequest,
+    WorkerTask,
     asked_for,
     in_section,
     options,
@@ -133,7 +133,7 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
     return uncut_text(n for s in specs if s.raw_arch is not None for n in s.raw_arch.nodes)
 
 
-def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
+def _search(order: WorkerTask, grid: Grid, progress: Progress | None) -> _Search:
     asked = order.asked
     state = Keeper(asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
     end = monotonic() + order.limits.seconds
@@ -155,17 +155,17 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     )
 
 
-def _limit(order: Order) -> int:
+def _limit(order: WorkerTask) -> int:
     """Rows that one process may keep; the front is shared out."""
     of = order.of if order.asked.keep == "front" else 1
     return max(1, int(bytes_of(order.memory)) // (ROW * of))
 
 
-def _grid(order: Order) -> Grid:
+def _grid(order: WorkerTask) -> Grid:
     return make_grid(order.specs[0], order.asked.symbols, order.asked.where, order.specs)
 
 
-def work(order: Order) -> Snapshot:
+def work(order: WorkerTask) -> Snapshot:
     """One process's share of a sweep."""
     search = _search(order, _grid(order), None)
     with at_work():
@@ -227,7 +227,7 @@ class _Search:
             return
         self.units.finish(self.state)
 
-    def run(self, others: Sequence[Order] = (), store: Path | None = None) -> Sweep:
+    def run(self, others: Sequence[WorkerTask] = (), store: Path | None = None) -> Sweep:
         """This share beside the others, then the kept rows."""
         state, complete = self.state, True
         try:

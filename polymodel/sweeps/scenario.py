@@ -19,9 +19,9 @@ from polymodel.loading import Spec
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import SymbolAxis, make_axes
-from polymodel.sweeps.expressions import Constraint
-from polymodel.sweeps.grid import Grid, SymbolRoles, Uses
-from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.expressions import SymbolConstraint
+from polymodel.sweeps.grid import Grid, SymbolRoles, SymbolUses
+from polymodel.sweeps.kernel import ArrayKernel
 from polymodel.sweeps.legal import Illegal, illegal
 from polymodel.sweeps.metrics import Block, Evaluator
 from polymodel.sweeps.plan import Costing, FormRows, costing, values_of
@@ -59,8 +59,8 @@ class Scenario:
     illegal: Illegal | None = None
 
     @cached_property
-    def kernel(self) -> Kernel:
-        return Kernel(self.axes, self.rows, self.fixed)
+    def kernel(self) -> ArrayKernel:
+        return ArrayKernel(self.axes, self.rows, self.fixed)
 
     @property
     def legal(self) -> int:
@@ -85,12 +85,12 @@ class Scenario:
 
     def held(self, grid: Grid) -> frozenset[str]:
         """Independent symbols that constraints tie to other axes or to the architecture."""
-        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        uses = SymbolUses(grid, _texts(self.spec, dict(grid.linked)))
         return frozenset(n for c in self.crossing(grid) for n in uses.of_all(c.names))
 
-    def crossing(self, grid: Grid) -> list[Constraint]:
+    def crossing(self, grid: Grid) -> list[SymbolConstraint]:
         """`where` constraints that several axes, or the architecture, take part in."""
-        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        uses = SymbolUses(grid, _texts(self.spec, dict(grid.linked)))
         sets = [frozenset(a.names) for a in self.axes]
         used = ((c, uses.of_all(c.names)) for c in grid.where)
         return [c for c, names in used if not any(names and names <= s for s in sets)]
@@ -119,7 +119,7 @@ def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Template:
+class MappingForms:
     """Closed forms of one mapping under one choice of block symbols, before anything is said of tile sizes.
 
     `architectures`: for each its share of the point number, its symbols and its spec; `unfit`: what is wrong
@@ -134,7 +134,7 @@ class Template:
     varying: frozenset[str]
     fixed: Mapping[str, Number]
     texts: Mapping[str, str]
-    uses: Uses
+    uses: SymbolUses
 
     def costed(self) -> tuple[FormRows, tuple[Variant, ...]]:
         """The costs on each architecture, over shared rows. Raises NotSeparable."""
@@ -150,12 +150,12 @@ class Template:
         return rows, tuple(made)
 
 
-def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]) -> Template:
+def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]) -> MappingForms:
     """Derive the closed forms of one block. Raises NotSeparable or Refused where points have to be evaluated
     one by one, SpecError if no architecture fits."""
     linked = dict(grid.linked)
     texts = _texts(spec, linked)
-    uses = Uses(grid, texts)
+    uses = SymbolUses(grid, texts)
     variants, unfit = _bound(spec, grid, roles, given)
     first = variants[0][2]
     tree = first.template
@@ -174,7 +174,9 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     problem = Problem(first.workload, first.arch, bound_tree.tree)
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
-    return Template(problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses)
+    return MappingForms(
+        problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses
+    )
 
 
 def scenario(

@@ -51,7 +51,7 @@ class Snapshot:
     passed: int = 0
 
 
-class Kept(Protocol):
+class Resumable(Protocol):
     """What can tell its state at the start of a unit."""
 
     def snapshot(self, unit: int) -> Snapshot: ...
@@ -82,7 +82,7 @@ class Units:
     saved: float = field(default_factory=time.perf_counter)
     parent: int = field(default_factory=os.getppid)
 
-    def mine(self, state: Kept) -> bool:
+    def mine(self, state: Resumable) -> bool:
         """True if the next unit is to be done here; saves the state before it now and then.
 
         Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
@@ -104,7 +104,7 @@ class Units:
         if time.monotonic() > self.end:
             raise TimeUp("the time of the sweep is over")
 
-    def finish(self, state: Kept) -> None:
+    def finish(self, state: Resumable) -> None:
         """All units are done."""
         self.mark = state.snapshot(self.seen)
         self.keep()

@@ -50,7 +50,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Shown:
+class TemplateCell:
     """One cell as the template writes it. `spans`: pieces of a formula, and whether each is raised."""
 
     text: str
@@ -70,7 +70,7 @@ class HtmlTable:
     """A table as the template writes it; exact values are in the titles of cells, and pages sort by them."""
 
     heads: tuple[Head, ...]
-    rows: tuple[tuple[Shown, ...], ...]
+    rows: tuple[tuple[TemplateCell, ...], ...]
 
 
 def _masked(value: object) -> object:
@@ -79,7 +79,7 @@ def _masked(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Alone:
+class UntitledTable:
     """A table without a title, as the template takes a section."""
 
     table: Table
@@ -119,7 +119,7 @@ def asset(name: str) -> str:
 
 def table_html(table: Table) -> str:
     """A table with its notes, as a notebook shows it alone."""
-    return filled("blocks.html", blocks=(Alone(table),), folded=False)
+    return filled("blocks.html", blocks=(UntitledTable(table),), folded=False)
 
 
 def written(blocks: Iterable[Block], *, folded: bool = False) -> str:
@@ -171,7 +171,7 @@ def _anchored(parts: Sequence[Part]) -> dict[str, Part]:
     return places
 
 
-def grid(section: Section | Alone) -> HtmlTable:
+def grid(section: Section | UntitledTable) -> HtmlTable:
     """The cells of a section's table, with what a reader sees and what hovering tells."""
     table, exact = section.table, section.exact
     many = range(len(table.columns))
@@ -187,16 +187,18 @@ def grid(section: Section | Alone) -> HtmlTable:
     )
 
 
-def _cell(section: Section | Alone, at: int, i: int, value: Cell, column: Column, right: bool) -> Shown:
+def _cell(
+    section: Section | UntitledTable, at: int, i: int, value: Cell, column: Column, right: bool
+) -> TemplateCell:
     text = column.shown(value)
     if column.formula:
-        return Shown(text, spans=_spans(text))
+        return TemplateCell(text, spans=_spans(text))
     rounded = right or (isinstance(value, str) and text != value)
     title = f"{value} {column.unit}".rstrip() if rounded and value is not None else ""
     if section.exact is not None and (said := section.exact(at, i)):
         title = said
     link = section.link(at) if not i and section.link is not None else ""
-    return Shown(text, title, right, link)
+    return TemplateCell(text, title, right, link)
 
 
 def _spans(formula: str) -> tuple[tuple[str, bool], ...]:

@@ -8,7 +8,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import UNITS, data_unit, show_in
 
 
-class Units:
+class UnitsContext:
     """What `units` gives: in a `with` block it is undone at the end."""
 
     def __init__(self, before: str) -> None:
@@ -26,7 +26,7 @@ class Units:
         return f"amounts of data are shown in {data_unit()}"
 
 
-def units(name: str) -> Units:
+def units(name: str) -> UnitsContext:
     """Show amounts of data in `"bits"`, as it is at first, or in `"bytes"`: in text, on pages and plots.
 
     It holds for the whole process from now on, in `with units("bytes"):` until the end of the block. Tables
@@ -35,4 +35,4 @@ def units(name: str) -> Units:
     """
     if name not in UNITS:
         raise SpecError([Diagnostic(f"there are no units {name!r}", f"units: {', '.join(UNITS)}")])
-    return Units(show_in(name))
+    return UnitsContext(show_in(name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polymodel.arithmetic import OPERATORS
-from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
+from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, names_in, parse_arithmetic
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 from polymodel.spec.section_schemas import OperatorSpec, Workload
@@ -169,7 +169,7 @@ def _put(tree: Tree, operands: Sequence[Tree]) -> Tree:
 
 
 def _text(tree: Tree) -> str:
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return repr(tree.value)
     if isinstance(tree, Name):
         return tree.name

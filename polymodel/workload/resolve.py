@@ -18,7 +18,7 @@ from polymodel.spec.section_schemas import TensorAccess as AccessSpec
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
 from polymodel.workload.spaces import (
-    Carried,
+    CarriedAccess,
     Extended,
     Projections,
     bounds_of,
@@ -110,7 +110,7 @@ def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
     return found
 
 
-def _check_writes(workload: Workload, carried: Sequence[Carried], faults: Faults) -> None:
+def _check_writes(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
     """An Einsum may read a tensor several times, but writes it once, and reads only what it made before."""
     earlier = {one.read for one in carried}
     for i, einsum in enumerate(workload.einsums):
@@ -356,7 +356,7 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
                 faults.add(path, f"unknown rank {rank}: no tensor of {einsum.name} has it", near, key=True)
 
 
-def check_cascade(workload: Workload, carried: Sequence[Carried], faults: Faults) -> None:
+def check_cascade(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
     """Add a fault for everything that is wrong between Einsums; `carried` reads may precede the producer."""
     if not workload.einsums:
         faults.add(

@@ -29,7 +29,7 @@ class RenameSource:
 
 
 @dataclass(frozen=True)
-class Facts:
+class AccessSummary:
     """What the whole workload says about its tensors, from the accesses alone.
 
     `consumed`: those that another Einsum reads than the one that makes them.
@@ -46,7 +46,7 @@ class Facts:
         return self.produced & self.consumed
 
 
-def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[str]]]) -> Facts:
+def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[str]]]) -> AccessSummary:
     """`variables`: Einsum -> tensor -> its rank variables."""
     accesses = [(e.name, a) for e in workload.einsums for a in e.tensor_accesses]
     users: dict[str, set[str]] = {}
@@ -56,7 +56,7 @@ def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[
             makers.setdefault(a.name, set()).add(einsum)
     for einsum, a in accesses:
         users.setdefault(a.name, set()).add(einsum)
-    return Facts(
+    return AccessSummary(
         frozenset(a.name for _, a in accesses if a.output),
         frozenset(a.name for e, a in accesses if not a.output and e not in makers.get(a.name, ())),
         frozenset(t for t, found in users.items() if len(found) > 1),
@@ -67,7 +67,7 @@ def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[
 
 def base_scope(
     einsum: EinsumSpec,
-    facts: Facts,
+    facts: AccessSummary,
     variables: Mapping[str, frozenset[str]],
     persistent: frozenset[str],
 ) -> SetScope:

@@ -159,7 +159,7 @@ IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedAccess:
     """One access that reads an earlier generation: (Einsum, access) positions of both ends, shift by rank."""
 
     read: tuple[int, int]
@@ -171,7 +171,7 @@ class Carried:
         return tuple(rank for rank, shift in self.shifts if shift > 0)
 
 
-def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tuple[Carried, ...]:
+def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tuple[CarriedAccess, ...]:
     """Reads of a tensor by its producer or an Einsum before it, at a constant shift of one rank at least."""
     writers: dict[str, tuple[int, int]] = {}
     for i, einsum in enumerate(workload.einsums):
@@ -185,7 +185,7 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
             if access.output or write is None or write[0] < i:
                 continue
             shifts = _shifts(projections[write[0]][write[1]], projections[i][j])
-            carried = Carried((i, j), write, shifts)
+            carried = CarriedAccess((i, j), write, shifts)
             if carried.forward:
                 found.append(carried)
     return tuple(found)
@@ -202,13 +202,13 @@ def _shifts(write: Mapping[str, Affine], read: Mapping[str, Affine]) -> tuple[tu
 
 
 def generational_ranks(
-    workload: Workload, carried: Sequence[Carried], faults: Faults
+    workload: Workload, carried: Sequence[CarriedAccess], faults: Faults
 ) -> dict[str, tuple[str, ...]]:
     """Tensor -> the ranks along which it is carried forward: those named `generational`, else inferred.
 
     Inferred is the first rank that every such read is shifted along; without one, all along which any is.
     """
-    by_tensor: dict[str, list[Carried]] = {}
+    by_tensor: dict[str, list[CarriedAccess]] = {}
     for one in carried:
         i, j = one.read
         by_tensor.setdefault(workload.einsums[i].tensor_accesses[j].name, []).append(one)
@@ -242,7 +242,7 @@ def generational_ranks(
 def extended_ranks(
     workload: Workload,
     projections: Sequence[Projections],
-    carried: Sequence[Carried],
+    carried: Sequence[CarriedAccess],
     generational: Mapping[str, tuple[str, ...]],
 ) -> Extended:
     """How far the generational ranks of tensors reach below 0 and beyond their sizes."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polymodel.arithmetic import OPERATORS, Operator
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.spec.expressions import Binary, Call, Name, Number, Tree, Unary, parse_arithmetic
+from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.spaces import IDENTITY
@@ -431,7 +431,7 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
 
 def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
     """A formula of operands: `_0`, `_1`, ... or the names of tensors. `where`: whose formula it is."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return tree.value
     if isinstance(tree, Name):
         if tree.name not in named:

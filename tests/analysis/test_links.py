@@ -20,7 +20,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.architecture.hierarchy import Link
+from polymodel.architecture.hierarchy import FanoutLink
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.reuse import Reuse
@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "print_blob": True,
 }
 LINKS = st.builds(
-    Link,
+    FanoutLink,
     energy_per_bit_hop=st.just(1.0),
     topology=st.sampled_from(["bus", "mesh", "tree"]),
     throughput=st.sampled_from([math.inf, 8.0]),

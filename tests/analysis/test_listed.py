@@ -10,7 +10,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.exact import enumerated_partials, live_peaks
 from polymodel.analysis.result import Analysis, Problem
-from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
+from polymodel.architecture.hierarchy import Component, FanoutDim, FanoutLink, Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.reuse import Reuse
@@ -103,7 +103,7 @@ def test_read_first_two_levels_above_an_uneven_broadcast_reduction(reuse: Reuse)
 def _broadcast_over_a_mesh(extent: int = 5, reuse: Reuse = "keep_previous") -> Problem:
     """As `_spread_unevenly`, but read first, broadcast, and over a chain of links with a price."""
     base = _spread_unevenly(extent, reuse)
-    chain = Link(energy_per_bit_hop=1.0, topology="mesh", throughput=1.0)
+    chain = FanoutLink(energy_per_bit_hop=1.0, topology="mesh", throughput=1.0)
     parts = []
     for c in base.hierarchy.components:
         dims = tuple(replace(d, link=chain, broadcast_partials=True) for d in c.spatial)

@@ -12,7 +12,7 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.analysis.symbolic.atoms import INTEGERS, Arrays, ChainLevel, Role
+from polymodel.analysis.symbolic.atoms import INTEGERS, ArrayOps, ChainLevel, Role
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.render import Renderer
 from tests.analysis.test_agreement import SETTINGS
@@ -156,7 +156,7 @@ def test_arrays_and_expressions_give_the_same(p: Side, r: Side, ratio: tuple[int
     assert open_.symbols == set(values)
     wanted = counted(meet)
     arrays: dict[str, Any] = {n: np.array([v, v]) for n, v in values.items()}
-    assert list(np.broadcast_to(open_.value(Arrays(), arrays), 2)) == [wanted, wanted]
+    assert list(np.broadcast_to(open_.value(ArrayOps(), arrays), 2)) == [wanted, wanted]
     renderer = Renderer(chains)
     expression = sympy.sympify(open_.value(renderer.ops, renderer.symbols))
     assert expression.subs({renderer.symbols[n]: v for n, v in values.items()}) == wanted

@@ -15,7 +15,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import forms
-from polymodel.architecture.hierarchy import Action, Component
+from polymodel.architecture.hierarchy import ActionCost, Component
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.reuse import Reuse
@@ -42,7 +42,7 @@ def rounding_problems(draw: st.DrawFn) -> Problem:
     for c in drawn.hierarchy.components:
         if c.kind in ("memory", "toll"):
             names = draw(st.sampled_from([("read",), ("write",), ("read", "write")]))
-            actions = tuple(Action(n, 1.0, bits_per_action=draw(st.integers(8, 64))) for n in names)
+            actions = tuple(ActionCost(n, 1.0, bits_per_action=draw(st.integers(8, 64))) for n in names)
             c = cast(Component, replace(c, actions=actions, buffering="single"))
         components.append(c)
     hierarchy = replace(drawn.hierarchy, components=tuple(components), assume_overlap=draw(st.booleans()))
@@ -152,7 +152,7 @@ def nests(draw: st.DrawFn) -> Problem:
             c,
             read_first=draw(st.booleans()),
             actions=tuple(
-                Action(n, 1.0, bits_per_action=draw(st.sampled_from([None, 8, 24, 100])))
+                ActionCost(n, 1.0, bits_per_action=draw(st.sampled_from([None, 8, 24, 100])))
                 for n in ("read", "write")
             ),
         )
@@ -210,7 +210,7 @@ def matmul(sizes: dict[str, int], order: str, tile: int, lanes: int) -> Problem:
         mac(),
         hardware=hierarchy(),
     )
-    actions = tuple(Action(name, 1.0, bits_per_action=24) for name in ("read", "write"))
+    actions = tuple(ActionCost(name, 1.0, bits_per_action=24) for name in ("read", "write"))
     components = tuple(replace(c, actions=actions) for c in base.hierarchy.components)
     return replace(base, hierarchy=replace(base.hierarchy, components=components))
 

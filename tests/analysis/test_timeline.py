@@ -14,7 +14,7 @@ from polymodel.analysis.enumerate.buffets import build_buffets
 from polymodel.analysis.enumerate.engine import first_accesses, in_tree_order
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
-from polymodel.analysis.enumerate.occupancy import Timeline as Phases
+from polymodel.analysis.enumerate.occupancy import PhaseOrder as Phases
 from polymodel.analysis.enumerate.occupancy import occupied_bits
 from polymodel.analysis.exact import timeline as exact_timeline
 from polymodel.analysis.exact.timeline import timeline

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from polymodel.analysis.result import Problem
-from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy
+from polymodel.architecture.hierarchy import ActionCost, Component, FanoutDim, Hierarchy
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -46,11 +46,11 @@ def memory(
     name: str, energy: float, throughput: float, size: float = math.inf, *dims: FanoutDim
 ) -> Component:
     """Reads and writes cost the same."""
-    actions = tuple(Action(a, energy, throughput, provenance="oracle") for a in ("read", "write"))
+    actions = tuple(ActionCost(a, energy, throughput, provenance="oracle") for a in ("read", "write"))
     return Component(name, "memory", size_bits=size, actions=actions, spatial=dims)
 
 
-MAC = Component("MAC", "compute", actions=(Action("compute", 2, 1, provenance="oracle"),))
+MAC = Component("MAC", "compute", actions=(ActionCost("compute", 2, 1, provenance="oracle"),))
 
 
 def temporal(variable: str, tile: int) -> Loop:

@@ -11,7 +11,7 @@ import polymodel as pm
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Engine, Problem
-from polymodel.architecture.hierarchy import Action, Component, TensorRule
+from polymodel.architecture.hierarchy import ActionCost, Component, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
 from polymodel.mapping.looptree import Loop, LoopTree
@@ -103,7 +103,7 @@ def test_missing_action_is_free_and_says_so() -> None:
 
 
 def test_whole_actions_that_divide_a_value_are_counted_exactly() -> None:
-    actions = tuple(Action(a, 1.0, bits_per_action=4) for a in ("read", "write"))
+    actions = tuple(ActionCost(a, 1.0, bits_per_action=4) for a in ("read", "write"))
     found = cost(changed(chain(), "GLB", actions=actions))
     reads = {
         i.tensor: i.count for i in found.energy if (i.einsum, i.component, i.action) == ("E0", "GLB", "read")
@@ -114,7 +114,7 @@ def test_whole_actions_that_divide_a_value_are_counted_exactly() -> None:
 
 def test_operands_round_up_one_by_one() -> None:
     # RF reads 16-bit C values and 8-bit A and B values with 16-bit actions; only fills move in tiles.
-    wide = Action("read", 1.0, bits_per_action=16)
+    wide = ActionCost("read", 1.0, bits_per_action=16)
     found = cost(changed(multicast(), "RF", actions=(wide,)))
     reads = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("RF", "read")}
     # A and B are read once per operation (192); C is read 160 times as a partial sum and 32 times to drain.
@@ -123,7 +123,7 @@ def test_operands_round_up_one_by_one() -> None:
 
 def test_transfers_round_up_one_by_one() -> None:
     """Per instance and visit of RF: 2 x 6 of A, 6 of B, 2 of C, each in 8-bit values except C (16 bits)."""
-    wide = Action("write", 1.0, 256.0, bits_per_action=40)
+    wide = ActionCost("write", 1.0, 256.0, bits_per_action=40)
     found = cost(changed(multicast(), "RF", actions=(wide,)))
     writes = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("RF", "write")}
     # 4 visits in 4 instances. A: ceil(96 / 40) each, B: ceil(48 / 40); C is never filled, but written by
@@ -135,7 +135,7 @@ def test_transfers_round_up_one_by_one() -> None:
 
 def test_multicast_rounds_once_at_the_parent() -> None:
     """One read at GLB serves four register files: in 4 visits 12 elements of A, 4 x 6 of B."""
-    wide = Action("read", 1.0, bits_per_action=40)
+    wide = ActionCost("read", 1.0, bits_per_action=40)
     found = cost(changed(multicast(), "GLB", actions=(wide,)))
     reads = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("GLB", "read")}
     # C drains to DRAM in 2 tiles of 4 x 4 values of 16 bits: ceil(256 / 40) each.
@@ -143,7 +143,7 @@ def test_multicast_rounds_once_at_the_parent() -> None:
 
 
 def test_whole_tiles_of_actions_cost_what_plain_division_gives() -> None:
-    wide = Action("read", 1.0, 64.0, bits_per_action=16)
+    wide = ActionCost("read", 1.0, 64.0, bits_per_action=16)
     plain = replace(wide, energy=1.0 / 16, bits_per_action=None)
     one = cost(changed(multicast(), "GLB", actions=(wide,)))
     other = cost(changed(multicast(), "GLB", actions=(plain,)))
@@ -234,7 +234,9 @@ def test_refills_of_unequal_instances_take_as_long_as_the_busiest(engine: Engine
 
 def test_tolls_charge_what_passes_down_and_up() -> None:
     keep = TensorRule("All", (("E0", frozenset({"T0", "W0", "T1"})), ("E1", frozenset({"T1", "W1", "T2"}))))
-    toll = Component("Bus", "toll", actions=(Action("read", 2.0, 8.0), Action("write", 3.0, 8.0)), keep=keep)
+    toll = Component(
+        "Bus", "toll", actions=(ActionCost("read", 2.0, 8.0), ActionCost("write", 3.0, 8.0)), keep=keep
+    )
     base = chain()
     dram, *rest = base.hierarchy.components
     found = cost(replace(base, hierarchy=replace(base.hierarchy, components=(dram, toll, *rest))))

@@ -13,7 +13,7 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Engine, LinkTraffic, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.api.evaluation import evaluate_problem
-from polymodel.architecture.hierarchy import FanoutDim, Hierarchy, Link, TensorRule
+from polymodel.architecture.hierarchy import FanoutDim, FanoutLink, Hierarchy, TensorRule
 from polymodel.arithmetic import Affine
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable
@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("engine", [ENGINE, EXACT])
 
 def linked(topology: Topology, throughput: float = math.inf, **fields: Any) -> Problem:
     """Four register files in a row: A is multicast, B and C belong to one file each."""
-    link = Link(2.0, topology, throughput)
+    link = FanoutLink(2.0, topology, throughput)
     base = multicast()
     dim = FanoutDim("X", 4, link=link, **fields)
     return with_component(base, "RF", replace(base.hierarchy["RF"], spatial=(dim,)))
@@ -103,7 +103,7 @@ def halo(topology: Topology) -> Problem:
     e = einsum("E0", sizes, ("O", "p"), ("I", "p"), ("F", "r"))
     window = replace(e.access_of("I"), projection=(Affine.variable("p") + Affine.variable("r"),))
     e = replace(e, accesses=tuple(window if a.tensor == "I" else a for a in e.accesses))
-    rf = memory("RF", 1, 1, math.inf, FanoutDim("X", 2, link=Link(1.0, topology)))
+    rf = memory("RF", 1, 1, math.inf, FanoutDim("X", 2, link=FanoutLink(1.0, topology)))
     tree = LoopTree(
         (
             StorageNode("DRAM", ("O", "I", "F")),
@@ -123,7 +123,7 @@ def test_partly_overlapping_windows(engine: Engine) -> None:
     assert hops(halo("tree"), engine) == {"O": 4, "I": 2 + 2 + 2, "F": 2 * 2}
 
 
-def grid(x: Link | None, y: Link | None, m: int = 3) -> Problem:
+def grid(x: FanoutLink | None, y: FanoutLink | None, m: int = 3) -> Problem:
     """An outer product on a 2 x m grid: A goes down a column of Y, B along the row of X and all columns."""
     sizes = {"n": 2, "m": m}
     e = einsum("E0", sizes, ("C", "m n"), ("A", "n"), ("B", "m"))
@@ -142,7 +142,7 @@ def grid(x: Link | None, y: Link | None, m: int = 3) -> Problem:
 
 @both
 def test_several_dimensions_are_routed_in_the_order_listed(engine: Engine) -> None:
-    mesh = Link(1.0, "mesh", 8.0)
+    mesh = FanoutLink(1.0, "mesh", 8.0)
     problem = grid(mesh, mesh)
     # Along X: A[0] goes to column 0, A[1] to column 1; B to both; C[m, n] comes from column n.
     assert hops(problem, engine, "X") == {"C": 3 * (1 + 2), "A": 1 + 2, "B": 3 * 2}
@@ -168,7 +168,7 @@ def test_a_reduction_mirrors_a_multicast(engine: Engine) -> None:
     )
 
     def problem(topology: Topology) -> Problem:
-        dim = FanoutDim("X", 5, link=Link(1.0, topology))
+        dim = FanoutDim("X", 5, link=FanoutLink(1.0, topology))
         return Problem(Cascade((e,)), Hierarchy((memory("DRAM", 1, 1), replace(MAC, spatial=(dim,)))), tree)
 
     assert hops(problem("bus"), engine) == {"Z": 1, "A": 3}
@@ -180,7 +180,7 @@ def test_a_reduction_mirrors_a_multicast(engine: Engine) -> None:
 @both
 def test_a_dimension_without_a_loop_is_crossed_at_coordinate_0(engine: Engine) -> None:
     base = multicast()
-    dims = (FanoutDim("X", 4), FanoutDim("Y", 2, link=Link(1.0, "mesh", 8.0)))
+    dims = (FanoutDim("X", 4), FanoutDim("Y", 2, link=FanoutLink(1.0, "mesh", 8.0)))
     problem = with_component(base, "RF", replace(base.hierarchy["RF"], spatial=dims))
     # Every column of Y gets A, its B, and returns its C.
     found = engine.analyse(problem).links
@@ -202,7 +202,7 @@ def test_loops_that_share_a_dimension_count_up_one_coordinate(engine: Engine) ->
     )
 
     def problem(topology: Topology) -> Problem:
-        dim = FanoutDim("X", 6, link=Link(1.0, topology))
+        dim = FanoutDim("X", 6, link=FanoutLink(1.0, topology))
         return Problem(Cascade((e,)), Hierarchy((memory("DRAM", 1, 1), replace(MAC, spatial=(dim,)))), tree)
 
     # The coordinate is 3 m + n: A[0] reaches 0..2, A[1] 3..5; B[n] reaches n and n + 3.
@@ -218,7 +218,7 @@ def test_loops_that_share_a_dimension_count_up_one_coordinate(engine: Engine) ->
 
 def test_free_links_are_not_counted() -> None:
     base = multicast()
-    free = FanoutDim("X", 4, link=Link())
+    free = FanoutDim("X", 4, link=FanoutLink())
     problem = with_component(base, "RF", replace(base.hierarchy["RF"], spatial=(free,)))
     assert EXACT.analyse(problem).links == ()
     assert SYMBOLIC.analyse(problem).links == ()

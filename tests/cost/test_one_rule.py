@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.architecture.hierarchy import Action, Component, Link
+from polymodel.architecture.hierarchy import ActionCost, Component, FanoutLink
 from polymodel.cost.costs import CostFigures, costs
 from polymodel.cost.records import Counts
 from polymodel.errors import NotSeparable, Refused, SpecError
@@ -43,14 +43,14 @@ def priced(draw: st.DrawFn) -> Problem:
         names = ("compute",) if c.kind == "compute" else ("read", "write")
         return replace(
             c,
-            actions=tuple(Action(n, draw(PRICES), draw(RATES)) for n in names),
+            actions=tuple(ActionCost(n, draw(PRICES), draw(RATES)) for n in names),
             ports=draw(st.sampled_from(["shared", "separate"])),
             buffering=draw(st.sampled_from(["single", "double"])),
             fill_drain_latency=draw(PRICES),
             leak_power=draw(PRICES),
             area=draw(PRICES),
             spatial=tuple(
-                replace(d, link=Link(draw(PRICES), "bus", draw(RATES)), fanout=d.fanout + draw(WIDER))
+                replace(d, link=FanoutLink(draw(PRICES), "bus", draw(RATES)), fanout=d.fanout + draw(WIDER))
                 for d in c.spatial
             ),
         )

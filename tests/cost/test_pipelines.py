@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.result import Problem
-from polymodel.architecture.hierarchy import Action
+from polymodel.architecture.hierarchy import ActionCost
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import pipelines
@@ -131,7 +131,7 @@ def priced(draw: st.DrawFn) -> Problem:
     for c in problem.hierarchy.components:
         names = {"compute": ("compute",), "container": ()}.get(c.kind, ("read", "write"))
         components.append(replace(
-            c, actions=tuple(Action(n, draw(numbers), draw(numbers)) for n in names),
+            c, actions=tuple(ActionCost(n, draw(numbers), draw(numbers)) for n in names),
             ports=draw(st.sampled_from(["shared", "separate"])), leak_power=draw(st.sampled_from([0.0, 1.0])),
             fill_drain_latency=0.0 if c.kind == "container" else draw(st.sampled_from([0.0, 0.0, 3.0])),
         ))  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.result import Analysis, Problem
-from polymodel.architecture.hierarchy import Action, Component, Hierarchy, Link
+from polymodel.architecture.hierarchy import ActionCost, Component, FanoutLink, Hierarchy
 from polymodel.cost.costs import Cost, Elasticity, Knob, costs, elasticities
 from polymodel.cost.records import Counts
 from tests.cost.cases import chain, multicast
@@ -80,8 +80,8 @@ def priced(draw: st.DrawFn) -> Problem:
     components = []
     for c in problem.hierarchy.components:
         names = {"compute": ("compute",), "container": ()}.get(c.kind, ("read", "write"))
-        actions = tuple(Action(n, draw(numbers), draw(numbers)) for n in names)
-        link = Link(draw(numbers), draw(st.sampled_from(["bus", "mesh", "tree"])), draw(numbers))
+        actions = tuple(ActionCost(n, draw(numbers), draw(numbers)) for n in names)
+        link = FanoutLink(draw(numbers), draw(st.sampled_from(["bus", "mesh", "tree"])), draw(numbers))
         linked = draw(st.integers(0, 3)) == 0
         components.append(replace(
             c, actions=actions, leak_power=draw(st.sampled_from([0.0, 1.0])),

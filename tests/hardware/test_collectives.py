@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import polymodel as pm
-from polymodel.hardware.collectives import Interconnect, Split, split_of
+from polymodel.hardware.collectives import ChipSplit, Interconnect, split_of
 from polymodel.workload.einsum import Cascade
 
 
@@ -63,7 +63,7 @@ def test_sequence_parallel_layers_scatter_and_gather() -> None:
 def test_transposed_splits_exchange_all_to_all_and_windows_their_halos() -> None:
     moved = ["T[m, n] = A[m, k] * B[k, n]", "Z[n, l] = T[m, n] * C[m, l]"]
     cascade = cascade_of(moved, M=8, N=8, K=2, L=3)
-    transposed = Split(cascade, 4, {"T": "m", "Z": "n"}).exchanges()
+    transposed = ChipSplit(cascade, 4, {"T": "m", "Z": "n"}).exchanges()
     assert [(e.tensor, e.kind) for e in transposed] == [("T", "all-to-all"), ("Z", "all-gather")]
     assert set(transposed[0].moved(4, Interconnect()).received) == {3 * 64 // 16}
     windows = ["T[x] = A[x] * B[x]", "Z[p] = T[X=p+r] * F[r]"]
@@ -73,7 +73,7 @@ def test_transposed_splits_exchange_all_to_all_and_windows_their_halos() -> None
     assert halos[0].moved(4, Interconnect()).received == (1, 1, 2, 3)
 
 
-def literal(split: Split, link: Interconnect) -> dict[str, tuple[Counter[int], Counter[int]]]:
+def literal(split: ChipSplit, link: Interconnect) -> dict[str, tuple[Counter[int], Counter[int]]]:
     """Words received and sent of every tensor, one element after the other."""
     found: dict[str, tuple[Counter[int], Counter[int]]] = {}
     for einsum in split.cascade:
@@ -129,12 +129,12 @@ CASCADES = [
 ]  # fmt: skip
 
 
-def drawn(seed: int) -> Split:
+def drawn(seed: int) -> ChipSplit:
     draw = Random(seed)
     einsums, sizes = draw.choice(CASCADES)
     cascade = cascade_of(einsums, **sizes)
     along = {e.name: draw.choice(["", *e.rank_variables]) for e in cascade}
-    return Split(cascade, draw.randint(1, 5), {n: v for n, v in along.items() if v}, draw.random() < 0.5)
+    return ChipSplit(cascade, draw.randint(1, 5), {n: v for n, v in along.items() if v}, draw.random() < 0.5)
 
 
 def check(seed: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx import import_onnx
 from polymodel.importers.onnx.axes import Axes
-from polymodel.importers.onnx.views import Slots
+from polymodel.importers.onnx.views import AxisSlots
 from tests.importers.onnx_cases import Case, Weights, compare, ints
 from tests.importers.onnx_models import model, node, numbers
 
@@ -147,7 +147,7 @@ def test_a_convolution_that_reads_nothing_but_zeros_is_left_out() -> None:
 @pytest.mark.parametrize("step", [-3, -1, 1, 2, 5])
 def test_whether_an_index_is_ever_in_range(step: int) -> None:
     """Against every index."""
-    slots = Slots(Axes())
+    slots = AxisSlots(Axes())
     a, b = slots.new(slots.axes.new(4, "")), slots.new(slots.axes.new(3, ""))
     for constant, other, size in itertools.product(range(-14, 15), (1, -2, 7), (1, 3)):
         expr = Affine(((a, step), (b, other)), constant)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polymodel.polyhedra import nests
-from polymodel.polyhedra.nests import Bound, LoopCut, Nest
+from polymodel.polyhedra.nests import LinearInequality, LoopCut, Nest
 from polymodel.polyhedra.sets import count_of
 
 SETTINGS: dict[str, Any] = {
@@ -35,7 +35,7 @@ def drawn(draw: st.DrawFn) -> Nest:
         room[v] = max(tile, first)
     small = st.sampled_from([-1, 0, 1, 1] if width == 3 else [-2, -1, 0, 1, 1, 2])
     rows = st.tuples(*[small] * width)
-    bounds = [Bound(draw(rows), draw(st.integers(-3, 6))) for _ in range(draw(st.integers(0, 2)))]
+    bounds = [LinearInequality(draw(rows), draw(st.integers(-3, 6))) for _ in range(draw(st.integers(0, 2)))]
     ranks = tuple(tuple(abs(c) for c in draw(rows)) for _ in range(draw(st.integers(0, 2))))
     order = draw(st.permutations(range(len(loops))))  # of the counters
     path = tuple(sorted(range(len(loops)), key=lambda k: order[k]))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polymodel.analysis.result import Analysis, Engine, Problem
-from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy, TensorRule
+from polymodel.architecture.hierarchy import ActionCost, Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
@@ -101,8 +101,8 @@ def _hierarchy(arch: list[Numbers], cascade: Cascade, outcome: Outcome) -> Hiera
     return Hierarchy(tuple(components))
 
 
-def _action(given: Numbers, name: str, energy: str, throughput: str) -> Action:
-    return Action(name, given.get(energy, 0.0), given.get(throughput, float("inf")))
+def _action(given: Numbers, name: str, energy: str, throughput: str) -> ActionCost:
+    return ActionCost(name, given.get(energy, 0.0), given.get(throughput, float("inf")))
 
 
 def _dim(given: Numbers, where: str, cascade: Cascade, outcome: Outcome) -> FanoutDim:

@@ -16,7 +16,7 @@ from typing import Any
 
 import polymodel as pm
 from polymodel.sparse.density import Uniform
-from polymodel.sparse.formats import Levels, footprint, teaal_format
+from polymodel.sparse.formats import RankLevels, footprint, teaal_format
 from polymodel.sparse.tensaurus import DDR4, Machine, TensaurusReport, bandwidth, tensaurus
 from polymodel.sparse.tensaurus.anchors import dense, modes, uniform
 from polymodel.sparse.tensaurus.machine import AREA_MM2, POWER_MW
@@ -257,7 +257,7 @@ def output_bytes(row: Mapping[str, Any]) -> int:
     rows = ROWS.get(row["Matrix"]) or (row["Z"] - 12 * nnz) // 4
     ranks = (RankFormat("M", "U", pbits=32), RankFormat("N", "C", cbits=32, pbits=64))
     rule = teaal_format(TensorFormat("Z", "CSR", ranks))
-    total = footprint(Levels(("M", "N"), (rows, rows), (1, rows), (rows, nnz), "exact"), rule).total
+    total = footprint(RankLevels(("M", "N"), (rows, rows), (1, rows), (rows, nnz), "exact"), rule).total
     return int(total) // 8
 
 

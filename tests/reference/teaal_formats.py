@@ -14,8 +14,8 @@ from typing import Any
 
 from polymodel.sparse.formats import (
     CISS,
-    Levels,
     PerRank,
+    RankLevels,
     Widths,
     decode,
     encode,
@@ -87,7 +87,7 @@ def _case(case: Mapping[str, Any], outcome: Outcome, tensors: Mapping[str, Spars
                 outcome.equal(f"{key} of {rank}", int(mine), given)
     else:
         fibers, coords = tuple(case["fibers_per_level"]), tuple(case["coords_per_level"])
-        levels = Levels(ranks, tuple(case["shape"]), fibers, coords, "exact")
+        levels = RankLevels(ranks, tuple(case["shape"]), fibers, coords, "exact")
         outcome.notes.append("the tensor is not at hand: bits from the counts of the case")
     outcome.equal("nnz", int(levels.nnz), case["nnz"])
     for name, expected in case["fibertree_bits"].items():
@@ -96,7 +96,7 @@ def _case(case: Mapping[str, Any], outcome: Outcome, tensors: Mapping[str, Spars
         _ciss(rule, expected, tensor, levels, outcome)
 
 
-def _bits(name: str, expected: Mapping[str, Any], levels: Levels, outcome: Outcome) -> None:
+def _bits(name: str, expected: Mapping[str, Any], levels: RankLevels, outcome: Outcome) -> None:
     """Through TeAAL's records and through our own notation."""
     spec = expected["spec"]
     root = sum(spec.get("root", {}).values())
@@ -111,7 +111,7 @@ def _bits(name: str, expected: Mapping[str, Any], levels: Levels, outcome: Outco
 
 
 def _ciss(
-    rule: str, expected: Mapping[str, Any], tensor: SparseTensor | None, levels: Levels, outcome: Outcome
+    rule: str, expected: Mapping[str, Any], tensor: SparseTensor | None, levels: RankLevels, outcome: Outcome
 ) -> None:
     parts, slots = expected["P"], int(levels.nnz) + int(levels.coords[0])
     widths = Widths(expected["dw"], expected["iw"])

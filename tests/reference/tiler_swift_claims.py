@@ -19,7 +19,7 @@ from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.swift import compat
-from polymodel.tiling.swift.compat import AsBuilt, Comparison, as_built, tiler_swift_comparison
+from polymodel.tiling.swift.compat import AsBuilt, PublishedComparison, as_built, tiler_swift_comparison
 from polymodel.tiling.tilers.strips import strips
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 from polymodel.tiling.tuning.tune import SEEDS, tune
@@ -45,7 +45,7 @@ class Six:
         return tuple(pattern_of(tensor) for tensor in self.tensors)
 
     @cached_property
-    def comparison(self) -> Comparison:
+    def comparison(self) -> PublishedComparison:
         """Every bar and every mean."""
         return tiler_swift_comparison(self.patterns)
 

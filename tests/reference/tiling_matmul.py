@@ -9,7 +9,7 @@ from typing import Any
 
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.plane.operands import Transposed
 from tests.reference.common import Outcome, comparing, sections
 from tests.reference.tiling_matrices import matrix
@@ -45,7 +45,7 @@ def _record(record: Mapping[str, Any], outcome: Outcome, path: Path) -> None:
     sections(record, {"matrix": str, "product": str, "tile": list, "orders": dict})
     outcome.unknown("record", record, KNOWN)
     product = product_of(matrix(record["matrix"], path), SECONDS[record["product"]])
-    uniform = Uniform(product, tuple(record["tile"]))
+    uniform = UniformTiles(product, tuple(record["tile"]))
     ours: dict[str, int] = {
         "candidate_pairs": uniform.candidates,
         "effectual_pairs": uniform.effectual,
@@ -76,7 +76,7 @@ def _record(record: Mapping[str, Any], outcome: Outcome, path: Path) -> None:
             outcome.equal(f"{where}: rows of {number}", int(panels.heights[number]), rows)
 
 
-def _order(uniform: Uniform, order: str, theirs: Mapping[str, int], outcome: Outcome) -> None:
+def _order(uniform: UniformTiles, order: str, theirs: Mapping[str, int], outcome: Outcome) -> None:
     t = uniform.traffic(order)
     ours = {
         "A_fetches": t.a_fetches,

@@ -20,8 +20,8 @@ from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.swift.compat import (
     CAPACITY,
     AsBuilt,
-    Comparison,
     Mean,
+    PublishedComparison,
     as_built,
     tiler_swift_comparison,
 )
@@ -119,7 +119,7 @@ def _costs(compared: Compared, name: str) -> CutCosts | AsBuilt | None:
     return costs(two, correct[name](two, op, fit), op, fit) if name in correct else None
 
 
-def _claims(outcome: Outcome, ours: Comparison, given: Mapping[str, Any]) -> None:
+def _claims(outcome: Outcome, ours: PublishedComparison, given: Mapping[str, Any]) -> None:
     for key, op in OPS.items():
         for theirs in ("qtree", "btree"):
             mean = _mean_of(ours.means, op, TILERS[theirs])
@@ -152,7 +152,7 @@ def _near(outcome: Outcome, what: str, ours: float, theirs: float, tolerance: fl
 Readings = list[tuple[str, float, float]]
 
 
-def _bars(ours: Comparison, given: Mapping[str, Any], key: str, attribute: str) -> Readings:
+def _bars(ours: PublishedComparison, given: Mapping[str, Any], key: str, attribute: str) -> Readings:
     """Every bar that could be read: what it is, ours, theirs."""
     found = []
     for op_key, op in OPS.items():
@@ -166,12 +166,12 @@ def _bars(ours: Comparison, given: Mapping[str, Any], key: str, attribute: str) 
     return found
 
 
-def _config_bars(outcome: Outcome, ours: Comparison, given: Mapping[str, Any]) -> None:
+def _config_bars(outcome: Outcome, ours: PublishedComparison, given: Mapping[str, Any]) -> None:
     for what, mine, read in _bars(ours, given, "chart_readings_config_cycles", "as_built_config"):
         _near(outcome, what, mine, read, CONFIG_BAR * read)
 
 
-def _run_bars(outcome: Outcome, ours: Comparison, given: Mapping[str, Any]) -> None:
+def _run_bars(outcome: Outcome, ours: PublishedComparison, given: Mapping[str, Any]) -> None:
     bars = _bars(ours, given, "chart_readings_runtime_cycles", "as_built_run")
     outside = [(what, mine, read) for what, mine, read in bars if abs(mine / read - 1) > BAR]
     outcome.notes += [f"{what}: ours {mine:.0f}, read {read:.0f}" for what, mine, read in outside]

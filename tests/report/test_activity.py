@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.report.activity import Activities, Activity
 from polymodel.report.execution import WHOLE, activity_page
-from polymodel.report.fibertree_layout import Levels
+from polymodel.report.fibertree_layout import DrawnFibertree
 from polymodel.report.svg_activity import draw_activity
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.view.html import asset
@@ -241,7 +241,7 @@ def test_flattened_coordinates_and_tensors_without_ranks() -> None:
         Activity((0,), (t,), (("A", ((t, 1), t)), ("s", ()), ("Y", ((t, 1),)))) for t in range(3)
     )
     run = Activities("Y", computes, ("P",), ("T",))
-    flat = Levels("A", ("JK", "I"), (2, 1), np.array([[0, 1, 2], [1, 1, 1], [0, 1, 2]]), np.ones(3))
+    flat = DrawnFibertree("A", ("JK", "I"), (2, 1), np.array([[0, 1, 2], [1, 1, 1], [0, 1, 2]]), np.ones(3))
     page = activity_page(run, {"A": flat, "s": SparseTensor.from_dense("s", (), np.array(3))})
     a, s, y, steps = sections(page.html)
     assert "JK = (2,1), I = 2: 1" in "".join(a.itertext())

@@ -13,7 +13,7 @@ import pytest
 from polymodel.errors import Refused, SpecError
 from polymodel.report.activity import Activity, activities, iterated
 from polymodel.report.execution import ExecutionReport
-from polymodel.report.fibertree_layout import Levels
+from polymodel.report.fibertree_layout import DrawnFibertree
 from polymodel.sparse.execute.records import Execution
 from polymodel.sparse.execute.run import run
 from polymodel.spec.teaal import read_teaal
@@ -119,7 +119,7 @@ def test_the_output_has_the_values_of_the_result() -> None:
     given = operands()
     execution = ran(MTTKRP, given)
     output = iterated(execution, "Y", limit=10**4)["Y"]
-    assert isinstance(output, Levels)
+    assert isinstance(output, DrawnFibertree)
     dense = np.einsum("ijk,jf,kf->if", given["A"], given["B"], given["C"])
     rows = {r: k for k, r in enumerate(output.ranks)}
     assert (dense[output.columns[rows["I0"]], output.columns[rows["F0"]]] == output.values).all()
@@ -166,7 +166,7 @@ def test_other_constructs_agree_with_the_counts(name: str) -> None:
     assert {n for n, _ in outputs} == {"Z"}
     assert len(outputs) == counts.output_nnz
     drawn = iterated(execution, limit=10**4)["Z"]
-    assert isinstance(drawn, Levels)
+    assert isinstance(drawn, DrawnFibertree)
     assert sorted(v for v in drawn.values if v) == sorted(execution.results["Z"].values)
     assert all(len({len(p) for n, p in c.points if n == t}) <= 1 for c in found.computes for t in spec.inputs)
     assert ExecutionReport(execution).activity_page(limit=10**4).html
@@ -196,7 +196,7 @@ def test_random_specs_are_drawn_as_they_were_counted(make: Any) -> None:
             assert len(found.spaces) == times.distinct_space_stamps
             assert len({c.points[-1] for c in found.computes}) == counts.output_nnz
             tree = iterated(execution, counts.einsum, limit=1000)[counts.einsum]
-            assert isinstance(tree, Levels)
+            assert isinstance(tree, DrawnFibertree)
             wanted = sorted(execution.results[counts.einsum].values)
             assert sorted(v for v in tree.values if v) == pytest.approx(wanted), seed
             drawn += 1

@@ -59,7 +59,7 @@ MADE: dict[str, Callable[[], object]] = {
     "TilingReport": lambda: pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands")).tiling,
     "Comparison": lambda: pm.compare(pm.evaluate(_chain()), pm.evaluate(_chain())),
     "Execution": _ran,
-    "Traffic": _moved,
+    "CascadeTraffic": _moved,
     "ExecutionReport": lambda: pm.ExecutionReport(_ran()),
     "TrafficReport": lambda: pm.TrafficReport(_moved()),
     "Predictions": lambda: pm.predict(_matrix()),

@@ -8,7 +8,7 @@ import pytest
 
 from polymodel.errors import Refused, SpecError
 from polymodel.report.execution import ExecutionReport
-from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses, Times
+from polymodel.sparse.execute.records import EinsumCounts, Execution, ExecutionTimes, RankAccesses
 from polymodel.sparse.fibertree import LoopRank, build
 from polymodel.sparse.tensor import SparseTensor
 
@@ -17,17 +17,17 @@ HOSTILE = "<script>alert('&\"')</script>"
 ROWS = {0: ((0, 1, 3), 0), 1: ((2,), 1), 2: ((0, 1, 2, 3), 1), 3: ((1,), 0)}
 
 
-def times(points: int = 2) -> Times:
+def times(points: int = 2) -> ExecutionTimes:
     """Part p of A on space point p; by time stamp (I0 position, J position)."""
     load = np.array([4, 5] if points == 2 else range(1, points + 1))
     steps = 5 if points == 2 else points
-    return Times(
+    return ExecutionTimes(
         ("I1",), ("I0", "J"), steps, steps, points, int(load.sum()), 0,
         np.arange(points)[:, None], load, load, {k: (int(n), int(n)) for k, n in enumerate(load)},
     )  # fmt: skip
 
 
-def execution(stamps: Times | None, name: str = "Y") -> Execution:
+def execution(stamps: ExecutionTimes | None, name: str = "Y") -> Execution:
     rows = np.array([(part, i, j) for i, (row, part) in ROWS.items() for j in row]).T
     ranks = [LoopRank("I1", ("I",), (4,)), LoopRank("I0", ("I",), (4,)), LoopRank("J", ("J",), (4,))]
     tree = build("A", ranks, list(rows), np.ones(rows.shape[1]))

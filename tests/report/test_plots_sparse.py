@@ -14,7 +14,7 @@ import pytest
 
 from polymodel.errors import Refused, SpecError
 from polymodel.report import plots_sparse as plots
-from polymodel.report.plots_sparse import Measured
+from polymodel.report.plots_sparse import MeasuredRun
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import SparseTensor
 
@@ -32,7 +32,7 @@ def matrix(rows: int, columns: int, nnz: int, seed: int = 0) -> SparseTensor:
     return SparseTensor.from_coo("M", ("I", "J"), (rows, columns), at, np.ones(nnz))
 
 
-POINTS = (Measured("dense", 4e9, 8e9, 1e-2), Measured("sparse <&>", 1e9, 16e9, 0.05))
+POINTS = (MeasuredRun("dense", 4e9, 8e9, 1e-2), MeasuredRun("sparse <&>", 1e9, 16e9, 0.05))
 
 
 def test_a_roofline_has_its_ridge_and_its_points() -> None:
@@ -50,7 +50,7 @@ def test_a_roofline_has_its_ridge_and_its_points() -> None:
 
 
 def test_a_roofline_of_nothing_finite_says_what_is_wrong() -> None:
-    bad = (Measured("still", 1, 1, 0), Measured("idle", 0, 8, 1))
+    bad = (MeasuredRun("still", 1, 1, 0), MeasuredRun("idle", 0, 8, 1))
     with pytest.raises(SpecError, match=r"(?s)3 faults.*the peak is 0.*still.*idle") as error:
         plots.plot_roofline(bad, peak=0, bandwidth=1)
     assert len(error.value.diagnostics) == 3

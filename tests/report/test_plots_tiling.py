@@ -11,8 +11,8 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 from polymodel.errors import SpecError
 from polymodel.report.tiling.plots import (
-    Tiled,
     TilerBar,
+    TilingPicture,
     cells,
     joined,
     plot_bars,
@@ -39,9 +39,9 @@ def pattern(rows: int, columns: int, points: int, seed: int = 0) -> Pattern:
     return pattern_of(a, Alone())
 
 
-def tiled(p: Pattern, capacity: int, tiler=btree) -> Tiled:
+def tiled(p: Pattern, capacity: int, tiler=btree) -> TilingPicture:
     found = costs(p, tiler(p, "add", Elements(capacity)), "add", Elements(capacity))
-    return Tiled(p, found.cut.rects, found.runs, found.fits, "a title")
+    return TilingPicture(p, found.cut.rects, found.runs, found.fits, "a title")
 
 
 def painted(rects: Rects, shape: tuple[int, int]) -> np.ndarray:
@@ -118,7 +118,7 @@ def test_picture_says_what_it_shows() -> None:
 
 def test_tiles_that_do_not_fit_are_red() -> None:
     p = pattern(20, 20, 100)
-    found = Tiled(p, Rects.whole(p.shape), np.array([True]), np.array([False]), "")
+    found = TilingPicture(p, Rects.whole(p.shape), np.array([True]), np.array([False]), "")
     assert [t.get_text() for t in plot_tiles(found).figure.legends[0].get_texts()] == [
         "does not fit (1 tile)"
     ]
@@ -159,7 +159,7 @@ def test_a_legend_says_that_borders_run_into_a_tint() -> None:
     for height, told in ((80, []), (1, ["tiles thinner than lines can show"])):
         rects = Rects.of([(row, 0, height, 400) for row in range(0, 400, height)])
         flags = np.ones(rects.tiles, dtype=np.bool_)
-        figure = plot_tiles(Tiled(p, rects, flags, flags, "strips")).figure
+        figure = plot_tiles(TilingPicture(p, rects, flags, flags, "strips")).figure
         assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == told
 
 
@@ -167,7 +167,7 @@ def test_small_multiples_say_what_a_tint_is_as_well() -> None:
     p = pattern(600, 600, 9_000)
     strips = Rects.of([(row, 0, 3, 600) for row in range(0, 600, 3)])
     flags = np.ones(strips.tiles, dtype=np.bool_)
-    figure = plot_tilers([Tiled(p, strips, flags, flags, "strips"), tiled(p, 128, simple)])
+    figure = plot_tilers([TilingPicture(p, strips, flags, flags, "strips"), tiled(p, 128, simple)])
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["tiles thinner than lines can show"]
     figure.set_dpi(80)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
-from polymodel.report.fibertree_layout import Levels, choose, levels
+from polymodel.report.fibertree_layout import DrawnFibertree, choose, levels
 from polymodel.report.svg_fibertree import draw_fibertree, draw_fibertrees, draw_parts
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.view.drawing import CHAR
@@ -33,12 +33,12 @@ def small() -> SparseTensor:
     return SparseTensor.from_dense("A", ("I", "J", "K"), dense)
 
 
-def sliced(tensor: SparseTensor, parts: int) -> Levels:
+def sliced(tensor: SparseTensor, parts: int) -> DrawnFibertree:
     """Rows dealt out in turn: a partitioned form, with a rank more than the tensor has."""
     columns = np.vstack([tensor.coords[:1] % parts, tensor.coords])
     top = tensor.ranks[0]
     names = (f"{top}1", f"{top}0", *tensor.ranks[1:])
-    return Levels(tensor.name, names, (1,) * len(names), columns, tensor.values)
+    return DrawnFibertree(tensor.name, names, (1,) * len(names), columns, tensor.values)
 
 
 def random(shape: tuple[int, ...], seed: int, density: float = 0.4) -> SparseTensor:
@@ -187,12 +187,12 @@ def test_parts_are_fibertrees_of_their_own() -> None:
 
 def test_a_flattened_rank_has_tuples() -> None:
     tensor = small()
-    flat = Levels("A", ("I", "JK"), (1, 2), tensor.coords, tensor.values)
+    flat = DrawnFibertree("A", ("I", "JK"), (1, 2), tensor.coords, tensor.values)
     found = cells(draw_fibertree(flat).svg)
     assert [t for t, _ in found if "JK" in t][:2] == ["I = 0, JK = (1,0): 5", "I = 0, JK = (1,1): 7"]
-    turned = Levels("A", ("I", "JK"), (1, 2), tensor.coords[:, ::-1], tensor.values[::-1])
+    turned = DrawnFibertree("A", ("I", "JK"), (1, 2), tensor.coords[:, ::-1], tensor.values[::-1])
     assert draw_fibertree(turned).svg == draw_fibertree(flat).svg
-    parts = Levels("A", ("JK", "I"), (2, 1), tensor.coords[[1, 2, 0]], tensor.values)
+    parts = DrawnFibertree("A", ("JK", "I"), (2, 1), tensor.coords[[1, 2, 0]], tensor.values)
     assert "A[JK = (1,0)] [I]" in draw_parts(parts).svg
 
 

@@ -14,7 +14,15 @@ from math import prod
 
 import numpy as np
 
-from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Partition, Stamp, Take, TeaalSpec
+from polymodel.spec.teaal.records import (
+    EinsumMapping,
+    Expression,
+    IndexedTensor,
+    Partition,
+    Stamp,
+    Take,
+    TeaalSpec,
+)
 from tests.sparse.referee import Coord, Nonzeros, Referee, filled, haloed, slices, tiling, two_finger
 
 
@@ -56,7 +64,7 @@ class Interpreter:
         self._loop(0, state, self.output, {}, {})
         self._collect(self.output, ())
 
-    def _load(self, operand: Operand, array: np.ndarray) -> Nonzeros:
+    def _load(self, operand: IndexedTensor, array: np.ndarray) -> Nonzeros:
         count = sum(n.split("#")[0] == operand.tensor for n in self.names) + 1
         self.names.append(operand.tensor + (f"#{count}" if count > 1 else ""))
         ranks = [i.variable.upper() if i.variable else f"={k}" for k, i in enumerate(operand.indices)]
@@ -234,7 +242,7 @@ class Interpreter:
         at = 0
         streams = []
         for term in self.expression.terms:
-            slots = list(range(at, at + sum(isinstance(f, Operand) for f in term.factors)))
+            slots = list(range(at, at + sum(isinstance(f, IndexedTensor) for f in term.factors)))
             at += len(slots)
             taking = [s for s in slots if state[s] is not None and self._takes(state[s], rank, bound)]
             if any(state[s] is None for s in slots):
@@ -332,7 +340,7 @@ class Interpreter:
     def _compute(self, state: list[Nonzeros | None], out: dict, bound: dict, pos: dict) -> bool:
         at, total, terms = 0, 0, 0
         for term in self.expression.terms:
-            count = sum(isinstance(f, Operand) for f in term.factors)
+            count = sum(isinstance(f, IndexedTensor) for f in term.factors)
             mine = state[at : at + count]
             at += count
             if any(t is None or not t.points for t in mine):
@@ -341,7 +349,7 @@ class Interpreter:
             if isinstance(term, Take):
                 total = values[term.which]
                 continue
-            numbers = [f for f in term.factors if not isinstance(f, Operand)]
+            numbers = [f for f in term.factors if not isinstance(f, IndexedTensor)]
             total += prod(values) * prod(numbers)
             self.seen.multiplies += len(values) + len(numbers) - 1
         if not terms:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.sparse.files import read_file, read_tensor, write_tensor
-from polymodel.sparse.files.text import Faults, LineBlock, Rule, bulk, one_by_one
+from polymodel.sparse.files.text import FileFaults, LineBlock, Rule, bulk, one_by_one
 from polymodel.sparse.tensor import SparseTensor
 from tests.data import make
 from tests.sparse import data
@@ -256,7 +256,7 @@ RULES = [
 @given(st.lists(st.one_of(LINES, CLEAN, CLEAN, CLEAN), max_size=6), st.sampled_from(RULES), st.booleans())
 def test_the_fast_reader_takes_what_the_slow_one_takes(lines: list[bytes], rule: Rule, end: bool) -> None:
     block = LineBlock(5, b"\n".join(lines) + b"\n" * end)
-    faults = Faults("f")
+    faults = FileFaults("f")
     slow, fast = one_by_one(block, rule, faults), bulk(block, rule, small=0)
     if fast is not None:
         assert not faults.told

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.errors import MemoryUp
 from polymodel.sparse.execute import merged as merging
-from polymodel.sparse.execute.records import EinsumCounts, Times
+from polymodel.sparse.execute.records import EinsumCounts, ExecutionTimes
 from polymodel.sparse.execute.run import run
 from polymodel.sparse.fibertree import Level, LoopRank
 from polymodel.spec.teaal.records import TeaalSpec
@@ -41,7 +41,7 @@ def same(ours: EinsumCounts, walked: EinsumCounts) -> None:
             assert getattr(ours, field.name) == getattr(walked, field.name), field.name
     assert ours.times is not None
     assert walked.times is not None
-    for field in fields(Times):
+    for field in fields(ExecutionTimes):
         assert np.array_equal(getattr(ours.times, field.name), getattr(walked.times, field.name)), field.name
 
 
@@ -171,5 +171,5 @@ def test_lines_longer_than_any_fiber_hold_all_of_it() -> None:
         LoopRank("J", ("J",), (9,)), np.array([1, 4], dtype=np.int64), np.array([0, 2], dtype=np.int64)
     )
     zero, window = np.zeros(9, dtype=np.int64), np.array([0] * 8 + [1], dtype=np.int64)
-    fibers = merging.Fibers(level, zero, zero + 2, np.array([9], dtype=np.int64))
+    fibers = merging.FiberVisits(level, zero, zero + 2, np.array([9], dtype=np.int64))
     assert fibers.lines(window, 2**61) == fibers.lines(window, 100) == (1, 2)

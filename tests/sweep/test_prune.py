@@ -19,7 +19,7 @@ from polymodel.sweeps import kernel as kernels
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.grid import make_grid, roles
-from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.kernel import ArrayKernel
 from polymodel.sweeps.plan import FormRows
 from polymodel.sweeps.prune import columns, pruned
 from polymodel.sweeps.scenario import scenario
@@ -381,7 +381,7 @@ def test_columns_tell_all_that_holds_whatever_the_other_axis(
     axes = [
         SymbolAxis((n,), {n: t}, np.arange(len(t)), len(t), len(t)) for n, t in zip("TS", sizes, strict=True)
     ]
-    kernel = Kernel(axes, FormRows(), {})
+    kernel = ArrayKernel(axes, FormRows(), {})
     place = [a.names for a in kernel.axes].index(("T",))
     values = np.array([[form.at({"T": t, "S": s}) for s in sizes[1].tolist()] for t in sizes[0].tolist()])
     found = [c for c, _ in columns(kernel, [form], place)]

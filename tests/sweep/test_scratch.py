@@ -43,7 +43,9 @@ def compiled(arch: str, workload: str) -> Scenario:
     return scenario(spec, grid, roles(spec, grid), 0, "", 0, {})
 
 
-def figures(block: Scenario, kernel: kernels.Kernel, cut: slice, memory: BlockMemory | None) -> list[bytes]:
+def figures(
+    block: Scenario, kernel: kernels.ArrayKernel, cut: slice, memory: BlockMemory | None
+) -> list[bytes]:
     """Everything that is found of a few left combinations, to the last bit."""
     lefts = kernel.left(kernel.left_digits(0, kernel.height), kernel.height)
     rows = Block(kernel.rows, lefts, cut, slice(0, kernel.width), memory)

@@ -154,10 +154,10 @@ def test_many_points_at_once_are_what_each_is(name: str) -> None:
 
 
 def test_figures_that_disagree_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweeps.sparse.figures import SparseFigures
+    from polymodel.sweeps.sparse.figures import SparseBlockFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
-    monkeypatch.setattr(SparseFigures, "latency", wrong)
+    monkeypatch.setattr(SparseBlockFigures, "latency", wrong)
     for kept in ({"keep": "top", "top": 5}, {"keep": "front"}):
         with pytest.raises(InternalError, match="sparse_latency is"):
             pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_latency"], **kept)

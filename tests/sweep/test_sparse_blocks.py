@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import forms as closed
-from polymodel.architecture.hierarchy import Action, FanoutDim, Hierarchy, SparseRules
+from polymodel.architecture.hierarchy import ActionCost, FanoutDim, Hierarchy, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
@@ -22,7 +22,7 @@ from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.sweeps.axes import SymbolAxis
-from polymodel.sweeps.kernel import Kernel
+from polymodel.sweeps.kernel import ArrayKernel
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.plan import FormRows, costing
 from polymodel.sweeps.sparse.columns import bound_problem
@@ -118,26 +118,26 @@ def drawn(draw: st.DrawFn, projections: Projections) -> Problem:
     return Problem(cascade, Hierarchy(tuple(components)), LoopTree(nodes))
 
 
-def actions(kind: str, i: int, named: bool) -> Iterator[Action]:
+def actions(kind: str, i: int, named: bool) -> Iterator[ActionCost]:
     if kind == "compute":
-        yield Action("compute", 0.5, 2.0)
+        yield ActionCost("compute", 0.5, 2.0)
         if named:
-            yield Action("gated_compute", 0.05)
+            yield ActionCost("gated_compute", 0.05)
         return
-    yield Action("read", 3.0 / (i + 1), 4.0 * (i + 1))
-    yield Action("write", 4.0 / (i + 1), 3.0 * (i + 1))
+    yield ActionCost("read", 3.0 / (i + 1), 4.0 * (i + 1))
+    yield ActionCost("write", 4.0 / (i + 1), 3.0 * (i + 1))
     if named:
-        yield Action("gated_read", 0.3)
-        yield Action("metadata_write", 0.7)
+        yield ActionCost("gated_read", 0.3)
+        yield ActionCost("metadata_write", 0.7)
 
 
 def whole_block(
     problem: Problem, axes: tuple[SymbolAxis, ...]
-) -> tuple[SparseFound, Kernel, SparsePlan, Any]:
+) -> tuple[SparseFound, ArrayKernel, SparsePlan, Any]:
     forms, rows = closed(problem), FormRows()
     cost = costing(problem, forms, rows)
     plan = sparse_plan(problem, forms, cost, rows, axes, {}, "")
-    kernel = Kernel(axes, rows, {})
+    kernel = ArrayKernel(axes, rows, {})
     digits = kernel.left_digits(0, kernel.height)
     everything = slice(0, kernel.height), slice(0, kernel.width)
     lefts = kernel.left(digits, kernel.height)

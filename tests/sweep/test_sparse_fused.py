@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import forms as closed
-from polymodel.architecture.hierarchy import ActionKind, Component, SparseAction, SparseRules
+from polymodel.architecture.hierarchy import ActionKind, Component, SparseOptimization, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import Loop, Node, Split
@@ -60,7 +60,7 @@ def sparse(draw: st.DrawFn, problem: Problem) -> Problem:
                 on = draw(st.sampled_from(e.inputs)).tensor
                 targets = (draw(st.sampled_from(e.accesses)).tensor,) if c.kind == "memory" else ()
                 by.append((e.name, targets, (on,)))
-            found.append(SparseAction(kind, tuple(by)))
+            found.append(SparseOptimization(kind, tuple(by)))
         packed = [t for t in cascade.tensors if c.kind == "memory" and draw(st.integers(0, 4)) == 0]
         return SparseRules(tuple((t, "COO") for t in packed), tuple(found))
 

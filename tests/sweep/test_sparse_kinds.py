@@ -198,10 +198,10 @@ def test_tile_sizes_are_not_pruned() -> None:
 
 
 def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweeps.sparse.figures import SparseFigures
+    from polymodel.sweeps.sparse.figures import SparseBlockFigures
 
     wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
-    monkeypatch.setattr(SparseFigures, "latency", wrong)
+    monkeypatch.setattr(SparseBlockFigures, "latency", wrong)
     with pytest.raises(InternalError, match="sparse_latency is"):
         pm.sweep(spec(dram=SKIP), SYMBOLS, objectives=["sparse_latency"], keep="all")
 

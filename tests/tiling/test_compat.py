@@ -16,7 +16,7 @@ from polymodel.tiling.fits.fit import Elements, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.swift import compat
-from polymodel.tiling.swift.compat import Comparison, as_built, tiler_swift_comparison
+from polymodel.tiling.swift.compat import PublishedComparison, as_built, tiler_swift_comparison
 from tests.tiling import slow
 from tests.tiling.original import exact
 from tests.tiling.test_model import joined, matrices, ops, random
@@ -29,7 +29,7 @@ def seeds() -> tuple[Pattern, ...]:
 
 
 @cache
-def comparison() -> Comparison:
+def comparison() -> PublishedComparison:
     return tiler_swift_comparison(seeds())
 
 

@@ -24,8 +24,8 @@ from polymodel.tiling.tuning.tune import (
     Ending,
     Figure,
     Proposal,
-    Search,
     Tuned,
+    TuningSearch,
     edges_of,
     figure_of,
     tune,
@@ -115,7 +115,9 @@ def test_the_bound_ends_the_loop_on_whole_matrices(name: str) -> None:
 
 def answered(figure: Callable[[Proposal], Figure], steps: int = 60) -> Iterator[Proposal]:
     """What is proposed when the model answers with `figure`."""
-    search = Search(pattern_of(SparseTensor.from_dense("A", ("M", "N"), np.ones((300, 300), dtype=int))))
+    search = TuningSearch(
+        pattern_of(SparseTensor.from_dense("A", ("M", "N"), np.ones((300, 300), dtype=int)))
+    )
     for _ in range(steps):
         idea = search.next()
         if idea is None:

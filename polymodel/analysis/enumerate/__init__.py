@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polymodel.analysis.enumerate.engine import Enumerate
-from polymodel.analysis.enumerate.legality import Violation, violation
+from polymodel.analysis.enumerate.legality import OrderViolation, violation
 
 ENGINE = Enumerate()
 
-__all__ = ["ENGINE", "Enumerate", "Violation", "violation"]
+__all__ = ["ENGINE", "Enumerate", "OrderViolation", "violation"]

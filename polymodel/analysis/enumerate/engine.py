@@ -6,14 +6,14 @@ from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffe
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
-from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
-from polymodel.analysis.enumerate.pipeline import Slots
+from polymodel.analysis.enumerate.occupancy import PhaseOrder, live_peak, working_sets
+from polymodel.analysis.enumerate.pipeline import PipelineSlots
 from polymodel.analysis.enumerate.traffic import ElementLedger, Row, Simulation
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     Problem,
     RefillLoad,
@@ -82,7 +82,7 @@ class Enumerate:
             links=ledger.wires.rows(problem),
             refills=_refill_rows(problem, ledger),
             transfers=_transfer_rows(problem, buffets, ledger),
-            pipelines=Slots(problem, overlapped, walks, ledger).runs() if overlapped else (),
+            pipelines=PipelineSlots(problem, overlapped, walks, ledger).runs() if overlapped else (),
         )
 
 
@@ -101,13 +101,13 @@ def in_tree_order(tree: LoopTree, buffets: list[BuffetWalk]) -> list[BuffetWalk]
     return sorted(buffets, key=lambda b: (b.node, nodes[b.node].index(b.tensor)))
 
 
-def _timeline(walks: dict[str, EinsumWalk]) -> Timeline:
+def _timeline(walks: dict[str, EinsumWalk]) -> PhaseOrder:
     executing = {o.time: name for name, w in walks.items() for o in w.operations}
     times = tuple(sorted(executing))
-    return Timeline(times, tuple(executing[t] for t in times))
+    return PhaseOrder(times, tuple(executing[t] for t in times))
 
 
-def _buffet_record(b: BuffetWalk, timeline: Timeline | None) -> Buffet:
+def _buffet_record(b: BuffetWalk, timeline: PhaseOrder | None) -> Buffet:
     tiles = [(p, tile) for places in b.tiles.values() for p, tile in places.items()]
     sizes = [len(tile) for _, tile in tiles]
     return Buffet(
@@ -137,14 +137,14 @@ def _traffic_rows(problem: Problem, buffets: list[BuffetWalk], ledger: ElementLe
     return tuple(rows)
 
 
-def _compute_row(walk: EinsumWalk) -> Compute:
+def _compute_row(walk: EinsumWalk) -> ComputeCounts:
     done: dict[object, int] = {}
     if not walk.einsum.is_copy:
         for op in walk.operations:
             where = physical(walk.spatial, op.place)
             done[where] = done.get(where, 0) + 1
     total, busiest = sum(done.values()), max(done.values(), default=0)
-    return Compute(walk.einsum.name, walk.compute.component, total, busiest, len(done))
+    return ComputeCounts(walk.einsum.name, walk.compute.component, total, busiest, len(done))
 
 
 def _load_rows(problem: Problem, ledger: ElementLedger) -> tuple[InstanceLoad, ...]:

@@ -15,9 +15,9 @@ from polymodel.analysis.enumerate.walk import (
     EinsumWalk,
     Element,
     ExecutedOperation,
-    Locator,
     Place,
     SpatialLoop,
+    StampLocator,
     Time,
     nodes_above,
     points,
@@ -101,7 +101,7 @@ class _Execution:
         self.open.add(name)
         einsum = self.problem.cascade[name]
         _refuse_size(einsum)
-        locator = Locator(self.problem, einsum)
+        locator = StampLocator(self.problem, einsum)
         found = self.decided(locator)
         self.walks[name] = found
         self.total += len(found.operations)
@@ -109,7 +109,7 @@ class _Execution:
             raise Refused(f"{self.total} operations are too many to enumerate", "use engine exact")
         return found
 
-    def decided(self, locator: Locator) -> EinsumWalk:
+    def decided(self, locator: StampLocator) -> EinsumWalk:
         """The walk of one Einsum."""
         einsum, kinds = locator.einsum, set(locator.ties.values())
         if kinds <= {"bound"}:
@@ -142,7 +142,7 @@ class _Execution:
             0 if "inferred" in kinds else _afresh(locator, operations),
         )
 
-    def spatial(self, locator: Locator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
+    def spatial(self, locator: StampLocator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
         """The spatial loops of a path; one that binds nothing here has no radix yet."""
         radices = locator.radices(self.problem, widest)
         found = []
@@ -155,12 +155,12 @@ class _Execution:
             found.append(SpatialLoop(step.id, node.component, node.dim, variable, radix))
         return tuple(found)
 
-    def binding(self, locator: Locator, node: int) -> list[str]:
+    def binding(self, locator: StampLocator, node: int) -> list[str]:
         """Einsums below a loop that have its rank variable."""
         below = users(self.problem.tree, node)
         return [e for e in below if ties(self.problem.cascade, self.problem.tree, e)[node] == "bound"]
 
-    def repeated(self, locator: Locator) -> Iterable[tuple[Stamp, list[Point]]]:
+    def repeated(self, locator: StampLocator) -> Iterable[tuple[Stamp, list[Point]]]:
         """All iterations again at every stamp that Einsums bound by the loops run through."""
         last = locator.above[-1].id
         for step in locator.above:
@@ -181,7 +181,7 @@ class _Execution:
         for stamp in sorted(stamps):
             yield stamp, _bound_to(locator, stamp, everything)
 
-    def inferred(self, locator: Locator) -> Iterable[tuple[Stamp, list[Point]]]:
+    def inferred(self, locator: StampLocator) -> Iterable[tuple[Stamp, list[Point]]]:
         """At every stamp what the consumers below need and the outermost storage does not hold."""
         einsum, tree = locator.einsum, self.problem.tree
         last = locator.above[-1].id
@@ -267,14 +267,14 @@ def _missing(
             held[p] |= elements
 
 
-def _depth(locator: Locator) -> tuple[int, int]:
+def _depth(locator: StampLocator) -> tuple[int, int]:
     """How many time and space coordinates the path has down to the decision."""
     spatial = sum(1 for s in locator.above if isinstance(s.node, Loop) and s.node.spatial)
     stamped = sum(1 for s in locator.above if isinstance(s.node, Loop | Split))
     return stamped - spatial, spatial
 
 
-def _afresh(locator: Locator, operations: list[ExecutedOperation]) -> int:
+def _afresh(locator: StampLocator, operations: list[ExecutedOperation]) -> int:
     """How many time coordinates there are down to the innermost loop that repeats, in several iterations."""
     found = position = 0
     for step in locator.path:
@@ -286,7 +286,7 @@ def _afresh(locator: Locator, operations: list[ExecutedOperation]) -> int:
     return found
 
 
-def _bound_to(locator: Locator, stamp: Stamp, candidates: list[Point]) -> list[Point]:
+def _bound_to(locator: StampLocator, stamp: Stamp, candidates: list[Point]) -> list[Point]:
     """The candidates that the bound loops above the decision run at this stamp."""
     found = []
     for values in candidates:
@@ -305,7 +305,7 @@ def _starts(einsum: Einsum, mine: list[Point]) -> dict[str, tuple[int, int]]:
 
 
 def _located(
-    locator: Locator, stamp: Stamp, mine: list[Point], starts: dict[str, int]
+    locator: StampLocator, stamp: Stamp, mine: list[Point], starts: dict[str, int]
 ) -> Iterable[ExecutedOperation]:
     einsum = locator.einsum
     for values in mine:

@@ -13,7 +13,7 @@ from polymodel.reuse import override
 
 
 @dataclass(frozen=True)
-class Violation:
+class OrderViolation:
     """`consumer` reads `element` of `tensor` before or where `producer` has not written it; the two are one
     where its sums are not added up."""
 
@@ -38,19 +38,19 @@ def _use_times(walk: EinsumWalk, tensor: str, writes: bool) -> dict[Element, tup
     return times
 
 
-def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> Violation | None:
+def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> OrderViolation | None:
     """An element that is read before its last production, or is never produced."""
     made, read = _use_times(producer, tensor, True), _use_times(consumer, tensor, False)
     names = producer.einsum.name, consumer.einsum.name, tensor
     for x in sorted(read):
         if x not in made:
-            return Violation(*names, x, "it is never produced")
+            return OrderViolation(*names, x, "it is never produced")
         if made[x][1] >= read[x][0]:
-            return Violation(*names, x, "it is read before all operations that produce it")
+            return OrderViolation(*names, x, "it is read before all operations that produce it")
     return None
 
 
-def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
+def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation | None:
     """An element that a consumer reads at a visit of its backing node that does not hold it."""
     made: dict[Element, set[tuple[Place, Time]]] = {}
     for t, places in buffet.tiles.items():
@@ -63,11 +63,11 @@ def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | Non
             for x in sorted(tile):
                 if consumer in tile[x].readers and made.get(x) != {(p, buffet.run[t][p][x])}:
                     reason = f"storage node {buffet.node} ({buffet.component}) does not hold all of it then"
-                    return Violation(producer, consumer, buffet.tensor, x, reason)
+                    return OrderViolation(producer, consumer, buffet.tensor, x, reason)
     return None
 
 
-def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) -> Violation | None:
+def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) -> OrderViolation | None:
     """The first broken dependence of one tensor between two Einsums."""
     producer, consumer = made.einsum.name, read.einsum.name
     home = chains[producer, tensor][0]
@@ -77,7 +77,7 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
         return late
     if chains[consumer, tensor][0] is not home:
         element = min(_use_times(read, tensor, False))
-        return Violation(producer, consumer, tensor, element, "they share no storage of it")
+        return OrderViolation(producer, consumer, tensor, element, "they share no storage of it")
     if again:
         return _stale(home, made, read, tensor)
     shared = (b for b in chains[producer, tensor][1:] if b in chains[consumer, tensor])
@@ -85,7 +85,7 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
     return next((f for f in found if f), None)
 
 
-def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> Violation | None:
+def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> OrderViolation | None:
     """An element that is executed again and again, and that a read finds missing or half made."""
     position = made.einsum.accesses.index(made.einsum.access_of(tensor))
     whole = _whole(made, position)
@@ -103,13 +103,13 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
         finished = last.get((p, x, run))
         if finished is None or held[p, x, run] % whole[x]:
             reason = f"storage node {home.node} ({home.component}) does not hold all of it then"
-            return Violation(*names, x, reason)
+            return OrderViolation(*names, x, reason)
         if finished >= o.time:
-            return Violation(*names, x, "it is read before all operations that produce it")
+            return OrderViolation(*names, x, "it is read before all operations that produce it")
     return None
 
 
-def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
+def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation | None:
     """An element that a consumer reads in one instance while a run that wrote it goes on in another.
 
     The parts of a sum get together at the parent, when the runs that hold them have ended.
@@ -131,11 +131,11 @@ def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> Violation |
                     reason = (
                         f"other instances of node {buffet.node} ({buffet.component}) still hold parts of it"
                     )
-                    return Violation(producer, consumer, buffet.tensor, x, reason)
+                    return OrderViolation(producer, consumer, buffet.tensor, x, reason)
     return None
 
 
-def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
+def _apart(buffet: BuffetWalk, producer: str) -> OrderViolation | None:
     """An element that the producer writes in several instances of its backing node."""
     where: dict[Element, Place] = {}
     for places in buffet.tiles.values():
@@ -143,11 +143,11 @@ def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
             for x in sorted(tile):
                 if tile[x].written and where.setdefault(x, p) != p:
                     reason = f"instances of storage node {buffet.node} ({buffet.component}) hold parts of it"
-                    return Violation(producer, producer, buffet.tensor, x, reason)
+                    return OrderViolation(producer, producer, buffet.tensor, x, reason)
     return None
 
 
-def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
+def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
     """An output that several instances sum up along a dimension that may not reduce it."""
     for (einsum, tensor), chain in chains.items():
         walk = walks[einsum]
@@ -162,18 +162,18 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
             if not dim.reuses(einsum, tensor) and len({o.place[position] for o in walk.operations}) > 1:
                 _, element = next(walk.touches(tensor, writes=True))
                 reason = f"instances along {loop.component}.{loop.dim}, which may not reduce it, sum it up"
-                return Violation(einsum, einsum, tensor, element, reason)
+                return OrderViolation(einsum, einsum, tensor, element, reason)
     return None
 
 
-def _left_out(walk: EinsumWalk) -> Violation | None:
+def _left_out(walk: EinsumWalk) -> OrderViolation | None:
     """An element of which an operation never executes: no stamp of the loops above has room for it."""
     if walk.lacking is None:
         return None
     point = dict(zip(walk.einsum.rank_variables, walk.lacking, strict=True))
     output, name = walk.einsum.outputs[0], walk.einsum.name
     element = tuple(e.value(point) for e in output.projection)
-    return Violation(name, name, output.tensor, element, "some operations that produce it never execute")
+    return OrderViolation(name, name, output.tensor, element, "some operations that produce it never execute")
 
 
 def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
@@ -185,7 +185,7 @@ def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
     return whole
 
 
-def _made_in_part(walk: EinsumWalk) -> Violation | None:
+def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
     """An element that some stamp of the loops above makes in part: its results start afresh in each."""
     if walk.decided == (0, 0):
         return None
@@ -198,21 +198,21 @@ def _made_in_part(walk: EinsumWalk) -> Violation | None:
         for (_, _, x), count in sorted(done.items()):
             if count != whole[x]:
                 reason = "an iteration of the loops above makes it in part"
-                return Violation(walk.einsum.name, walk.einsum.name, access.tensor, x, reason)
+                return OrderViolation(walk.einsum.name, walk.einsum.name, access.tensor, x, reason)
     return None
 
 
-def _added_again(walk: EinsumWalk) -> Violation | None:
+def _added_again(walk: EinsumWalk) -> OrderViolation | None:
     """An Einsum that adds to what is there, below a loop that does not bind it."""
     for access in walk.einsum.outputs:
         if access.accumulates and walk.decided != (0, 0) and walk.operations:
             _, element = next(walk.touches(access.tensor, writes=True))
             reason = "it would be added to in every iteration of a loop above"
-            return Violation(walk.einsum.name, walk.einsum.name, access.tensor, element, reason)
+            return OrderViolation(walk.einsum.name, walk.einsum.name, access.tensor, element, reason)
     return None
 
 
-def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
+def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
     """The first rule that the mapping breaks, None if it is legal."""
     for alone in (_left_out, _made_in_part, _added_again):
         found = next((f for f in map(alone, walks.values()) if f), None)
@@ -235,7 +235,7 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
     return _unreduced(problem, walks, chains)
 
 
-def violation(problem: Problem, reuse: str | None = None) -> Violation | None:
+def violation(problem: Problem, reuse: str | None = None) -> OrderViolation | None:
     """The first rule that a problem breaks, by enumeration, None if it is legal.
 
     Raises Refused only for what cannot be enumerated at all.

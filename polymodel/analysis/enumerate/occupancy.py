@@ -13,7 +13,7 @@ from polymodel.analysis.enumerate.buffets import BuffetWalk
 from polymodel.analysis.enumerate.traffic import Instance
 from polymodel.analysis.enumerate.walk import Element, Place, Time, physical
 from polymodel.analysis.result import Problem, Resident, WorkingSet
-from polymodel.mapping.looptree import Pipeline, around, pipelines
+from polymodel.mapping.looptree import PipelineSplit, around, pipelines
 from polymodel.workload.einsum import TensorAccess
 
 BuffetKey = tuple[int, str]  # node, tensor
@@ -21,7 +21,7 @@ Span = tuple[Place, int, int, int]  # instance, first phase, last phase (inclusi
 
 
 @dataclass(frozen=True)
-class Timeline:
+class PhaseOrder:
     """All phases in order, and the Einsum that executes in each."""
 
     phases: tuple[Time, ...]
@@ -50,7 +50,7 @@ def runs(buffet: BuffetWalk) -> Iterator[tuple[Place, list[Time]]]:
             yield p, group
 
 
-def tile_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
+def tile_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
     """`tile`: from first to last use within a run, always the tile of the current or last visit."""
     for p, visits in runs(buffet):
         begin, end = buffet.asked[visits[0], p][0], buffet.asked[visits[-1], p][1]
@@ -59,14 +59,14 @@ def tile_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
             yield p, start, stop - 1, len(buffet.tiles[t][p])
 
 
-def reserved_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
+def reserved_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
     """`reserved`: each tile throughout its stamp."""
     for t, places in buffet.tiles.items():
         for p, tile in places.items():
             yield p, timeline.opening(t), timeline.closing(t), len(tile)
 
 
-def live_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
+def live_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
     """`live`: each element from its first to its last use within its run."""
     lives: dict[tuple[Place, Element, Time], list[int]] = {}
     for t, places in buffet.tiles.items():
@@ -78,7 +78,7 @@ def live_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
         yield p, first, last, 1
 
 
-def lasting_spans(buffet: BuffetWalk, timeline: Timeline) -> Iterator[Span]:
+def lasting_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
     """A persistent tensor: all that its backing instance ever holds, in every phase."""
     held: dict[Place, set[Element]] = defaultdict(set)
     for places in buffet.tiles.values():
@@ -101,7 +101,7 @@ def counts(spans: Iterable[Span], length: int) -> dict[Place, list[int]]:
     return {p: list(accumulate(step))[:length] for p, step in steps.items()}
 
 
-def live_peak(buffet: BuffetWalk, timeline: Timeline) -> int:
+def live_peak(buffet: BuffetWalk, timeline: PhaseOrder) -> int:
     """The most elements of one instance that are between first and last use at once."""
     return max(max(c) for c in counts(live_spans(buffet, timeline), len(timeline.phases)).values())
 
@@ -110,7 +110,7 @@ def occupied_bits(
     problem: Problem,
     buffet: BuffetWalk,
     first: TensorAccess,
-    timeline: Timeline,
+    timeline: PhaseOrder,
     measure: str,
     copies: int = 1,
 ) -> dict[Instance, list[int]]:
@@ -130,7 +130,10 @@ def occupied_bits(
 
 
 def _component_peaks(
-    component: str, parts: dict[tuple[int, str], dict[Instance, list[int]]], timeline: Timeline, measure: str
+    component: str,
+    parts: dict[tuple[int, str], dict[Instance, list[int]]],
+    timeline: PhaseOrder,
+    measure: str,
 ) -> Iterator[WorkingSet]:
     """The peak of one component within each Einsum's phases; of several, the first is described."""
     peaks: dict[str, tuple[int, int, Instance]] = {}
@@ -158,7 +161,7 @@ class Stages:
         problem: Problem,
         buffets: list[BuffetWalk],
         firsts: dict[str, TensorAccess],
-        timeline: Timeline,
+        timeline: PhaseOrder,
         component: str,
         measure: str,
     ) -> None:
@@ -198,7 +201,7 @@ class Stages:
             found = _component_peaks(self.component, parts, self.timeline, self.measure)
             yield from (w for w in found if w.einsum == einsum)
 
-    def row(self, einsum: str, inside: Pipeline | None) -> WorkingSet | None:
+    def row(self, einsum: str, inside: PipelineSplit | None) -> WorkingSet | None:
         """The peak of all buffets, or of those in the Einsum's stage of a pipeline alone."""
         scope = inside.node if inside else -1
         mine = [b for b in self.buffets if b.node > scope and (not inside or b.users[0] in inside.einsums)]
@@ -219,7 +222,7 @@ def working_sets(
     problem: Problem,
     buffets: list[BuffetWalk],
     firsts: dict[str, TensorAccess],
-    timeline: Timeline,
+    timeline: PhaseOrder,
     measures: tuple[str, ...],
 ) -> tuple[WorkingSet, ...]:
     """Peaks of every component in every Einsum's phases. `buffets` stand in order of node and tensor."""

@@ -8,19 +8,19 @@ from itertools import groupby
 from polymodel.analysis.enumerate.links import largest
 from polymodel.analysis.enumerate.traffic import ElementLedger, Instance
 from polymodel.analysis.enumerate.walk import EinsumWalk, Time, physical
-from polymodel.analysis.result import PipelineRun, Problem, Slot, StageWork, ordered_slots, phase_of
-from polymodel.mapping.looptree import Pipeline
+from polymodel.analysis.result import PipelineRun, PipelineSlot, Problem, StageWork, ordered_slots, phase_of
+from polymodel.mapping.looptree import PipelineSplit
 
 Loads = dict[str, dict[Instance, list[int]]]  # component -> instance -> [read bits, write bits]
 
 
-class Slots:
+class PipelineSlots:
     """The slots of all pipelines, from the events that the ledger noted with their times."""
 
     def __init__(
         self,
         problem: Problem,
-        found: tuple[Pipeline, ...],
+        found: tuple[PipelineSplit, ...],
         walks: dict[str, EinsumWalk],
         ledger: ElementLedger,
     ) -> None:
@@ -43,10 +43,10 @@ class Slots:
                     have = into.setdefault(instance, [0, 0])
                     have[0], have[1] = have[0] + pair[0], have[1] + pair[1]
 
-    def _keys(self, p: Pipeline, walks: dict[str, EinsumWalk]) -> list[Time]:
+    def _keys(self, p: PipelineSplit, walks: dict[str, EinsumWalk]) -> list[Time]:
         return sorted({o.time[: self.depth[p.node]] for e in p.einsums for o in walks[e].operations})
 
-    def _iteration(self, p: Pipeline, time: Time, at_end: bool) -> Time:
+    def _iteration(self, p: PipelineSplit, time: Time, at_end: bool) -> Time:
         """The iteration in which something happens that belongs to a stamp."""
         stamp = time[: self.depth[p.node]]
         if at_end:  # a run may end while Einsums outside keep it alive
@@ -57,20 +57,20 @@ class Slots:
         """Every pipeline that stands in no stage of another."""
         return tuple(self.run(p, ()) for p in self.found if p.outer is None)
 
-    def run(self, p: Pipeline, outer: Time) -> PipelineRun:
+    def run(self, p: PipelineSplit, outer: Time) -> PipelineRun:
         """The slots of one pipeline in one iteration of the loops around it."""
         keys = [k for k in self.keys[p.node] if k[: len(outer)] == outer]
         wraps = groupby(keys, key=lambda k: k[:-1] if p.loop is not None else k)
-        counts: Counter[Slot] = Counter()
+        counts: Counter[PipelineSlot] = Counter()
         for _, members in wraps:
             wrap, stages = list(members), len(p.stages)
             for s in range(len(wrap) + stages - 1):
                 at = [wrap[s - b] if 0 <= s - b < len(wrap) else None for b in range(stages)]
                 work = tuple(self.stage(p, b, key) for b, key in enumerate(at))
-                counts[Slot(phase_of(s, len(wrap), stages), 1, work, self.shared(p, at))] += 1
+                counts[PipelineSlot(phase_of(s, len(wrap), stages), 1, work, self.shared(p, at))] += 1
         return PipelineRun(p.node, ordered_slots(counts))
 
-    def stage(self, p: Pipeline, b: int, key: Time | None) -> tuple[StageWork | PipelineRun, ...]:
+    def stage(self, p: PipelineSplit, b: int, key: Time | None) -> tuple[StageWork | PipelineRun, ...]:
         """What a stage does in an iteration, Einsums and inner pipelines in order of execution."""
         found: dict[object, StageWork | PipelineRun] = {}
         for e in () if key is None else p.stages[b]:
@@ -98,7 +98,7 @@ class Slots:
         return tuple((c, largest(loads[c].values())) for c in self.names if c in loads)
 
     def shared(
-        self, p: Pipeline, at: list[Time | None]
+        self, p: PipelineSplit, at: list[Time | None]
     ) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
         """Joint loads of the components that at least two stages load in one slot."""
         joint: Loads = defaultdict(dict)

@@ -20,7 +20,7 @@ from polymodel.analysis.enumerate.walk import (
     physical,
 )
 from polymodel.analysis.result import Problem
-from polymodel.architecture.hierarchy import Action, Hierarchy
+from polymodel.architecture.hierarchy import ActionCost, Hierarchy
 
 Counts = dict[str, int]
 Instance = tuple[tuple[str, str, int], ...]
@@ -90,7 +90,7 @@ class ElementLedger:
         else:
             self.load(end, bits)
 
-    def action(self, component: str, side: int) -> Action:
+    def action(self, component: str, side: int) -> ActionCost:
         return self.hierarchy[component].ways[side]
 
     def load(self, end: End, bits: int) -> None:
@@ -115,7 +115,7 @@ class ElementLedger:
 
 
 @dataclass(frozen=True)
-class Passage:
+class TollInstances:
     """A toll on a link: which spatial loops tell its instances apart, and which tell accesses apart."""
 
     toll: str
@@ -138,13 +138,13 @@ class BuffetPath:
     loops: tuple[SpatialLoop, ...]
     unshared: tuple[int, ...]
     silent: tuple[int, ...]
-    passages: tuple[Passage, ...]
+    passages: tuple[TollInstances, ...]
 
     def at_parent(self, place: Place, element: Element) -> tuple[object, ...]:
         """What is one access at the parent: same parent instance, unshared counters and element."""
         return place[: self.parent.n_place], tuple((i, place[i]) for i in self.unshared), element
 
-    def at_toll(self, passage: Passage, place: Place) -> Instance:
+    def at_toll(self, passage: TollInstances, place: Place) -> Instance:
         """The toll's hardware instance."""
         kept = tuple(self.loops[i] for i in passage.own)
         return physical(kept, tuple(place[i] for i in passage.own))
@@ -170,7 +170,7 @@ def find_link(
             continue
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)
-        passages.append(Passage(toll.name, own, apart))
+        passages.append(TollInstances(toll.name, own, apart))
     return BuffetPath(parent, child, loops, unshared, silent, tuple(passages))
 
 

@@ -122,7 +122,7 @@ def points(einsum: Einsum) -> Iterator[tuple[int, ...]]:
             yield values
 
 
-class Locator:
+class StampLocator:
     """Turns points of one Einsum into (time, place) by walking down its path.
 
     `above` holds the path down to the innermost loop that binds none of its variables, `below` the rest.

@@ -19,7 +19,7 @@ from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, 
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     LinkTraffic,
     Problem,
@@ -122,13 +122,13 @@ def _traffic(layout: ExactLayout, ledger: ProductLedger) -> tuple[Traffic, ...]:
     return tuple(rows)
 
 
-def _compute(layout: ExactLayout) -> tuple[Compute, ...]:
+def _compute(layout: ExactLayout) -> tuple[ComputeCounts, ...]:
     rows = []
     for name in layout.problem.tree.einsums:
         leaf = layout.problem.tree.path(name)[-1].node
         assert isinstance(leaf, ComputeNode)
         if layout.problem.cascade[name].is_copy:
-            rows.append(Compute(name, leaf.component, 0, 0, 0))
+            rows.append(ComputeCounts(name, leaf.component, 0, 0, 0))
             continue
         view = next(v for (e, _), v in layout.full.items() if e == name)
         bare = view.bare()
@@ -139,7 +139,7 @@ def _compute(layout: ExactLayout) -> tuple[Compute, ...]:
             operations *= int(per_instance.sum())
             busiest *= int(per_instance.max())
             instances *= int(np.count_nonzero(per_instance))
-        rows.append(Compute(name, leaf.component, operations, busiest, instances))
+        rows.append(ComputeCounts(name, leaf.component, operations, busiest, instances))
     return tuple(rows)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from polymodel.analysis.exact.cached_counts import CountProduct
 from polymodel.analysis.exact.partials import OutputLevel
-from polymodel.analysis.exact.sweep import Ints, Operations, distinct, operations, rank
+from polymodel.analysis.exact.sweep import Ints, OperationTable, distinct, operations, rank
 from polymodel.schedule.touch import View
 from polymodel.workload.einsum import TensorAccess
 
@@ -108,7 +108,7 @@ class ListedChain:
         return (self._united(level, chosen, time, charge),)
 
     @cached_property
-    def _operations(self) -> tuple[Operations, ...]:
+    def _operations(self) -> tuple[OperationTable, ...]:
         """The producer's operations, then those of the consumers that matter."""
         return tuple(operations(v) for v in (self.view, *_keepers(self.levels, self.view)))
 

@@ -38,21 +38,21 @@ def bounded(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Index:
+class RowIndex:
     """Row numbers of distinct rows of non-negative integers, by their values."""
 
     shape: tuple[int, ...]
     rows: Ints
 
     @staticmethod
-    def of(table: Ints) -> Index:
+    def of(table: Ints) -> RowIndex:
         shape = tuple(int(n) + 1 for n in table.max(axis=0, initial=0))
         found = np.full(bounded(prod(shape)), -1, dtype=np.int64)
         flat = np.zeros(len(table), dtype=np.int64)
         for column, n in zip(table.T, shape, strict=True):
             flat = flat * n + column
         found[flat] = np.arange(len(table))
-        return Index(shape, found)
+        return RowIndex(shape, found)
 
     def find(self, columns: Sequence[Ints], shape: tuple[int, ...]) -> Ints:
         """Row numbers for columns that broadcast to `shape`; -1 where there is no such row."""
@@ -73,7 +73,7 @@ class Ends:
     """First and last stamps of one factor under given counters of its outer loops (`axes`)."""
 
     axes: tuple[int, ...]
-    index: Index
+    index: RowIndex
     starts: Ints
     stops: Ints
 
@@ -115,7 +115,7 @@ class StampTable(ABC):
 
     @property
     @abstractmethod
-    def places(self) -> tuple[Index, Ints, Ints]:
+    def places(self) -> tuple[RowIndex, Ints, Ints]:
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
 
     @abstractmethod
@@ -128,8 +128,8 @@ class StampTable(ABC):
         return distinct(self.stamps[:, len(self.spatial) :])
 
     @cached_property
-    def index(self) -> Index:
-        return Index.of(self.stamps)
+    def index(self) -> RowIndex:
+        return RowIndex.of(self.stamps)
 
     def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
         """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
@@ -157,7 +157,7 @@ class StampTable(ABC):
         heads = distinct(self.times[:, :outer])
         last = np.searchsorted(rank(self.times[:, :outer]), np.arange(len(heads)), side="right") - 1
         first = np.concatenate(([0], last[:-1] + 1))
-        return Ends(self.temporal[:outer], Index.of(heads), self.times[first], self.times[last])
+        return Ends(self.temporal[:outer], RowIndex.of(heads), self.times[first], self.times[last])
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class ListedFactor(StampTable):
         return np.asarray(hits > 0)
 
     @cached_property
-    def places(self) -> tuple[Index, Ints, Ints]:
+    def places(self) -> tuple[RowIndex, Ints, Ints]:
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
         columns = len(self.spatial)
         where, each = distinct(self.rows[:, :columns]), rank(self.rows[:, :columns])
@@ -223,7 +223,7 @@ class ListedFactor(StampTable):
             part[:, len(self.temporal) :] -= part[:, len(self.temporal) :].min(axis=0, initial=2**62)
             kinds[i] = seen.setdefault(part.tobytes(), len(seen))
         held = distinct(np.column_stack([each, self._elements]))
-        return Index.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
+        return RowIndex.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
 
 
 # Factors of touch relations as tables: enumerated where they are small, else counted with ISL.
@@ -311,15 +311,15 @@ class TouchText(StampTable):
         )
 
     @cached_property
-    def places(self) -> tuple[Index, Ints, Ints]:
+    def places(self) -> tuple[RowIndex, Ints, Ints]:
         """Every instance is a class of its own."""
         where = distinct(self.stamps[:, : len(self.spatial)])
         if not self.whole:
-            return Index.of(where), np.arange(len(where)), np.ones(len(where), dtype=np.int64)
+            return RowIndex.of(where), np.arange(len(where)), np.ones(len(where), dtype=np.int64)
         shape = FactorShape(self.text, len(self.spatial), len(self.temporal))
         held = tally(shape, shape.np, tuple(range(shape.np, self.width)))
         amounts = np.asarray(held[tuple(where.T)], dtype=np.int64).reshape(-1)
-        return Index.of(where), np.arange(len(where)), amounts
+        return RowIndex.of(where), np.arange(len(where)), amounts
 
 
 def _counted(

@@ -199,7 +199,7 @@ def _with(node: ExactBuffet, place: int, points: islpy.Set) -> Touch:
 
 
 @dataclass(frozen=True)
-class Passage:
+class TollPassage:
     """Elements of one tensor through one toll, per toll instance; `single`: each is a transfer of its own."""
 
     einsum: str
@@ -256,7 +256,7 @@ def pass_tolls(
     before: Touch | None = None,
     chain: tuple[OutputChain | RefilledChain | ListedChain, int] | None = None,
     per: int = 0,
-) -> list[Passage]:
+) -> list[TollPassage]:
     """Passages of one link through every toll between the parent's and the child's component.
 
     `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums; of the last two
@@ -276,7 +276,7 @@ def pass_tolls(
             if before is not None:
                 less = moved(before, held, carries, charge, shared, per=per)
                 products += tuple(CountProduct(-p.sign, p.parts) for p in less)
-        found.append(Passage(einsum, toll, parent.tensor, direction == "up", products, single))
+        found.append(TollPassage(einsum, toll, parent.tensor, direction == "up", products, single))
     return found
 
 
@@ -310,7 +310,7 @@ class ProductLedger:
     """Products by (Einsum, node, tensor) and kind of access; toll passages beside them."""
 
     accesses: dict[Key, dict[str, list[CountProduct]]] = field(default_factory=dict)
-    tolls: list[Passage] = field(default_factory=list)
+    tolls: list[TollPassage] = field(default_factory=list)
 
     def book(self, einsum: str, node: ExactBuffet, kind: str, products: tuple[CountProduct, ...]) -> None:
         row = self.accesses.setdefault((einsum, node.id, node.tensor), defaultdict(list))

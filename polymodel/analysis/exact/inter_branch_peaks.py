@@ -29,8 +29,8 @@ from polymodel.analysis.exact.cells import (
 )
 from polymodel.analysis.exact.factor_tables import (
     Flags,
-    Index,
     Masks,
+    RowIndex,
     StampTable,
     bounded,
     crossed,
@@ -186,7 +186,7 @@ class LoopGroup:
 
     spatial: tuple[int, ...]
     temporal: tuple[int, ...]
-    index: Index
+    index: RowIndex
     kinds: Ints
     choices: tuple[Ints, ...]
 
@@ -290,7 +290,7 @@ def _group(course: Course, part: list[StampTable], items: Items) -> LoopGroup:
     seen[each, which] = True
     patterns, kinds = np.unique(seen, axis=0, return_inverse=True)
     return LoopGroup(
-        place, time, Index.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns)
+        place, time, RowIndex.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns)
     )
 
 
@@ -310,7 +310,7 @@ _LATE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Spans:
+class OccupiedSpans:
     """Intervals of cells, per site, in which a buffet occupies bits."""
 
     first: Ints
@@ -445,7 +445,7 @@ class ComponentSites:
         items = [(item_of(self.layout, n), self.tables[n.id, n.tensor]) for n in nodes]
         return inside(self.courses[einsum], items, place, exist)
 
-    def _spans(self, node: ExactBuffet) -> Spans:
+    def _spans(self, node: ExactBuffet) -> OccupiedSpans:
         item = item_of(self.layout, node)
         place, exist = self.sites.place(self.layout, node.users[0], spatial_axes(node))
         tables = self.tables[node.id, node.tensor]
@@ -457,12 +457,14 @@ class ComponentSites:
                 held = held * np.where(at < 0, 0, amounts[at])
             last = sum(len(c.cells) for c in self.courses.values()) - 1
             zeros = np.zeros(len(exist), dtype=np.int64)
-            return Spans(zeros, zeros + last, np.arange(len(exist)), item.in_bits(held * exist))
+            return OccupiedSpans(zeros, zeros + last, np.arange(len(exist)), item.in_bits(held * exist))
         if self._deep(node):
             return self._between(node, item, place, exist)
         return self._visits(node, item, place, exist)
 
-    def _visits(self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags) -> Spans:
+    def _visits(
+        self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags
+    ) -> OccupiedSpans:
         """From the first to the last use of each visit, and to the next visit where that carries anything."""
         tables = self.tables[node.id, node.tensor]
         loops = node.views[0].loops
@@ -483,7 +485,7 @@ class ComponentSites:
         last[:-1] = np.where(stays, opening[1:, None] - 1, last[:-1])
         visit, site = np.nonzero(tile)
         here = (visit, site)
-        return Spans(first[here], last[here], site, item.in_bits(tile[here]))
+        return OccupiedSpans(first[here], last[here], site, item.in_bits(tile[here]))
 
     def _before(self, einsum: str, temporal: tuple[int, ...], rows: Ints) -> Ints:
         """The stamps before all rows but the first: the row above, or a step left out that is like it."""
@@ -543,7 +545,9 @@ class ComponentSites:
             result &= table.find(place, time, shape) >= 0
         return result
 
-    def _between(self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags) -> Spans:
+    def _between(
+        self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags
+    ) -> OccupiedSpans:
         """Tiles of last visits in one cell, carried to the first visit in the next one of the same Einsum."""
         course = self.courses[node.users[0]]
         order = np.argsort(course.phases)
@@ -571,4 +575,6 @@ class ComponentSites:
             stays &= t.meet(tail, head)
         stays = stays & (phases[1:] > phases[:-1] + 1)[:, None]
         cell, site = np.nonzero(stays)
-        return Spans(phases[cell] + 1, phases[cell + 1] - 1, site, item.in_bits(tile[:-1][cell, site]))
+        return OccupiedSpans(
+            phases[cell] + 1, phases[cell + 1] - 1, site, item.in_bits(tile[:-1][cell, site])
+        )

@@ -36,7 +36,7 @@ from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.polyhedra.steps import Crossing, crossed, crossed_at_steps, kept_whole
+from polymodel.polyhedra.steps import CrossingCount, crossed, crossed_at_steps, kept_whole
 from polymodel.schedule.touch import Factor, Touch, View, merge_blocks, touch
 
 # Relations of everything that moves between two storages, or between a storage and compute.
@@ -193,14 +193,14 @@ class AxisRoles:
 
     def crossing(
         self, factor: Factor, shift: int | None, links: bool, by_link: bool, labelled: bool
-    ) -> Crossing:
+    ) -> CrossingCount:
         """The count for one factor. `links`: count links, else transfers."""
         own = dict(self.coordinate)
         spatial = {a: k for k, a in enumerate(factor.spatial)}
         labels = tuple(k for a, k in spatial.items() if labelled and a in self.labels)
         drop = [k for a, k in spatial.items() if a in self.drop]
         where = tuple((k, own[a]) for a, k in spatial.items() if links and a in own)
-        return Crossing(labels, tuple(drop), where, shift, by_link and bool(where))
+        return CrossingCount(labels, tuple(drop), where, shift, by_link and bool(where))
 
 
 def roles(
@@ -233,7 +233,7 @@ class Ways:
         own = {a for a, _ in self.roles.coordinate}
         return self.links and bool(own & set(factor.spatial))
 
-    def of(self, factor: Factor) -> Crossing:
+    def of(self, factor: Factor) -> CrossingCount:
         return self.roles.crossing(factor, self.shift, self.links, self.by_link, self.labelled)
 
     def axes(self, factor: Factor) -> tuple[int, ...]:

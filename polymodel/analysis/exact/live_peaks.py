@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout
 from polymodel.analysis.exact.flows import output_carries
 from polymodel.analysis.exact.occupancy import item_of
-from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
+from polymodel.analysis.exact.sweep import BuffetUses, Ints, OperationTrace, distinct
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import summed
@@ -31,7 +31,7 @@ def node_carries(layout: ExactLayout, node: ExactBuffet) -> frozenset[int]:
     return output_carries(layout, chain)[[n.id for n in chain].index(node.id)]
 
 
-def _open_visits(layout: ExactLayout, uses: Uses) -> Ints:
+def _open_visits(layout: ExactLayout, uses: BuffetUses) -> Ints:
     """Per visit: 1 if elements may stay from the visit before it."""
     node = uses.node
     carries = node_carries(layout, node)
@@ -44,7 +44,7 @@ def _open_visits(layout: ExactLayout, uses: Uses) -> Ints:
     return result
 
 
-def _runs(uses: Uses, opened: Ints) -> tuple[Ints, Ints, Ints]:
+def _runs(uses: BuffetUses, opened: Ints) -> tuple[Ints, Ints, Ints]:
     """(instance, first phase, last phase) of every run of every element in every instance."""
     order = np.lexsort((uses.phase, uses.visit, uses.element, uses.place))
     place, element = uses.place[order], uses.element[order]
@@ -133,7 +133,7 @@ def _windows(layout: ExactLayout, einsum: str, last: int) -> dict[str, int]:
 
 
 def _sites(
-    layout: ExactLayout, node: ExactBuffet, uses: Uses
+    layout: ExactLayout, node: ExactBuffet, uses: BuffetUses
 ) -> list[tuple[tuple[tuple[str, str], int], ...]]:
     """The physical coordinates of each of the node's instances, outer loop most significant."""
     einsum = node.users[0]
@@ -158,7 +158,7 @@ class _Curve:
     bits: Ints
 
 
-def _curves(layout: ExactLayout, sweep: Sweep, node: ExactBuffet) -> tuple[int, list[_Curve]]:
+def _curves(layout: ExactLayout, sweep: OperationTrace, node: ExactBuffet) -> tuple[int, list[_Curve]]:
     """The most live elements of a buffet in one instance, and its bits in every instance."""
     uses = sweep.uses(node)
     sites = _sites(layout, node, uses)
@@ -173,7 +173,7 @@ def _curves(layout: ExactLayout, sweep: Sweep, node: ExactBuffet) -> tuple[int, 
     return most, [_Curve(node, s, c) for s, c in zip(sites, item.in_bits(counts), strict=True)]
 
 
-def _peaks(sweep: Sweep, component: str, curves: list[_Curve]) -> Iterator[WorkingSet]:
+def _peaks(sweep: OperationTrace, component: str, curves: list[_Curve]) -> Iterator[WorkingSet]:
     """Peak of `live` per Einsum for one component."""
     by_site: dict[object, list[_Curve]] = {}
     for curve in curves:
@@ -196,7 +196,7 @@ def _peaks(sweep: Sweep, component: str, curves: list[_Curve]) -> Iterator[Worki
 
 def live_counts(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
     """Peak live elements per buffet, and the joint peaks per component and Einsum."""
-    sweep = Sweep(layout)
+    sweep = OperationTrace(layout)
     counts: dict[tuple[int, str], int] = {}
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:

@@ -18,11 +18,18 @@ from polymodel.analysis.exact.live_peaks import nominal_trips
 from polymodel.analysis.exact.occupancy import has_gaps, item_of, items_of, peak
 from polymodel.analysis.exact.rounding import bookings
 from polymodel.analysis.exact.sweep import Ints, rank
-from polymodel.analysis.result import PipelineRun, Slot, StageWork, WorkingSet, ordered_slots, phase_of
+from polymodel.analysis.result import (
+    PipelineRun,
+    PipelineSlot,
+    StageWork,
+    WorkingSet,
+    ordered_slots,
+    phase_of,
+)
 from polymodel.errors import Refused
 from polymodel.integers import distinct_rows, dtype_of
 from polymodel.integers import largest as largest_in
-from polymodel.mapping.looptree import Pipeline, around
+from polymodel.mapping.looptree import PipelineSplit, around
 from polymodel.schedule.touch import partition, touch
 
 # What each Einsum of a pipeline does in each iteration, with equal iterations grouped into classes.
@@ -49,7 +56,7 @@ class Track:
 class Tracks:
     """The iterations of every pipeline, and the track of every Einsum in its innermost one."""
 
-    def __init__(self, layout: ExactLayout, found: tuple[Pipeline, ...]) -> None:
+    def __init__(self, layout: ExactLayout, found: tuple[PipelineSplit, ...]) -> None:
         self.layout, self.found = layout, found
         self.names = [c.name for c in layout.problem.hierarchy.components]
         self.home = {e: p for p in found for e in p.einsums}  # inner pipelines come last
@@ -73,12 +80,12 @@ class Tracks:
             found[key], total = total, total * n
         return found
 
-    def loops(self, p: Pipeline) -> tuple[int, tuple[int, ...]]:
+    def loops(self, p: PipelineSplit) -> tuple[int, tuple[int, ...]]:
         """How many loops stand above the split, and the positions of the temporal ones."""
         above = [loop for i, loop in self.layout.problem.tree.loops(p.einsums[0]) if i < p.node]
         return len(above), tuple(k for k, loop in enumerate(above) if not loop.spatial)
 
-    def _keys(self, p: Pipeline) -> Ints:
+    def _keys(self, p: PipelineSplit) -> Ints:
         """The iterations: temporal counters above the split, in order of time."""
         depth, temporal = self.loops(p)
         shape = tuple(max(self.trips[e][a] for e in p.einsums) for a in temporal)
@@ -92,7 +99,7 @@ class Tracks:
             active |= np.asarray(dense((CountProduct(1, tuple(parts)),), temporal, shape) != 0, dtype=bool)
         return np.asarray(np.argwhere(active), dtype=np.int64).reshape(int(active.sum()), len(temporal))
 
-    def _tracks(self, p: Pipeline) -> Iterable[tuple[str, Track]]:
+    def _tracks(self, p: PipelineSplit) -> Iterable[tuple[str, Track]]:
         own = [e for e in p.einsums if self.home[e] is p]
         sides: dict[str, dict[Side, list[Weighted]]] = defaultdict(lambda: defaultdict(list))
         for b in bookings(self.layout, flows(self.layout, self.loops(p)[0], own), {}) if own else ():
@@ -101,7 +108,7 @@ class Tracks:
         for e in own:
             yield e, self._track(p, e, sides[e])
 
-    def _track(self, p: Pipeline, einsum: str, sides: dict[Side, list[Weighted]]) -> Track:
+    def _track(self, p: PipelineSplit, einsum: str, sides: dict[Side, list[Weighted]]) -> Track:
         rows: dict[tuple[str, int], list[tuple[Ints, Ints]]] = defaultdict(list)
         for (component, side, ends), products in sides.items():
             rows[component, side].append(self._rows(p, einsum, products, ends))
@@ -139,7 +146,7 @@ class Tracks:
     def pareto(self, load: Load) -> tuple[tuple[str, Pairs], ...]:
         return tuple((name, largest(load[name].values())) for name in self.names if name in load)
 
-    def _operations(self, p: Pipeline, einsum: str) -> Ints:
+    def _operations(self, p: PipelineSplit, einsum: str) -> Ints:
         """Operations of the instance that executes most, per iteration."""
         if self.layout.problem.cascade[einsum].is_copy:
             return np.zeros(len(self.keys[p.node]), dtype=np.int64)
@@ -152,7 +159,7 @@ class Tracks:
         counts = self._rows(p, einsum, [(1, CountProduct(1, tuple(parts)))], False)[1]
         return np.asarray(counts.max(axis=0))
 
-    def _rows(self, p: Pipeline, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
+    def _rows(self, p: PipelineSplit, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
         """(physical instances, values per instance and iteration) of what the products sum up to.
 
         What has not all counters of an iteration happens in the first (`ends`: last) one that it covers.
@@ -196,7 +203,7 @@ class Tracks:
         return places.reshape(-1)
 
 
-def _limit(p: Pipeline, cells: int) -> None:
+def _limit(p: PipelineSplit, cells: int) -> None:
     if cells > CELLS:
         raise Refused(
             f"the Pipeline (node {p.node}) has too many iterations and instances to follow: {cells:,}",
@@ -219,7 +226,7 @@ def largest(found: Iterable[tuple[int, int]]) -> Pairs:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageClasses:
     """A stage's class in every iteration; class 0 is idle. What runs, and what it loads, by class."""
 
     classes: Ints
@@ -227,7 +234,7 @@ class Stage:
     loads: tuple[Load, ...]
 
 
-def pipeline_runs(layout: ExactLayout, found: tuple[Pipeline, ...]) -> tuple[PipelineRun, ...]:
+def pipeline_runs(layout: ExactLayout, found: tuple[PipelineSplit, ...]) -> tuple[PipelineRun, ...]:
     """Every pipeline that stands in no stage of another."""
     if not found:
         return ()
@@ -240,7 +247,7 @@ def pipeline_runs(layout: ExactLayout, found: tuple[Pipeline, ...]) -> tuple[Pip
     return tuple(runs)
 
 
-def _run(tracks: Tracks, p: Pipeline, outer: Ints) -> Track:
+def _run(tracks: Tracks, p: PipelineSplit, outer: Ints) -> Track:
     """What a pipeline does in each iteration `outer` of the loops around it, a row of counters each."""
     keys = tracks.keys[p.node]
     stages = [_stage(tracks, p, b) for b in range(len(p.stages))]
@@ -270,7 +277,7 @@ def _run(tracks: Tracks, p: Pipeline, outer: Ints) -> Track:
     return Track(classes, tuple(works), tuple(loads))
 
 
-def _stage(tracks: Tracks, p: Pipeline, b: int) -> Stage:
+def _stage(tracks: Tracks, p: PipelineSplit, b: int) -> StageClasses:
     """The Einsums and inner pipelines of a stage together."""
     parts: dict[object, Track] = {}
     for e in p.stages[b]:
@@ -289,7 +296,7 @@ def _stage(tracks: Tracks, p: Pipeline, b: int) -> Stage:
         chosen = [(t, int(k)) for t, k in zip(parts.values(), row, strict=True)]
         works.append(tuple(w for t, k in chosen if (w := t.works[k]) is not None))
         loads.append(_joint((t.loads[k], 1) for t, k in chosen))
-    return Stage(classes.reshape(-1)[1:], tuple(works), tuple(loads))
+    return StageClasses(classes.reshape(-1)[1:], tuple(works), tuple(loads))
 
 
 def _joint(loads: Iterable[tuple[Load, int]]) -> Load:
@@ -305,8 +312,8 @@ def _joint(loads: Iterable[tuple[Load, int]]) -> Load:
 
 
 def _slots(
-    tracks: Tracks, stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]
-) -> tuple[Slot, ...]:
+    tracks: Tracks, stages: list[StageClasses], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]
+) -> tuple[PipelineSlot, ...]:
     counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
     for (n, content), times in wraps.items():
         table = np.frombuffer(content, dtype=kind).reshape(n, len(stages))
@@ -319,21 +326,23 @@ def _slots(
             phase = phase_of(start, n, len(stages))
             for row, m in zip(rows, each, strict=True):
                 counts[phase, tuple(int(k) for k in row)] += int(m) * times
-    found: Counter[Slot] = Counter()
+    found: Counter[PipelineSlot] = Counter()
     for (phase, row), m in counts.items():
         works = tuple(s.works[k] for s, k in zip(stages, row, strict=True))
-        found[Slot(phase, 1, works, _shared(tracks, stages, row))] += m
+        found[PipelineSlot(phase, 1, works, _shared(tracks, stages, row))] += m
     return ordered_slots(found)
 
 
-def _shared(tracks: Tracks, stages: list[Stage], row: tuple[int, ...]) -> tuple[tuple[str, Pairs], ...]:
+def _shared(
+    tracks: Tracks, stages: list[StageClasses], row: tuple[int, ...]
+) -> tuple[tuple[str, Pairs], ...]:
     """Joint loads of the components that at least two stages load in one slot."""
     loads = [s.loads[k] for s, k in zip(stages, row, strict=True)]
     several = {name for name in tracks.names if sum(name in load for load in loads) > 1}
     return tracks.pareto(_joint(({name: load[name] for name in several & set(load)}, 1) for load in loads))
 
 
-def _total(stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]) -> Load:
+def _total(stages: list[StageClasses], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]) -> Load:
     """What all stages load in all wraps."""
     counts: Counter[tuple[int, int]] = Counter()
     for (n, content), times in wraps.items():
@@ -351,7 +360,7 @@ def _total(stages: list[Stage], wraps: Counter[tuple[int, bytes]], kind: np.dtyp
 
 
 def overlapped_peak(
-    layout: ExactLayout, einsum: str, component: str, measure: str, inside: Pipeline | None = None
+    layout: ExactLayout, einsum: str, component: str, measure: str, inside: PipelineSplit | None = None
 ) -> WorkingSet | None:
     """The peak of a component's buffets (`inside`: of those in the Einsum's stage of a pipeline alone)."""
     tree = layout.problem.tree

@@ -36,7 +36,7 @@ _PARTS = 500
 
 
 @dataclass(frozen=True)
-class Spans:
+class ElementSpans:
     """Per element of a block (ids): its instance, and the first and last of its stamps, by axis."""
 
     element: Ints
@@ -72,7 +72,7 @@ class Residency:
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
         self.blocks: tuple[RankBlock, ...] = partition(views)
         self.spatial = node.all_touch.spatial
-        self._spans: dict[tuple[int, str, int], Spans] = {}
+        self._spans: dict[tuple[int, str, int], ElementSpans] = {}
         self._grids: dict[tuple[int, str], PointGrid] = {}
         self.ids = self._each()
         carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
@@ -146,7 +146,7 @@ class Residency:
             found.append(masks)
         return tuple(found)
 
-    def spans(self, block: int, user: str, end: int) -> Spans:
+    def spans(self, block: int, user: str, end: int) -> ElementSpans:
         """First and last use by one Einsum, over the time coordinates before axis `end`."""
         key = (block, user, end)
         if key not in self._spans:
@@ -160,7 +160,7 @@ class Residency:
             where = one_of_each(ids, size)[element]
             place = {a: grid.axes[a][where] for a in self.axes(block, user, 0, 0, spatial=True)}
             firsts, lasts = stamps.columns(first[element]), stamps.columns(last[element])
-            self._spans[key] = Spans(
+            self._spans[key] = ElementSpans(
                 element, place, dict(zip(axes, firsts, strict=True)), dict(zip(axes, lasts, strict=True))
             )
         return self._spans[key]

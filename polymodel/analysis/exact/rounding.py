@@ -33,7 +33,7 @@ from polymodel.analysis.exact.sweep import Ints, distinct, operations, rank, sta
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain, SetProduct
 from polymodel.analysis.result import TransferSizes
-from polymodel.architecture.hierarchy import Action
+from polymodel.architecture.hierarchy import ActionCost
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
 from polymodel.polyhedra import sets, steps
@@ -167,7 +167,7 @@ class Booking:
         return self.row[4] in READS
 
 
-def action_of(layout: ExactLayout, row: Row) -> Action:
+def action_of(layout: ExactLayout, row: Row) -> ActionCost:
     """What a kind of access is at its component."""
     down, up = layout.problem.hierarchy[row[2]].ways
     return down if row[4] in READS else up

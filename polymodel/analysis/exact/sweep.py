@@ -28,7 +28,7 @@ _REMEDY = "use a smaller workload, or ask for `allocation: tile`, which lists no
 
 
 @dataclass(frozen=True)
-class Operations:
+class OperationTable:
     """The operations of one Einsum: values per rank variable, counters per loop, offsets, phase ids."""
 
     view: View
@@ -65,7 +65,7 @@ def satisfied(constraint: Constraint, values: Mapping[str, Ints], count: int) ->
     return np.asarray((total if constraint.kind == "eq" else total % constraint.modulus) == 0, dtype=bool)
 
 
-def operations(view: View) -> Operations:
+def operations(view: View) -> OperationTable:
     """Every iteration of the view's Einsum that executes, as often as it does."""
     if view.parts:
         return _executed(view)
@@ -90,10 +90,10 @@ def operations(view: View) -> Operations:
         counter, starts[v] = counter_of(values[v] - base, base, loop)
         counters.append(counter)
     offsets = tuple(values[v] - starts.get(v, np.zeros_like(values[v])) for v in view.offsets)
-    return Operations(view, values, tuple(counters), offsets)
+    return OperationTable(view, values, tuple(counters), offsets)
 
 
-def _executed(view: View) -> Operations:
+def _executed(view: View) -> OperationTable:
     """The operations of an Einsum whose executed iterations are given as parts: all combinations."""
     tables = [listed_points(part.text) for part in view.parts]
     count = prod(len(t) for t in tables)
@@ -111,7 +111,7 @@ def _executed(view: View) -> Operations:
         values.update((v, next(columns)) for v in part.variables)
         offsets.update((v, next(columns)) for v in part.variables)
     ordered = tuple(counters[i] for i, _, _ in view.loops)
-    return Operations(view, values, ordered, tuple(offsets[v] for v in view.offsets))
+    return OperationTable(view, values, ordered, tuple(offsets[v] for v in view.offsets))
 
 
 def counter_of(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
@@ -123,7 +123,7 @@ def counter_of(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
 
 
 @dataclass(frozen=True)
-class Uses:
+class BuffetUses:
     """Uses of one buffet: per row one (instance, visit, element, phase); visits ranked in time order."""
 
     node: ExactBuffet
@@ -135,13 +135,13 @@ class Uses:
     phase: Ints
 
 
-class Sweep:
+class OperationTrace:
     """Operations of all Einsums with a common phase numbering."""
 
     def __init__(self, layout: ExactLayout) -> None:
         self.layout = layout
         tree = layout.problem.tree
-        self.operations: dict[str, Operations] = {}
+        self.operations: dict[str, OperationTable] = {}
         for name in tree.einsums:
             view = next(v for (e, _), v in layout.full.items() if e == name)
             view = replace(view, access=replace(view.access, guard=()))
@@ -187,7 +187,7 @@ class Sweep:
     def phase_count(self) -> int:
         return 1 + max(int(p.max()) for p in self.phases.values())
 
-    def uses(self, node: ExactBuffet) -> Uses:
+    def uses(self, node: ExactBuffet) -> BuffetUses:
         """Who touches what, when and where, at one buffet."""
         touch = node.all_touch
         stamps, places, elements, phases = [], [], [], []
@@ -204,7 +204,7 @@ class Sweep:
         place = np.concatenate(places)
         visit = rank(stamp)
         place_id = rank(place)
-        return Uses(
+        return BuffetUses(
             node,
             place_id,
             distinct(place),

@@ -21,7 +21,7 @@ from polymodel.analysis.exact.grids import Grids
 from polymodel.analysis.exact.inter_branch_peaks import ComponentSites
 from polymodel.analysis.exact.lifetimes import ComponentLifetimes, Frame, lasting_bits
 from polymodel.analysis.exact.live_peaks import _curves
-from polymodel.analysis.exact.sweep import Ints, Sweep
+from polymodel.analysis.exact.sweep import Ints, OperationTrace
 from polymodel.analysis.result import Problem
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
@@ -212,7 +212,7 @@ def _by_stamps(
 
 
 def _listed(layout: ExactLayout, component: str) -> Timeline:
-    sweep = Sweep(layout)
+    sweep = OperationTrace(layout)
     curves = [
         curve
         for node in sorted(layout.nodes.values(), key=lambda n: (n.id, n.tensor))
@@ -238,7 +238,7 @@ def _listed(layout: ExactLayout, component: str) -> Timeline:
     return Timeline(component, "live", names, order, loops, stamps, buffets, bits, instance)
 
 
-def _listed_rows(layout: ExactLayout, sweep: Sweep) -> tuple[tuple[int, ...], Ints, Ints, Ints]:
+def _listed_rows(layout: ExactLayout, sweep: OperationTrace) -> tuple[tuple[int, ...], Ints, Ints, Ints]:
     """Loops, the first operation time of each phase, its Einsum and its counters."""
     tree = layout.problem.tree
     temporal = {e: [(k, i) for k, (i, x) in enumerate(tree.loops(e)) if not x.spatial] for e in tree.einsums}

@@ -147,7 +147,7 @@ class FullAgain(Atom):
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedActions:
     """How many actions of `each` bits move all tiles of several rank variables, each tile in whole actions.
 
     `chains`: of each variable its extent and the tiles of its loops, outermost first; `bits`: of one element.
@@ -184,7 +184,7 @@ class Rounded:
         for chain in self.chains:
             most, begin = most * largest(sizes[begin]), begin + len(chain)
         kind = dtype_of(most * (self.bits + self.each))
-        return self.by(Arrays(), [np.asarray(s).astype(kind) for s in sizes])
+        return self.by(ArrayOps(), [np.asarray(s).astype(kind) for s in sizes])
 
     def by(self, ops: Ops, sizes: Sequence[Value]) -> Value:
         """The sum over the classes of tiles: along each variable full ones, and what is left at ends."""
@@ -529,7 +529,7 @@ class Integers:
         return table.at(*map(int, sizes))
 
 
-class Arrays:
+class ArrayOps:
     """int64 arrays (and integers among them), elementwise."""
 
     def __init__(self) -> None:

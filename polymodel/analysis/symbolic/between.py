@@ -41,7 +41,7 @@ from polymodel.analysis.symbolic.layout import (
     temporal,
     trips_told_by,
 )
-from polymodel.analysis.symbolic.listings import Sums, interval
+from polymodel.analysis.symbolic.listings import DistinctValues, interval
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
@@ -153,7 +153,7 @@ def _elements(space: Space, roles: Stamp) -> Form:
     for one in space.sums:
         if one.variables[0] not in space.tied:
             sides = tuple(Side(space.extent(v), space.ladder(v, roles)) for v in one.variables)
-            result = result * of_atom(Sums(sides, one.factors))
+            result = result * of_atom(DistinctValues(sides, one.factors))
     return result
 
 

@@ -15,7 +15,7 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, ChainLevel, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
 from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
-from polymodel.analysis.symbolic.listings import Listing, Sums, values_of
+from polymodel.analysis.symbolic.listings import DistinctValues, Listing, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
 from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import (
@@ -93,7 +93,7 @@ def _sums(space: Space, one: SumRank, uses: Uses) -> Form:
         # The union of the tiles of merged innermost loops is the tile above them.
         levels = space.ladder(v, {i: _INDEXED[uses[i]] for i in positions if i not in inside})
         sides.append(Side(space.extent(v), levels))
-    return of_atom(Sums(tuple(sides), one.factors))
+    return of_atom(DistinctValues(tuple(sides), one.factors))
 
 
 def _elements_of(

@@ -180,7 +180,7 @@ Side = ChainSize | Form
 
 
 @dataclass(frozen=True)
-class Condition:
+class DomainCondition:
     """What the values of two sides must satisfy; `about` says what for."""
 
     left: Side
@@ -227,7 +227,7 @@ class Domain:
     divides: bool = False
 
     @cached_property
-    def stated(self) -> tuple[Condition, ...]:
+    def stated(self) -> tuple[DomainCondition, ...]:
         """All but those that dependences ask for."""
         found = [*_fitting(self.analysis, self.divides), *self._same(), *self._boxes(), *self._instances()]
         return tuple(dict.fromkeys(c for c in found if c.symbols))
@@ -243,9 +243,9 @@ class Domain:
         return Breaking(self.problem, self.analysis.chains, self.sizes, equal)
 
     @cached_property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[DomainCondition, ...]:
         once = (
-            Condition(tile, outer, f"a loop that must run once: {why}", "=")
+            DomainCondition(tile, outer, f"a loop that must run once: {why}", "=")
             for outer, tile, why in self.breaking.once
         )
         return (*self.stated, *once)
@@ -283,11 +283,11 @@ class Domain:
             f"{given} {few} outside the domain of these closed forms: {asked}", f"stay within {self}"
         )
 
-    def _same(self) -> Iterator[Condition]:
+    def _same(self) -> Iterator[DomainCondition]:
         for one, other, tensor in self.analysis.same:
-            yield Condition(one, other, f"Einsums share {tensor} in equal ranges", "=")
+            yield DomainCondition(one, other, f"Einsums share {tensor} in equal ranges", "=")
 
-    def _boxes(self) -> Iterator[Condition]:
+    def _boxes(self) -> Iterator[DomainCondition]:
         """Constraints that the box must imply, as it does in the spec."""
         for e in self.problem.cascade.einsums if self.sizes else ():
             box = dict(zip(e.rank_variables, e.bounds, strict=True))
@@ -302,22 +302,24 @@ class Domain:
                         needed = needed + of_atom(Atom(self.sizes[v], (), SIZE)) * -k
                     else:
                         least += min(k * low, k * high if v not in self.sizes else k * low)
-                yield Condition(needed, number(least), f"{e.name} is a box within {c}")
+                yield DomainCondition(needed, number(least), f"{e.name} is a box within {c}")
 
-    def _instances(self) -> Iterator[Condition]:
+    def _instances(self) -> Iterator[DomainCondition]:
         for _, component, dim, form in self.analysis.fanouts:
             have = self.problem.hierarchy[component].dim(dim).fanout
-            yield Condition(form, number(have), f"instances of {component}.{dim}")
+            yield DomainCondition(form, number(have), f"instances of {component}.{dim}")
 
 
-def _fitting(analysis: SymbolicAnalysis, divides: bool) -> Iterator[Condition]:
+def _fitting(analysis: SymbolicAnalysis, divides: bool) -> Iterator[DomainCondition]:
     for chain in analysis.chains:
         for outer, tile in pairwise(chain):
             # Either size of a loop with a first tile has a chain of its own; and no size is below 1.
             if not isinstance(tile, Larger) and tile != 1:
-                yield Condition(tile, outer, "a tile is no larger than its enclosing one")
+                yield DomainCondition(tile, outer, "a tile is no larger than its enclosing one")
                 if divides:
-                    yield Condition(tile, outer, "the textbook forms are for tiles that divide", "divides")
+                    yield DomainCondition(
+                        tile, outer, "the textbook forms are for tiles that divide", "divides"
+                    )
 
 
 def _names(side: Side) -> frozenset[str]:

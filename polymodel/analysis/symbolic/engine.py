@@ -9,7 +9,7 @@ from math import isinf
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     LinkTraffic,
     Problem,
@@ -346,18 +346,20 @@ def _link(
     return LinkTraffic(einsum, component, dim.name, tuple(hops), ((down, up),), used)
 
 
-def _compute(layout: SymbolicLayout, einsum: str) -> Compute[Form]:
+def _compute(layout: SymbolicLayout, einsum: str) -> ComputeCounts[Form]:
     leaf = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(leaf, ComputeNode)
     one = layout.problem.cascade[einsum]
     if one.is_copy:
-        return Compute(einsum, leaf.component, Form(), Form(), Form())
+        return ComputeCounts(einsum, leaf.component, Form(), Form(), Form())
     stamps = layout.stamps(einsum, layout.executed[einsum])
     spatial = [i for i, a in enumerate(stamps.axes) if a.spatial]
     every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
     most: dict[int, Use] = {i: "most" if i in spatial else "keep" for i in every}
     places: dict[int, Use] = {i: "keep" if i in spatial else "merge" for i in every}
-    return Compute(einsum, leaf.component, count(stamps, every), count(stamps, most), count(stamps, places))
+    return ComputeCounts(
+        einsum, leaf.component, count(stamps, every), count(stamps, most), count(stamps, places)
+    )
 
 
 @dataclass

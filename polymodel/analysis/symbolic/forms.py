@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     LinkTraffic,
     RefillLoad,
@@ -21,11 +21,11 @@ from polymodel.analysis.result import (
     WorkingSet,
     mapped,
 )
-from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, Rounded, Size, atom
-from polymodel.analysis.symbolic.listings import Sums
+from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, RoundedActions, Size, atom
+from polymodel.analysis.symbolic.listings import DistinctValues
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
 
-Factor = Atom | Rounded | Meet | Sums | Tabled
+Factor = Atom | RoundedActions | Meet | DistinctValues | Tabled
 Product = tuple[Factor, ...]
 
 
@@ -35,9 +35,9 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
-    if isinstance(a, Sums):
+    if isinstance(a, DistinctValues):
         return (repr(a.sides), repr(a.factors))
-    if isinstance(a, Rounded):
+    if isinstance(a, RoundedActions):
         return (repr(a.chains), repr((a.bits, a.each)))
     if isinstance(a, Tabled):
         return (repr(a.region), repr(a.chains), repr(a))
@@ -304,7 +304,7 @@ class SymbolicAnalysis:
 
     buffets: tuple[Buffet[Form], ...]
     traffic: tuple[Traffic[Form], ...]
-    compute: tuple[Compute[Form], ...]
+    compute: tuple[ComputeCounts[Form], ...]
     loads: tuple[InstanceLoad[Form], ...]
     working_sets: tuple[WorkingSetForm, ...]
     tolls: tuple[TollTraffic[Form], ...] = ()
@@ -395,7 +395,7 @@ Row = TypeVar(
     "Row",
     Buffet[Form],
     Traffic[Form],
-    Compute[Form],
+    ComputeCounts[Form],
     InstanceLoad[Form],
     TollTraffic[Form],
     RefillLoad[Form],

@@ -16,7 +16,7 @@ from polymodel.analysis.symbolic.atoms import FullAgain
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.spaces import (
     Behind,
-    Carried,
+    CarriedDimension,
     CarriedRank,
     Space,
     Use,
@@ -53,7 +53,7 @@ def only_at_first(space: Space) -> Space:
     ranks = [r for r, x in enumerate(space.access.projection) if v in x.variables]
     if len(ranks) > 1:
         raise unlike_before(space.einsum, space.access)
-    return _along(space, Carried(ranks[0] if ranks else -1, v, "first"))
+    return _along(space, CarriedDimension(ranks[0] if ranks else -1, v, "first"))
 
 
 def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:
@@ -94,10 +94,10 @@ def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
     variables = space.access.projection[line.rank].variables
     if not held or not variables:
         return space
-    return _along(space, Carried(line.rank, variables[0], held))
+    return _along(space, CarriedDimension(line.rank, variables[0], held))
 
 
-def _along(space: Space, carried: Carried) -> Space:
+def _along(space: Space, carried: CarriedDimension) -> Space:
     v = carried.variable
     axes = [space.axes[i] for i in space.of(v)]
     if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:

@@ -53,7 +53,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoopStep:
     """A step of a loop in time: how many of the loops stand outside it, and whether it is the next one."""
 
     outside: int
@@ -73,7 +73,7 @@ class Listing(Tabled):
     ranks: tuple[tuple[int, ...], ...]
     turns: tuple[Turn, ...]
     made: tuple[Made | None, ...] = ()
-    step: Step | None = None
+    step: LoopStep | None = None
     settled: bool = False
 
     __hash__ = Tabled.__hash__
@@ -373,7 +373,7 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class Sums:
+class DistinctValues:
     """The sum over tiles of the number of values that a rank `a p + b r + c s ...` takes in them."""
 
     sides: tuple[Side, ...]
@@ -471,7 +471,7 @@ def interval(sides: Iterable[tuple[int, int]]) -> int | None:
 
 
 @dataclass(frozen=True)
-class Held:
+class BuffetLoops:
     """A buffet's tile along some variables: how many of the loops of each tell it, and its ranks."""
 
     depth: tuple[int, ...]
@@ -483,7 +483,7 @@ class ListedPeak(Tabled):
     """The size of the tile number `item` of those `asked`, at stamp number `place` that may be the peak."""
 
     loops: tuple[tuple[ChainLevel, ...], ...]
-    asked: tuple[Held, ...]
+    asked: tuple[BuffetLoops, ...]
     item: int
     place: int
 
@@ -510,7 +510,9 @@ class ListedPeak(Tabled):
 
 
 @lru_cache(maxsize=65536)
-def _peaks(region: Region, tiles: tuple[Tiles, ...], asked: tuple[Held, ...]) -> tuple[tuple[int, ...], ...]:
+def _peaks(
+    region: Region, tiles: tuple[Tiles, ...], asked: tuple[BuffetLoops, ...]
+) -> tuple[tuple[int, ...], ...]:
     """The sizes of several tiles at stamps that no other stamp exceeds."""
     import numpy as np
 

@@ -88,7 +88,7 @@ class Meet:
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
 
-        def steps(side: Side, inner: Callable[[Change], Value]) -> Value:
+        def steps(side: Side, inner: Callable[[TileChange], Value]) -> Value:
             uneven = any(lv.spatial for lv in side.levels)
             walk = _Steps(LevelWalk(ops, values, uneven), inner)
             whole = walk.walk.size(side.extent)
@@ -100,7 +100,7 @@ class Meet:
 
 
 @dataclass(frozen=True)
-class Change:
+class TileChange:
     """A variable's tile before and after a step; `gap`: how much further on it starts after it."""
 
     gap: Value
@@ -113,12 +113,12 @@ class _Steps:
     """The recursion over the levels of one variable; `inner` is summed over its changes."""
 
     walk: LevelWalk
-    inner: Callable[[Change], Value]
+    inner: Callable[[TileChange], Value]
 
     def still(self, levels: tuple[ChainLevel, ...], tile: Tile) -> Value:
         """Both tiles of a step lie in one tile so far."""
         if not levels or levels[0].role == "wrap":
-            return self.apart(levels, Change(0, tile, tile))
+            return self.apart(levels, TileChange(0, tile, tile))
         level, rest = levels[0], levels[1:]
         if level.role in TAKEN:
             return TAKEN[level.role](self.walk, tile, level, lambda inside: self.still(rest, inside))
@@ -128,11 +128,11 @@ class _Steps:
         begun: Value = 0
         if level.start is not None or level.more is not None:
             first, second = self.walk.head(tile, level), self.walk.after(tile, level, 0)
-            begun = ops.positive(second.e) * self.apart(rest, Change(first.e, first, second))
+            begun = ops.positive(second.e) * self.apart(rest, TileChange(first.e, first, second))
             tile = self.walk.after_first(tile, level)
         n, whole, left = self.walk.parts(tile, level)
-        begun = begun + ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
-        return begun + ops.positive(n) * self.apart(rest, Change(whole.e, whole, left))
+        begun = begun + ops.above_zero(n - 1) * self.apart(rest, TileChange(whole.e, whole, whole))
+        return begun + ops.positive(n) * self.apart(rest, TileChange(whole.e, whole, left))
 
     def onto(self, level: ChainLevel, rest: tuple[ChainLevel, ...], tile: Tile) -> Value:
         """One step, from the tile before that of the role; the caller sees to it that there are both."""
@@ -144,9 +144,9 @@ class _Steps:
             skipped = ONTO.index(level.role)
             before = walk.after(tile, level, skipped - 1) if skipped else walk.head(tile, level)
             after = walk.after(tile, level, skipped)
-        return self.apart(rest, Change(before.e, before, after))
+        return self.apart(rest, TileChange(before.e, before, after))
 
-    def apart(self, levels: tuple[ChainLevel, ...], change: Change) -> Value:
+    def apart(self, levels: tuple[ChainLevel, ...], change: TileChange) -> Value:
         """The tiles of a step inside two tiles."""
         if not levels:
             return self.inner(change)
@@ -155,18 +155,18 @@ class _Steps:
             skipped = self.walk.before_last(change.before, level)
             last = self.walk.last(change.before, level, lambda tile: tile)
             first = self.walk.first(change.after, level, lambda tile: tile)
-            return self.apart(rest, Change(change.gap - skipped, last, first))
+            return self.apart(rest, TileChange(change.gap - skipped, last, first))
         if level.role == "window":
             now = (self.walk.window(t, level, lambda tile: tile) for t in (change.before, change.after))
             # Windows end where their tiles' do, and begin the earlier the more they add.
             gap = self.walk.size(level.tile) * change.gap + change.before.more - change.after.more
-            return self.apart(rest, Change(gap, *now))
+            return self.apart(rest, TileChange(gap, *now))
         if level.role == "first":
             tiles = (self.walk.first(t, level, lambda tile: tile) for t in (change.before, change.after))
-            return self.apart(rest, Change(change.gap, *tiles))
+            return self.apart(rest, TileChange(change.gap, *tiles))
         return self.beside(level, rest, change)
 
-    def beside(self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: Change) -> Value:
+    def beside(self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: TileChange) -> Value:
         """Instances side by side: counter by counter, as long as there is a tile on either side."""
         walk, ops = self.walk, self.walk.ops
         sides, t = (change.before, change.after), walk.size(level.tile)
@@ -175,7 +175,7 @@ class _Steps:
 
         def instances(before: Value, after: Value) -> Value:
             tiles = (Tile(e, ref, 0) for e, ref in zip((before, after), refs, strict=True))
-            return self.apart(rest, Change(change.gap, *tiles))
+            return self.apart(rest, TileChange(change.gap, *tiles))
 
         first: Value = 0
         if level.start is not None:
@@ -187,7 +187,7 @@ class _Steps:
         return first + wholes * instances(t, t) + instances(*left)
 
 
-def shared(ops: Ops, a: int, p: Change, b: int, r: Change) -> Value:
+def shared(ops: Ops, a: int, p: TileChange, b: int, r: TileChange) -> Value:
     """How many elements of the rank `a p + b r` are there before and after."""
     total: Value = 0
     for i in range(b):
@@ -199,7 +199,7 @@ def shared(ops: Ops, a: int, p: Change, b: int, r: Change) -> Value:
 class _Class:
     """Values `first + every * u` of a variable: 0 <= u < count before, start <= u < end after."""
 
-    def __init__(self, ops: Ops, change: Change, first: int, every: int) -> None:
+    def __init__(self, ops: Ops, change: TileChange, first: int, every: int) -> None:
         def steps(to: Value) -> Value:
             return to - first if every == 1 else ops.ceildiv(to - first, every)
 
@@ -293,7 +293,7 @@ def _held(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tuple[int, In
 
 
 @dataclass(frozen=True)
-class Ranges:
+class TileRanges:
     """All tiles of one variable: where they begin, how wide they are, and the largest first and the smallest
     last value of the other variable in their rows."""
 
@@ -308,14 +308,14 @@ class Ranges:
 
 
 @lru_cache(maxsize=4096)
-def _ranges(region: Region, tiles: Tiles) -> Ranges:
+def _ranges(region: Region, tiles: Tiles) -> TileRanges:
     """The tiles of u in a region of which every row has points."""
     import numpy as np
 
     begin = starts(region.extents[0], tiles)
     _, low, high = region.rows
     size = np.append(begin[1:], region.extents[0]) - begin
-    return Ranges(begin, size, np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin))
+    return TileRanges(begin, size, np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin))
 
 
 def _full(
@@ -346,13 +346,13 @@ def _full(
     return tuple(found) if good.any() else None
 
 
-def _met(one: Ranges, two: Ranges, i: Ints, j: Ints) -> Ints:
+def _met(one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> Ints:
     """[i, j]: whether every row of a tile of u has points in a tile of v."""
     begin, end = two.begin[j], two.begin[j] + two.size[j] - 1
     return (one.low[i][:, None] <= end) & (one.high[i][:, None] >= begin)
 
 
-def _touched(what: What, one: Ranges, two: Ranges, i: Ints, j: Ints) -> Ints:
+def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> Ints:
     """[i, j]: whether all elements of a pair of tiles are in the region."""
     begin, end = two.begin[j], two.begin[j] + two.size[j] - 1
     if what == "u":
@@ -465,7 +465,7 @@ class Tabled:
 
 
 @dataclass(frozen=True)
-class Tied(Tabled):
+class TiedRegion(Tabled):
     """A number of two variables `u` and `v`, by their loops."""
 
     u: tuple[ChainLevel, ...]
@@ -484,7 +484,7 @@ class Tied(Tabled):
 
 
 @dataclass(frozen=True)
-class CutAtom(Tied):
+class CutAtom(TiedRegion):
     """The different (tile of u, tile of v, element of `what`).
 
     With `asked` the size of the tile number `item` of those at the stamp number `place` that may be the peak;
@@ -498,7 +498,7 @@ class CutAtom(Tied):
     place: int = 0
     stamps: tuple[int, int] | None = None
 
-    __hash__ = Tied.__hash__
+    __hash__ = TiedRegion.__hash__
 
     @property
     def named(self) -> str:
@@ -518,7 +518,7 @@ class CutAtom(Tied):
 
 
 @dataclass(frozen=True)
-class StepAtom(Tied):
+class StepAtom(TiedRegion):
     """What `kind` asks of a loop (`visits`): what stays over its steps, or whether tiles depend on it.
 
     `order`: the loops over both variables as they stand, `axis` of them outside.
@@ -530,7 +530,7 @@ class StepAtom(Tied):
     what: What
     rank: tuple[int, int] = (0, 0)
 
-    __hash__ = Tied.__hash__
+    __hash__ = TiedRegion.__hash__
 
     @property
     def named(self) -> str:

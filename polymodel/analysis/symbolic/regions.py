@@ -261,7 +261,7 @@ class Loops:
 
 
 @dataclass(frozen=True)
-class Visits:
+class StampOrder:
     """The stamps of loops in order of time: numbers of the innermost tile of either variable."""
 
     loops: Loops
@@ -380,17 +380,17 @@ def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, 
 
 
 @lru_cache(maxsize=8)
-def visits(loops: Loops) -> Visits:
+def visits(loops: Loops) -> StampOrder:
     """All stamps that have points, in order of time."""
     import numpy as np
 
     one, two = pairs(loops.region, loops.u, loops.v)
-    found = Visits(loops, one, two)
+    found = StampOrder(loops, one, two)
     if "vu" not in loops.order:  # then they are in order as they are
         return found
     keys = [found.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
     order = np.lexsort(keys[::-1])
-    return Visits(loops, one[order], two[order])
+    return StampOrder(loops, one[order], two[order])
 
 
 @lru_cache(maxsize=65536)
@@ -411,7 +411,7 @@ def asked_of_loop(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[i
     return int(found.common(before, after, what, rank).sum())
 
 
-def _settled(found: Visits, axis: int, what: What, rank: tuple[int, int]) -> bool:
+def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:
     """True if stamps that are equal but for the counter of a loop have equal tiles."""
     import numpy as np
 
@@ -444,7 +444,7 @@ class Gap:
     since: int
 
 
-def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[Visits, Ints]:
+def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[StampOrder, Ints]:
     """What a buffet holds while others run, at each stamp of the loops above both.
 
     It is there between two uses in one visit, and between two visits over whose step something stays.
@@ -452,7 +452,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
     import numpy as np
 
     found = visits(loops)
-    held = Visits(
+    held = StampOrder(
         Loops(loops.region, *loops.outermost(gap.depth), loops.order[: gap.depth]),
         *found.outermost(gap.depth),
     )
@@ -471,7 +471,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
         joined[steps] = held.common(steps, steps + 1, what, rank) > 0
     if gap.inside:
         last = np.append(ends, len(found.one) - 1)
-        stamps = Visits(
+        stamps = StampOrder(
             Loops(loops.region, *loops.outermost(gap.shared), loops.order[: gap.shared]),
             *(tiles[last] for tiles in found.outermost(gap.shared)),
         )
@@ -482,7 +482,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
     return found, np.where(there, size, 0)
 
 
-def _allowed(held: Visits, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
+def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
     """Over which steps the policy lets elements stay."""
     import numpy as np
 

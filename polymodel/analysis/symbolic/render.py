@@ -109,11 +109,11 @@ class Expressions:
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
 
     def counted(self, table: NumberTable, sizes: Sequence[Value]) -> Value:
-        from polymodel.analysis.symbolic.atoms import Rounded
+        from polymodel.analysis.symbolic.atoms import RoundedActions
         from polymodel.analysis.symbolic.pair_atoms import Tabled
         from polymodel.analysis.symbolic.region_terms import term
 
-        if isinstance(table, Rounded):
+        if isinstance(table, RoundedActions):
             return table.by(self, sizes)
         assert isinstance(table, Tabled)
         return term(table, sizes)

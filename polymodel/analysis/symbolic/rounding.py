@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polymodel.analysis.result import WholeActions
-from polymodel.analysis.symbolic.atoms import ONE, Rounded
+from polymodel.analysis.symbolic.atoms import ONE, RoundedActions
 from polymodel.analysis.symbolic.flows import FormLedger, TransferPath
 from polymodel.analysis.symbolic.forms import READS, Form, number, of_atom, summed
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, carries
-from polymodel.architecture.hierarchy import Action
+from polymodel.architecture.hierarchy import ActionCost
 from polymodel.errors import NotSeparable
 
 Key = tuple[str, int, str, str]  # Einsum, node, tensor, kind
@@ -38,7 +38,7 @@ def whole_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActi
     )
 
 
-def action_of(layout: SymbolicLayout, node: SymbolicBuffet, kind: str) -> Action:
+def action_of(layout: SymbolicLayout, node: SymbolicBuffet, kind: str) -> ActionCost:
     """What a kind of access is at its component."""
     return layout.problem.hierarchy[node.component].action("read" if kind in READS else "write")
 
@@ -87,14 +87,14 @@ def _ends(link: TransferPath) -> Iterator[tuple[SymbolicBuffet, str]]:
         yield link.child, "reads_drain"
 
 
-def _tiles(link: TransferPath, action: Action) -> Form:
+def _tiles(link: TransferPath, action: ActionCost) -> Form:
     """The actions of one visit to each tile."""
     space = link.space
     assert action.bits_per_action is not None
     chains = tuple(
         (space.extent(v), *(space.axes[i].tile for i in space.of(v))) for v in link.access.variables
     )
-    return of_atom(Rounded(chains, link.layout.bits(link.tensor), action.bits_per_action))
+    return of_atom(RoundedActions(chains, link.layout.bits(link.tensor), action.bits_per_action))
 
 
 def _visits(link: TransferPath, kind: str) -> Form:

@@ -169,7 +169,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedDimension:
     """The rank of an access along which the tensor is carried forward, its variable, and what tiles hold of
     the generation before. `rank` is -1 where the tensor has no such rank."""
 
@@ -191,7 +191,7 @@ class Space:
     axes: tuple[LoopAxis, ...]
     sizes: tuple[tuple[str, str], ...] = ()
     windows: tuple[tuple[str, Window], ...] = ()
-    carried: Carried | None = None
+    carried: CarriedDimension | None = None
 
     @cached_property
     def alone(self) -> Space:

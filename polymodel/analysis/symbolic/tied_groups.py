@@ -11,7 +11,7 @@ from typing import Literal
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.listings import Listing, Made, Step, Turn, values_of
+from polymodel.analysis.symbolic.listings import Listing, LoopStep, Made, Turn, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
 from polymodel.analysis.symbolic.regions import What, total
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup, Use, groups
@@ -77,7 +77,7 @@ def listing(
     axes = [(i, space.axes[i]) for i in positions]
     loops = tuple(tuple(a.level("each") for _, a in axes if a.variable == v) for v in group.variables)
     turns = tuple(Turn(group.variables.index(a.variable), a.spatial, _turned(uses[i])) for i, a in axes)
-    step = None if axis is None else Step(sum(i < axis for i in positions), axis in positions)
+    step = None if axis is None else LoopStep(sum(i < axis for i in positions), axis in positions)
     grown = tuple(made(space, v) for v in group.variables)
     return Listing(group.region, loops, ranks_of(space, group), turns, grown, step, settled)
 

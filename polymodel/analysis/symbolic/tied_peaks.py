@@ -10,7 +10,7 @@ from polymodel.analysis.symbolic.between import Stay, leaves_nothing
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import ZERO, Form, HeldBuffet, number, of_atom
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, policy, temporal
-from polymodel.analysis.symbolic.listings import Held, ListedPeak
+from polymodel.analysis.symbolic.listings import BuffetLoops, ListedPeak
 from polymodel.analysis.symbolic.pair_atoms import PEAKS, CutAtom, TileQuery
 from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup
@@ -230,11 +230,12 @@ def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[d
             )
     loops = tuple(tuple(a.level("each") for a in chain) for chain in chains)
     held = [
-        Held(tuple(len(space.of(v)) for v in group.variables), ranks_of(space, group)) for _, space in spaces
+        BuffetLoops(tuple(len(space.of(v)) for v in group.variables), ranks_of(space, group))
+        for _, space in spaces
     ]
     asked = tuple(dict.fromkeys(held))
 
-    def size(one: Held, place: int) -> Form:
+    def size(one: BuffetLoops, place: int) -> Form:
         return of_atom(ListedPeak(group.region, loops, asked, asked.index(one), place))
 
     places = 1 if len(asked) == 1 else PEAKS

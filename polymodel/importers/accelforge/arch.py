@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polymodel.importers.accelforge.components import LARGEST, Prices, WrittenComponent, component_of
+from polymodel.importers.accelforge.components import LARGEST, ActionPrices, WrittenComponent, component_of
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
@@ -209,7 +209,7 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
         action = KeyedTable(reading, node, f"{network.path}.actions")
         if action.text("name") != "hop":
             continue
-        prices = Prices.of(reading, action, scope)
+        prices = ActionPrices.of(reading, action, scope)
         if prices.energy:
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):

@@ -167,7 +167,7 @@ def _changed(what: str) -> str:
 
 
 @dataclass(frozen=True)
-class Prices:
+class ActionPrices:
     """Of one action, as it is written: joules, actions per second, bits of one action."""
 
     energy: float | None = None
@@ -176,7 +176,7 @@ class Prices:
     known: bool = True
 
     @classmethod
-    def of(cls, reading: Reading, action: KeyedTable, scope: Scope) -> Prices:
+    def of(cls, reading: Reading, action: KeyedTable, scope: Scope) -> ActionPrices:
         """The prices of one entry of `actions:`."""
 
         def number(key: str) -> float | None:
@@ -432,7 +432,7 @@ def _actions(
         table = KeyedTable(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
         name = table.text("op_kind") or name
-        prices = Prices.of(reading, table, part.scope)
+        prices = ActionPrices.of(reading, table, part.scope)
         if prices.bits is None and moved:
             prices = replace(prices, bits=float(moved))
         table.take("extra_attributes_for_component_model")
@@ -470,7 +470,7 @@ def _actions(
 _PRICE = "add `energy:` and `throughput:` to its actions, or name an `energy_model:` (docs/energy_models.md)"
 
 
-def _bits_of_action(prices: Prices, factor: ValueScale) -> Fraction:
+def _bits_of_action(prices: ActionPrices, factor: ValueScale) -> Fraction:
     """Bits of the workload's values that one action moves."""
     if factor.values is not None and factor.width is not None:
         return factor.values * factor.width
@@ -478,7 +478,7 @@ def _bits_of_action(prices: Prices, factor: ValueScale) -> Fraction:
     return bits / factor.bits
 
 
-def prices_by_action(each: Fraction, prices: Prices, factor: ValueScale) -> bool:
+def prices_by_action(each: Fraction, prices: ActionPrices, factor: ValueScale) -> bool:
     """Whether whole actions are counted: of several bits, as the file says."""
     counted = factor.values is not None or prices.bits not in (None, 0, 1, math.inf)
     return counted and each.denominator == 1 and each > 1

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from polymodel.architecture.hierarchy import KINDS, Action, Component, FanoutDim
+from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
 from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
@@ -154,7 +154,7 @@ def _fanout(dim: FanoutDim) -> dict[str, object]:
     return found if dim.may_reuse is None else {**found, "may_reuse": dim.may_reuse.text}
 
 
-def _action(action: Action) -> dict[str, object]:
+def _action(action: ActionCost) -> dict[str, object]:
     throughput: object = "inf" if math.isinf(action.throughput) else action.throughput
     bits = action.bits_per_action
     found: dict[str, object] = {"name": action.name, "energy": action.energy}

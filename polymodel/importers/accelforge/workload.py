@@ -52,7 +52,7 @@ class ConditionScope:
 
 
 @dataclass
-class Workload:
+class WorkloadSections:
     """The sections `workload:` and `renames:` as plain data."""
 
     sections: dict[str, object] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class Workload:
 
 def workload_of(
     reading: Reading, workload: YamlNode | None, renames: YamlNode | None, scope: Scope
-) -> Workload:
+) -> WorkloadSections:
     """Both sections; one of them may be missing."""
-    found = Workload()
+    found = WorkloadSections()
     shapes: list[ConditionScope] = []
     if workload is not None:
         found.sections["workload"] = _workload(

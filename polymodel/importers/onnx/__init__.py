@@ -13,7 +13,7 @@ from polymodel.importers.onnx.convert import converted
 from polymodel.importers.onnx.fuse import fused
 from polymodel.importers.onnx.lower import Lowered, lowered
 from polymodel.importers.onnx.reading import graph_of, model_of
-from polymodel.importers.onnx.text import Header, sanitised, unique, yaml_of
+from polymodel.importers.onnx.text import WorkloadHeader, sanitised, unique, yaml_of
 from polymodel.spec.faults import by_name, not_a, plainly
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def import_onnx(
         notes += [_taken(part, whole, weights, source) for part, whole in taken]
     width = {t: bits or BITS[b.tensors[t].dtype] for t in b.tensors}
     title = sanitised(name or graph.name)
-    header = Header(title, source, _remarks(b, graph.name, source))
+    header = WorkloadHeader(title, source, _remarks(b, graph.name, source))
     text = yaml_of(einsums, variables, tensors, width, weights, header)
     return Imported(source, text, _grouped(notes), tuple(b.left_out))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import literal
 from polymodel.importers.onnx.products import same
 from polymodel.importers.onnx.sums import soft
@@ -35,17 +35,19 @@ def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mas
     names = [node.input(k) for k in range(3)]
     ranks = [len(b.shape(n)) for n in names]
     if not {*ranks} <= {3, 4} or ranks[1] != ranks[2] or (ranks[0] == 4 and ranks[1] == 3):
-        raise Wrong("queries, keys and values must all have three, or all four dimensions", "reshape them")
+        raise InvalidNode(
+            "queries, keys and values must all have three, or all four dimensions", "reshape them"
+        )
     flat = ranks[0] == 3
     if flat and min(heads) < 1:
-        raise Wrong("the number of heads is not given", "set q_num_heads and kv_num_heads")
+        raise InvalidNode("the number of heads is not given", "set q_num_heads and kv_num_heads")
     query, key, value = (
         _heads(b, node, n, heads[0] if k == 0 else heads[1], hint)
         for k, (n, hint) in enumerate(zip(names, "MPP", strict=True))
     )
     many, few = query.shape[1], key.shape[1]
     if many % few or value.shape[1] != few:
-        raise Wrong(f"{many} heads of queries and {few} of keys do not fit together", "check the heads")
+        raise InvalidNode(f"{many} heads of queries and {few} of keys do not fit together", "check the heads")
     apart = query.shape[0], few, many // few, *query.shape[2:]
     grouped = b.reshaped(node, query, apart, ("", "H", "G", "", ""))
     out, called = node.outputs[0], node.name or node.outputs[0]
@@ -58,7 +60,7 @@ def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mas
     if mask:
         every, size = range(4), len(b.shape(mask))
         if size > 4:
-            raise Wrong(f"its mask has {size} dimensions", "it takes four at most")
+            raise InvalidNode(f"its mask has {size} dimensions", "it takes four at most")
         added = b.value(mask, ("", "", "M", "P")[4 - size :])
         both = [(scores, every), (added, range(4 - size, 4))]
         scores = b.einsum(node, name["masked"], every, both, map="add", name=f"{called}_mask")
@@ -79,6 +81,8 @@ def _heads(b: Builder, node: OnnxNode, name: str, heads: int, hint: str) -> Inde
         return b.value(name, ("B", "H", hint, "E"))
     view = b.value(name, ("B", hint, "D"))
     if view.shape[2] % heads:
-        raise Wrong(f"{heads} heads do not divide a width of {view.shape[2]}", "check the number of heads")
+        raise InvalidNode(
+            f"{heads} heads do not divide a width of {view.shape[2]}", "check the number of heads"
+        )
     found = b.reshaped(node, view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
     return b.slots.transposed(found, (0, 2, 1, 3))

@@ -10,8 +10,8 @@ from math import prod
 from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.onnx.axes import Axes
-from polymodel.importers.onnx.graph import Graph, Misfit, OnnxNode, Unsupported, Wrong
-from polymodel.importers.onnx.views import IndexView, Slots, rewritten
+from polymodel.importers.onnx.graph import Graph, InvalidNode, Misfit, OnnxNode, Unsupported
+from polymodel.importers.onnx.views import AxisSlots, IndexView, rewritten
 
 BITS = {
     "float": 32, "double": 64, "float16": 16, "bfloat16": 16, "bool": 8, "complex64": 64, "complex128": 128,
@@ -82,7 +82,7 @@ class Builder:
     graph: Graph
     source: str
     options: Options = field(default_factory=Options)
-    slots: Slots = field(default_factory=lambda: Slots(Axes()))
+    slots: AxisSlots = field(default_factory=lambda: AxisSlots(Axes()))
     tensors: dict[str, Tensor] = field(default_factory=dict)
     views: dict[str, IndexView] = field(default_factory=dict)
     operations: list[BuiltEinsum] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Builder:
             shape = self.shape(name)
             known = self.graph.values[name]
             if any(s < 1 for s in shape):
-                raise Wrong(
+                raise InvalidNode(
                     f"its input {name} has shape {list(shape)}: it is empty", "give sizes of at least 1"
                 )
             wanted = [*hints, *("",) * len(shape)][: len(shape)]
@@ -191,7 +191,7 @@ class Builder:
                 known, extent = first.setdefault(label, (slots, size))
                 if extent != size:
                     message = f"two dimensions that must be equal have sizes {extent} and {size}"
-                    raise Wrong(message, "check the shapes of its inputs")
+                    raise InvalidNode(message, "check the shapes of its inputs")
                 if not self.axes.unify(self.slots.of(known), self.slots.of(slots)):
                     raise Misfit(place)
         table: dict[str, Affine] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from polymodel.importers.onnx.attention import attend
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Attribute, OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import Attribute, InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.products import product, same
 from polymodel.importers.onnx.reshapes import split
@@ -34,7 +34,7 @@ def packed_attention(b: Builder, node: OnnxNode) -> None:
         pointwise(b, _step(node, "qkv_bias", (), [added]), "add", [joint, node.input(2)], added)
         joint = added
     if width % 3:
-        raise Wrong(f"a weight {width} wide has no three equal parts", "check its weight")
+        raise InvalidNode(f"a weight {width} wide has no three equal parts", "check its weight")
     sizes = node.wholes("qkv_hidden_sizes") or [width // 3] * 3
     parts = [b.fresh(f"{out}_{p}") for p in ("query", "key", "value")]
     split(b, _step(node, "parts", [joint], parts, axis=-1, split=sizes))
@@ -47,11 +47,13 @@ def grouped_attention(b: Builder, node: OnnxNode) -> None:
     names = [node.input(k) for k in range(3)]
     out = node.outputs[0]
     if many < 1 or few < 1:
-        raise Wrong("the number of heads is not given", "set num_heads and kv_num_heads")
+        raise InvalidNode("the number of heads is not given", "set num_heads and kv_num_heads")
     if not names[1] and not names[2]:
         width = b.shape(names[0])[-1]
         if width % (many + 2 * few):
-            raise Wrong(f"a width of {width} has no {many} + 2 x {few} heads", "check the number of heads")
+            raise InvalidNode(
+                f"a width of {width} has no {many} + 2 x {few} heads", "check the number of heads"
+            )
         each = width // (many + 2 * few)
         parts = [b.fresh(f"{out}_{p}") for p in ("query", "key", "value")]
         split(b, _step(node, "parts", names[:1], parts, axis=-1, split=[many * each, few * each, few * each]))
@@ -62,7 +64,9 @@ def grouped_attention(b: Builder, node: OnnxNode) -> None:
         for k, cache in enumerate(past, 1):
             shape = list(b.shape(cache))
             if len(shape) != 4 or shape[1] != few:
-                raise Wrong(f"the cache {cache} is {shape}, not of {few} heads", "check the number of heads")
+                raise InvalidNode(
+                    f"the cache {cache} is {shape}, not of {few} heads", "check the number of heads"
+                )
             shape[2] += tokens
             told = node.outputs[k] if k < len(node.outputs) and node.outputs[k] else b.fresh(f"{cache}_all")
             b.views[told] = b.base(told, shape, ("B", "H", "P", "E"), b.dtype(cache))
@@ -134,7 +138,7 @@ def packed_weight(b: Builder, node: OnnxNode) -> None:
     bits, block = node.whole("bits", 4), node.whole("block_size", 32)
     shape = b.shape(node.input(0))
     if not shape or deep < 1 or wide < 1 or shape[-1] != deep or block < 1:
-        raise Wrong(f"K = {deep} and N = {wide} do not fit its inputs", "check K, N and block_size")
+        raise InvalidNode(f"K = {deep} and N = {wide} do not fit its inputs", "check K, N and block_size")
     if deep % block:
         raise Unsupported(f"{deep} values make no whole blocks of {block}", "choose another block_size")
     kind, blocks = f"uint{bits}", deep // block

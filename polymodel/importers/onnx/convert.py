@@ -8,7 +8,7 @@ from dataclasses import replace
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx import attention, contrib, pointwise, products, quantized, reshapes, sums
 from polymodel.importers.onnx.build import Builder, Options
-from polymodel.importers.onnx.graph import Graph, OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import Graph, InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.reading import BODY
 
 Handler = Callable[[Builder, OnnxNode], object]
@@ -81,7 +81,7 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
         try:
             handler(node)(b, node)
             _check_results(b, node, read)
-        except Wrong as error:
+        except InvalidNode as error:
             given = ", ".join(f"{n} {list(b.shape(n))}" for n in node.inputs if n and b.known(n))
             reason = f"{error.reason}; its inputs are {given}"
             faults.append(Diagnostic(reason, error.remedy or "check the node", str(node), Place(source)))

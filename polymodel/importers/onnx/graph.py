@@ -95,5 +95,5 @@ class Misfit(Exception):
         super().__init__(operand)
 
 
-class Wrong(Unread):
+class InvalidNode(Unread):
     """A node contradicts itself or its inputs."""

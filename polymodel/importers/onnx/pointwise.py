@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.views import IndexView
 
 # What a node's attributes add to the operation, in the order in which they are written.
@@ -52,7 +52,7 @@ def _old_broadcast(b: Builder, node: OnnxNode) -> list[int | None]:
     axis = node.whole("axis", whole - part)
     axis += whole if axis < 0 else 0
     if not 0 <= axis <= whole - part:
-        raise Wrong(f"axis {axis} leaves no room for {part} of {whole} dimensions", "check axis")
+        raise InvalidNode(f"axis {axis} leaves no room for {part} of {whole} dimensions", "check axis")
     return [None, axis]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Sequence
 
 from polymodel.importers.onnx.build import Builder, Labels, Scatter
-from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.views import IndexView
 
@@ -26,7 +26,7 @@ def matmul(b: Builder, node: OnnxNode) -> None:
 def product(b: Builder, node: OnnxNode, left: str, right: str, out: str) -> IndexView:
     rank = len(b.shape(left)), len(b.shape(right))
     if not all(rank):
-        raise Wrong("an operand of it has no dimension", "use Mul for scalars")
+        raise InvalidNode("an operand of it has no dimension", "use Mul for scalars")
     batch = max(0, max(rank) - 2)
     names = (*("B", *(f"B{k}" for k in range(1, batch)))[:batch],)
     first = b.value(left, (*names[batch - (rank[0] - 2) :], "M", "K") if rank[0] > 1 else ("K",))
@@ -60,7 +60,7 @@ def same(operands: Sequence[tuple[IndexView, Labels]], *labels: Hashable) -> Non
         found = [v.shape[k] for v, names in operands for k, name in enumerate(names) if name == label]
         if len({*found}) > 1:
             sizes = " and ".join(map(str, found))
-            raise Wrong(
+            raise InvalidNode(
                 f"two dimensions that must be equal have sizes {sizes}", "check the shapes of its inputs"
             )
 
@@ -80,7 +80,7 @@ def gemm(b: Builder, node: OnnxNode) -> None:
         b.value(node.input(1), ("N", "K") if flip_b else ("K", "N")),
     )
     if any(len(v.dims) != 2 for v in views):
-        raise Wrong("its operands must be matrices", "use MatMul for other ranks")
+        raise InvalidNode("its operands must be matrices", "use MatMul for other ranks")
     labels = ("k", "m") if flip_a else ("m", "k"), ("n", "k") if flip_b else ("k", "n")
     bias = bool(added) and beta != 0
     name = b.fresh(f"{out}_product") if bias else out
@@ -91,7 +91,7 @@ def gemm(b: Builder, node: OnnxNode) -> None:
     third = b.shape(added) if bias else ()
     sizes = zip(reversed(third), reversed(made), strict=False)
     if len(third) > 2 or any(c not in (1, size) for c, size in sizes):
-        raise Wrong(f"C {list(third)} does not fit the product {list(made)}", "check the shapes")
+        raise InvalidNode(f"C {list(third)} does not fit the product {list(made)}", "check the shapes")
     b.einsum(node, name, ("m", "n"), operands, reduce="add", populate=scaled, zeros=True)
     if bias:
         if beta != 1:
@@ -107,7 +107,9 @@ def conv(b: Builder, node: OnnxNode) -> None:
     shape, kernel = b.shape(data), b.shape(weight)
     dims = len(shape) - 2
     if dims < 1 or len(kernel) != len(shape):
-        raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
+        raise InvalidNode(
+            f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes"
+        )
     _check_weights(b, node, kernel, kernel[0], bias)
     hints = space(dims)
     found = windows(node, shape[2:], kernel[2:])
@@ -133,9 +135,11 @@ def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: i
     """What a convolution says of its weight and bias twice must agree. Raises Wrong."""
     told = node.wholes("kernel_shape")
     if told is not None and told != list(kernel[2:]):
-        raise Wrong(f"kernel_shape {told} is not that of its weight {list(kernel)}", "leave kernel_shape out")
+        raise InvalidNode(
+            f"kernel_shape {told} is not that of its weight {list(kernel)}", "leave kernel_shape out"
+        )
     if bias and b.shape(bias) != (filters,):
-        raise Wrong(f"its bias {list(b.shape(bias))} is not one number for each of {filters} filters",
+        raise InvalidNode(f"its bias {list(b.shape(bias))} is not one number for each of {filters} filters",
                     "check the shapes of its inputs")  # fmt: skip
 
 
@@ -145,7 +149,9 @@ def _grouped(
     """The channels of the input and the first dimension of the weight as group x rest."""
     channels, rows = x.shape[1], w.shape[0]
     if groups < 1 or channels % groups or rows % groups:
-        raise Wrong(f"{channels} channels and {rows} filters do not make {groups} groups", "check `group`")
+        raise InvalidNode(
+            f"{channels} channels and {rows} filters do not make {groups} groups", "check `group`"
+        )
     tail = ("",) * (len(x.shape) - 2)
     apart = (x.shape[0], groups, channels // groups, *x.shape[2:])
     one = b.reshaped(node, x, apart, ("", "G" if channels > groups else "C", "C", *tail))
@@ -210,7 +216,7 @@ def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Wind
         if node.whole("ceil_mode", 0) and (count - 1) * strides[k] >= shape[k] + head:
             count -= 1  # a window must not start in the padding behind
         if count < 1:
-            raise Wrong(
+            raise InvalidNode(
                 f"a window of {reach} does not fit into {shape[k] + head + tail}", "check kernel and pads"
             )
         before.append(head)
@@ -228,7 +234,7 @@ def _steps(node: OnnxNode, dims: int) -> tuple[list[int], list[int], list[int]]:
         or len(pads) != 2 * dims
         or min(*strides, *dilations, 1) < 1
     ):
-        raise Wrong(
+        raise InvalidNode(
             f"strides, dilations or pads do not fit {dims} dimensions", "give one per dimension, from 1 up"
         )
     return strides, dilations, pads
@@ -247,15 +253,17 @@ def einsum(b: Builder, node: OnnxNode) -> None:
     if not arrow:
         right = "".join(sorted(c for c in {*left} - {","} if left.count(c) == 1))
     if len(terms) != len(node.inputs):
-        raise Wrong(f"its equation {text} has {len(terms)} operands, the node {len(node.inputs)}", "")
+        raise InvalidNode(f"its equation {text} has {len(terms)} operands, the node {len(node.inputs)}", "")
     strange = [c for c in right if c not in left or right.count(c) > 1]
     if strange:
-        raise Wrong(f"index {strange[0]} of the result in {text} is not once there and in an operand", "")
+        raise InvalidNode(
+            f"index {strange[0]} of the result in {text} is not once there and in an operand", ""
+        )
     operands: list[tuple[IndexView, str]] = []
     for term, name in zip(terms, node.inputs, strict=True):
         view = b.value(name, term.upper())
         if len(view.dims) != len(term):
-            raise Wrong(f"{term} in its equation stands for {name} of {len(view.dims)} dimensions", "")
+            raise InvalidNode(f"{term} in its equation stands for {name} of {len(view.dims)} dimensions", "")
         operands.append((view, term))
     reduced = {*left} - {*right, ","}
     b.einsum(node, node.outputs[0], right, operands, reduce="add" if reduced else "", zeros=True)
@@ -266,11 +274,15 @@ def conv_transpose(b: Builder, node: OnnxNode) -> None:
     shape, kernel = b.shape(node.input(0)), b.shape(node.input(1))
     dims, groups = len(shape) - 2, node.whole("group", 1)
     if dims < 1 or len(kernel) != len(shape) or kernel[0] != shape[1]:
-        raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
+        raise InvalidNode(
+            f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes"
+        )
     strides, dilations, pads = _steps(node, dims)
     extra, sizes = node.wholes("output_padding") or [0] * dims, node.wholes("output_shape")
     if len(extra) != dims or len(sizes or extra) not in (dims, dims + 2):
-        raise Wrong(f"output_padding or output_shape do not fit {dims} dimensions", "give one per dimension")
+        raise InvalidNode(
+            f"output_padding or output_shape do not fit {dims} dimensions", "give one per dimension"
+        )
     _check_weights(b, node, kernel, kernel[1] * groups, node.input(2))
     reach = [dilations[k] * (kernel[2 + k] - 1) + 1 for k in range(dims)]
     full = [strides[k] * (shape[2 + k] - 1) + reach[k] + extra[k] for k in range(dims)]
@@ -297,7 +309,7 @@ def conv_transpose(b: Builder, node: OnnxNode) -> None:
         for k in range(dims)
     }
     if min(sizes) < 1:
-        raise Wrong("its padding leaves nothing of the output", "check pads")
+        raise InvalidNode("its padding leaves nothing of the output", "check pads")
     for k in range(dims):
         hole = _hole(sizes[k], shape[2 + k], kernel[2 + k], (strides[k], dilations[k], heads[k]))
         if hole is not None:

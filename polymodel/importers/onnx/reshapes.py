@@ -9,7 +9,7 @@ from math import prod
 
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import DEFAULT
 from polymodel.importers.onnx.sums import positive
 from polymodel.importers.onnx.views import IndexView
@@ -40,7 +40,9 @@ def transpose(b: Builder, node: OnnxNode) -> None:
     view = source_of(b, node)
     order = node.wholes("perm") or list(reversed(range(len(view.dims))))
     if sorted(order) != list(range(len(view.dims))):
-        raise Wrong(f"perm {order} is no order of {len(view.dims)} dimensions", "name each dimension once")
+        raise InvalidNode(
+            f"perm {order} is no order of {len(view.dims)} dimensions", "name each dimension once"
+        )
     b.alias(node.outputs[0], b.slots.transposed(view, order))
 
 
@@ -51,7 +53,7 @@ def reshape(b: Builder, node: OnnxNode) -> None:
     if node.op == "Flatten":
         axis = node.whole("axis", 1)
         if not -len(shape) <= axis <= len(shape):
-            raise Wrong(f"axis {axis} is not in a tensor of {len(shape)} dimensions", "check axis")
+            raise InvalidNode(f"axis {axis} is not in a tensor of {len(shape)} dimensions", "check axis")
         axis = axis + len(shape) if axis < 0 else axis
         shape = [prod(shape[:axis]), prod(shape[axis:])]
     elif node.op == "Reshape":
@@ -63,7 +65,7 @@ def reshape(b: Builder, node: OnnxNode) -> None:
         if node.op == "Unsqueeze":
             new = positive(axes or [], len(shape) + len(axes or []))
             if len(new) != len(axes or []):
-                raise Wrong(f"axes {axes} name a dimension twice", "name each once")
+                raise InvalidNode(f"axes {axes} name a dimension twice", "name each once")
             for axis in new:
                 shape.insert(axis, 1)
         else:
@@ -72,7 +74,9 @@ def reshape(b: Builder, node: OnnxNode) -> None:
             )
             shape = [s for k, s in enumerate(shape) if k not in gone]
     if prod(shape) != prod(view.shape):
-        raise Wrong(f"shape {list(view.shape)} cannot become {shape}", "check the shape that is asked for")
+        raise InvalidNode(
+            f"shape {list(view.shape)} cannot become {shape}", "check the shape that is asked for"
+        )
     b.alias(node.outputs[0], reshaped(b, node, view, shape))
 
 
@@ -80,11 +84,15 @@ def _wanted(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]:
     given = node.wholes("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
     found = list(given or [])
     if any(s < -1 for s in found) or found.count(-1) > 1:
-        raise Wrong(f"its shape {found} is none: one size may be -1, the others are sizes", "check the shape")
+        raise InvalidNode(
+            f"its shape {found} is none: one size may be -1, the others are sizes", "check the shape"
+        )
     for k, size in enumerate(found):
         if size == 0 and not node.whole("allowzero", 0):
             if k >= len(shape):
-                raise Wrong(f"dimension {k} of its shape is 0, which its input does not have", "write a size")
+                raise InvalidNode(
+                    f"dimension {k} of its shape is 0, which its input does not have", "write a size"
+                )
             found[k] = shape[k]
     if -1 in found:
         rest = prod(s for s in found if s != -1)
@@ -123,7 +131,7 @@ def expand(b: Builder, node: OnnxNode) -> None:
     asked = [1] * (len(shape) - len(asked)) + asked
     sizes = [max(s, a) for s, a in zip(shape, asked, strict=True)]
     if any(1 != s != z or 1 != a != z for s, a, z in zip(shape, asked, sizes, strict=True)):
-        raise Wrong(f"shape {list(view.shape)} cannot be expanded to {asked}", "")
+        raise InvalidNode(f"shape {list(view.shape)} cannot be expanded to {asked}", "")
     new = tuple(
         (b.slots.new(b.axes.new(z, "")),) if s != z else d for d, s, z in zip(dims, shape, sizes, strict=True)
     )
@@ -135,7 +143,9 @@ def cut(
 ) -> IndexView:
     """Part of one dimension; where its index is spread over ranks, of a copy."""
     if count < 1:
-        raise Wrong(f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends")
+        raise InvalidNode(
+            f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends"
+        )
     return b.indexed(node, view, lambda v: b.slots.sliced(v, dim, start, step, count))
 
 
@@ -151,10 +161,10 @@ def slice_(b: Builder, node: OnnxNode) -> None:
         axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(len(starts)))
         steps = whole_numbers(b, node.input(4), "steps") if node.input(4) else [1] * len(starts)
     if not len(axes) == len(starts) == len(ends) == len(steps):
-        raise Wrong("starts, ends, axes and steps are not equally many", "give one of each per axis")
+        raise InvalidNode("starts, ends, axes and steps are not equally many", "give one of each per axis")
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if not -rank <= axis < rank or step == 0:
-            raise Wrong(f"axis {axis} or step {step} is out of range", f"axes run from 0 to {rank - 1}")
+            raise InvalidNode(f"axis {axis} or step {step} is out of range", f"axes run from 0 to {rank - 1}")
         taken = range(
             *slice(start, end if step > 0 or end >= -view.shape[axis] else None, step).indices(
                 view.shape[axis]
@@ -176,7 +186,7 @@ def split(b: Builder, node: OnnxNode) -> None:
         each = -(-size // parts)
         sizes = [min(each, size - each * k) for k in range(parts)]
     if len(sizes) != parts or sum(sizes) != size:
-        raise Wrong(f"parts {sizes} do not make up a dimension of size {size}", "check `split`")
+        raise InvalidNode(f"parts {sizes} do not make up a dimension of size {size}", "check `split`")
     start = 0
     for out, count in zip(node.outputs, sizes, strict=True):
         if out:
@@ -194,7 +204,7 @@ def gather(b: Builder, node: OnnxNode) -> None:
     given = [int(v) for v in found.ravel()]
     if not given or any(not -shape[axis] <= v < shape[axis] for v in given):
         some = ", ".join(map(str, given[:8])) or "none"
-        raise Wrong(
+        raise InvalidNode(
             f"its indices ({some}) do not lie in a dimension of size {shape[axis]}", "check the indices"
         )
     places = [v % shape[axis] for v in given]
@@ -224,7 +234,7 @@ def concat(b: Builder, node: OnnxNode) -> None:
     shapes = [b.shape(n) for n in names]
     (axis,) = positive([node.whole("axis", 0)], len(shapes[0]))
     if any((*s[:axis], *s[axis + 1 :]) != (*shapes[0][:axis], *shapes[0][axis + 1 :]) for s in shapes):
-        raise Wrong(f"its inputs differ in more than dimension {axis}", "check their shapes")
+        raise InvalidNode(f"its inputs differ in more than dimension {axis}", "check their shapes")
     shape = [*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]]
     out = node.outputs[0]
     b.alias(
@@ -246,7 +256,7 @@ def pad(b: Builder, node: OnnxNode) -> None:
         raise Unsupported(f"it fills with {value}, not with 0")
     axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
-        raise Wrong(f"pads {pads} do not fit {len(axes)} axes", "give two numbers per axis")
+        raise InvalidNode(f"pads {pads} do not fit {len(axes)} axes", "give two numbers per axis")
     if b.options.padding == "stored" and any(p > 0 for p in pads) and min(pads) >= 0:
         ends = {positive([a], rank)[0]: (pads[k], pads[len(axes) + k]) for k, a in enumerate(axes)}
         around = [ends.get(k, (0, 0)) for k in range(rank)]
@@ -261,7 +271,7 @@ def pad(b: Builder, node: OnnxNode) -> None:
         if before or after:
             size = view.shape[axis] + before + after
             if size < 1:
-                raise Wrong(f"pads {pads} leave nothing of dimension {axis}", "check pads")
+                raise InvalidNode(f"pads {pads} leave nothing of dimension {axis}", "check pads")
             whole = b.slots.single(view, axis) or b.copied(node, view)
             old = b.axes.hint(b.slots.axis[whole.dims[axis][0]]) if whole.dims[axis] else ""
             slots = (b.slots.new(b.axes.new(size, old)),) if size > 1 else ()
@@ -274,7 +284,9 @@ def blocks(b: Builder, node: OnnxNode) -> None:
     """DepthToSpace and SpaceToDepth: a reshape, a transpose, a reshape."""
     view, k = source_of(b, node), node.whole("blocksize", 0)
     if len(view.shape) != 4 or k < 1:
-        raise Wrong(f"its input has shape {list(view.shape)} and blocksize {k}", "it takes four dimensions")
+        raise InvalidNode(
+            f"its input has shape {list(view.shape)} and blocksize {k}", "it takes four dimensions"
+        )
     n, c, h, w = view.shape
     if node.op == "DepthToSpace":
         column = node.text("mode", "DCR") == "CRD"
@@ -284,7 +296,7 @@ def blocks(b: Builder, node: OnnxNode) -> None:
     else:
         first, order, last = (n, c, h // k, k, w // k, k), (0, 3, 5, 1, 2, 4), (n, c * k**2, h // k, w // k)
     if prod(first) != n * c * h * w:
-        raise Wrong(f"blocksize {k} does not divide {list(view.shape)}", "check blocksize")
+        raise InvalidNode(f"blocksize {k} does not divide {list(view.shape)}", "check blocksize")
     fine = b.slots.transposed(reshaped(b, node, view, first), order)
     b.alias(node.outputs[0], reshaped(b, node, fine, last))
 

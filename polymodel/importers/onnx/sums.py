@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from math import prod
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import OnnxNode, Unsupported, Wrong
+from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import DEFAULT, literal
 from polymodel.importers.onnx.products import reached, space, windowed, windows
 from polymodel.importers.onnx.views import IndexView
@@ -31,9 +31,9 @@ REDUCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def positive(axes: Sequence[int], rank: int) -> list[int]:
     """Axes counted from the front. Raises Wrong for those out of range."""
     if axes and not rank:
-        raise Wrong("its input is a single number, which has no axes", "give it a tensor")
+        raise InvalidNode("its input is a single number, which has no axes", "give it a tensor")
     if any(not -rank <= a < rank for a in axes):
-        raise Wrong(
+        raise InvalidNode(
             f"axes {list(axes)} are not in a tensor of {rank} dimensions", f"axes run from 0 to {rank - 1}"
         )
     return sorted({a % rank for a in axes})
@@ -106,7 +106,7 @@ def pool(b: Builder, node: OnnxNode) -> None:
     shape = b.shape(source)
     dims = len(shape) - 2
     if dims < 1:
-        raise Wrong(
+        raise InvalidNode(
             f"its input has shape {list(shape)}", "it takes batch, channels and at least one dimension"
         )
     hints = space(dims)
@@ -120,7 +120,9 @@ def pool(b: Builder, node: OnnxNode) -> None:
         return
     kernel = node.wholes("kernel_shape") or []
     if len(kernel) != dims or min(kernel) < 1:
-        raise Wrong(f"kernel_shape {kernel} does not fit {dims} dimensions", "give one size per dimension")
+        raise InvalidNode(
+            f"kernel_shape {kernel} does not fit {dims} dimensions", "give one size per dimension"
+        )
     found = windows(node, shape[2:], kernel)
     view, (strides, dilations, pads, sizes) = reached(b, node, source, kernel, found)
     for k in reversed(range(dims)):
@@ -192,7 +194,9 @@ def instance_norm(b: Builder, node: OnnxNode) -> None:
     """The same for every batch and channel, over space; the weights belong to channels."""
     rank = len(b.shape(node.input(0)))
     if rank < 3:
-        raise Wrong(f"its input has {rank} dimensions", "it takes batch, channels and at least one dimension")
+        raise InvalidNode(
+            f"its input has {rank} dimensions", "it takes batch, channels and at least one dimension"
+        )
     view = b.value(node.input(0), DEFAULT.get(rank, ()))
     normed(b, node, node.outputs[0], view, range(2, rank), [node.input(1), node.input(2)], 1)
 
@@ -225,7 +229,7 @@ def normed(
     for weight, word, result, end in zip(weights, ("mul", "add"), results[1:], ends[1:], strict=False):
         size = len(b.shape(weight))
         if size > last + 1:
-            raise Wrong(f"{weight} has {size} dimensions, more than it can scale", "check the shapes")
+            raise InvalidNode(f"{weight} has {size} dimensions, more than it can scale", "check the shapes")
         labels = range(last - size + 1, last + 1)
         view = b.einsum(node, result, every, [(view, every), (b.value(weight), labels)], map=word, name=end)
     return view
@@ -240,7 +244,9 @@ def batch_norm(b: Builder, node: OnnxNode) -> None:
     if not node.whole("spatial", 1):
         raise Unsupported("it has a mean and a variance for each place", "export the model anew")
     if len(shape) < 2:
-        raise Wrong(f"its input has shape {list(shape)}", "it takes batch, channels and further dimensions")
+        raise InvalidNode(
+            f"its input has shape {list(shape)}", "it takes batch, channels and further dimensions"
+        )
     if not all(b.is_weight(n) for n in node.inputs[1:5]):
         raise Unsupported(
             "its scale, bias, mean and variance are no weights", "export the model for inference"
@@ -248,7 +254,7 @@ def batch_norm(b: Builder, node: OnnxNode) -> None:
     channels = shape[1]
     odd = [n for n in node.inputs[1:5] if b.shape(n) != (channels,)]
     if odd:
-        raise Wrong(f"{odd[0]} is not one number for each of {channels} channels", "check the shapes")
+        raise InvalidNode(f"{odd[0]} is not one number for each of {channels} channels", "check the shapes")
     dtype = b.dtype(source)
     parts = [b.fresh(f"{out}_{p}") for p in ("factor", "offset", "scaled")]
     view = b.value(source, DEFAULT.get(len(shape), ("N", "C")))

@@ -15,7 +15,7 @@ WIDTH = 118
 
 
 @dataclass(frozen=True)
-class Header:
+class WorkloadHeader:
     """What stands above the workload."""
 
     name: str
@@ -29,7 +29,7 @@ def yaml_of(
     tensors: Mapping[str, str],
     bits: Mapping[str, int],
     weights: Collection[str],
-    header: Header,
+    header: WorkloadHeader,
 ) -> str:
     """The workload; `tensors`: names in the file -> ours; `bits`: bits per value of each."""
     ranks = RankNames(variables)

@@ -37,7 +37,7 @@ class IndexView:
         return tuple(s for d in self.dims for s in d)
 
 
-class Slots:
+class AxisSlots:
     """The axis of every slot; slots are never used in two views of one operation."""
 
     def __init__(self, axes: Axes) -> None:

@@ -9,7 +9,7 @@ from polymodel.importers.timeloop.emit import axes_of, windowed
 from polymodel.importers.timeloop.nest import listed, written_factors
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of
+from polymodel.importers.timeloop.reading import Fields, TimeloopReading, count_of
 from polymodel.spec.faults import YamlNode, suggestion
 
 OTHERS = "..."
@@ -35,7 +35,9 @@ class IterationBound:
         return self.number if self.relation == "=" else f"{self.relation} {self.number}"
 
 
-def explore_of(reading: Reading, parts: Sequence[TimeloopLevel], shape: EinsumShape) -> dict[str, object]:
+def explore_of(
+    reading: TimeloopReading, parts: Sequence[TimeloopLevel], shape: EinsumShape
+) -> dict[str, object]:
     """What the constraints say of a search: the section `explore:`, empty if they say nothing."""
     reader = _Reader(reading, shape)
     memories: dict[str, dict[str, object]] = {}
@@ -67,7 +69,7 @@ def explore_of(reading: Reading, parts: Sequence[TimeloopLevel], shape: EinsumSh
 class _Reader:
     """Reads constraints in the words of one problem."""
 
-    reading: Reading
+    reading: TimeloopReading
     shape: EinsumShape
     used: list[str] = field(init=False)  # variables of several values that some tensor has
 

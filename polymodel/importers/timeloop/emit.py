@@ -8,10 +8,10 @@ from fractions import Fraction
 from math import ceil
 
 from polymodel.arithmetic import Affine
-from polymodel.importers.timeloop.energy import Energies, Prices
-from polymodel.importers.timeloop.nest import Loop, TimeloopNest
+from polymodel.importers.timeloop.energy import ComponentPrices, Energies
+from polymodel.importers.timeloop.nest import NestLoop, TimeloopNest
 from polymodel.importers.timeloop.parts import TimeloopLevel
-from polymodel.importers.timeloop.problem import EinsumShape, Space
+from polymodel.importers.timeloop.problem import DataSpace, EinsumShape
 from polymodel.importers.timeloop.reading import exact
 from polymodel.spec.numbers import Value
 
@@ -51,11 +51,11 @@ def _line(shape: EinsumShape) -> str:
     return f"{_access(output)} = {inputs}"
 
 
-def _access(space: Space) -> str:
+def _access(space: DataSpace) -> str:
     return f"{space.name}[{', '.join(e if r is None else f'{r}={e}' for r, e in _ranks(space))}]"
 
 
-def _ranks(space: Space) -> list[tuple[str | None, str]]:
+def _ranks(space: DataSpace) -> list[tuple[str | None, str]]:
     """(rank, expression); None for a rank that goes by its variable."""
     return [(None if _plain(r, e) else r, str(e)) for r, e in space.ranks]
 
@@ -82,11 +82,11 @@ class FanoutLoops:
 
     name: str
     fanout: int
-    loops: tuple[Loop, ...]
+    loops: tuple[NestLoop, ...]
     unicast: frozenset[str]
 
 
-def axes_of(part: TimeloopLevel, loops: Sequence[Loop]) -> list[FanoutLoops]:
+def axes_of(part: TimeloopLevel, loops: Sequence[NestLoop]) -> list[FanoutLoops]:
     """X and Y of a part, as far as it has several instances along them.
 
     Instances that the file does not lay out in a mesh stand along X, whatever a mapping makes of them.
@@ -100,7 +100,7 @@ def axes_of(part: TimeloopLevel, loops: Sequence[Loop]) -> list[FanoutLoops]:
     return found
 
 
-def windowed(spaces: Sequence[Space]) -> bool:
+def windowed(spaces: Sequence[DataSpace]) -> bool:
     """Whether tiles of some tensor may overlap without being equal: Timeloop does not share these."""
     return any(s.variables - s.alone for s in spaces)
 
@@ -177,7 +177,9 @@ def component(
     return ("Memory" if part.kind == "memory" else "Compute"), fields
 
 
-def _directions(part: TimeloopLevel, prices: Prices) -> list[tuple[str, Fraction | None, Value | None]]:
+def _directions(
+    part: TimeloopLevel, prices: ComponentPrices
+) -> list[tuple[str, Fraction | None, Value | None]]:
     return [("read", prices.read, part.read), ("write", prices.write, part.write)]
 
 

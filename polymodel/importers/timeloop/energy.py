@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from polymodel.importers.timeloop.parts import TimeloopLevel
-from polymodel.importers.timeloop.reading import Fields, Reading, exact, name_and_count
+from polymodel.importers.timeloop.reading import Fields, TimeloopReading, exact, name_and_count
 from polymodel.spec.faults import YamlNode
 
 _READS = ("read", "access")
@@ -17,7 +17,7 @@ _LEAKS = ("leak", "idle")
 
 
 @dataclass(frozen=True)
-class Prices:
+class ComponentPrices:
     """Of one component: pJ per action (leak: per cycle), um^2; None where the tables say nothing."""
 
     read: Fraction | None = None
@@ -31,14 +31,14 @@ class Prices:
 class Energies:
     """Prices by component."""
 
-    prices: Mapping[str, Prices] = field(default_factory=dict)
+    prices: Mapping[str, ComponentPrices] = field(default_factory=dict)
 
-    def of(self, name: str) -> Prices:
-        return self.prices.get(name, Prices())
+    def of(self, name: str) -> ComponentPrices:
+        return self.prices.get(name, ComponentPrices())
 
 
 def energies_of(
-    reading: Reading, ert: YamlNode | None, art: YamlNode | None, parts: tuple[TimeloopLevel, ...]
+    reading: TimeloopReading, ert: YamlNode | None, art: YamlNode | None, parts: tuple[TimeloopLevel, ...]
 ) -> Energies:
     """The prices of these parts; what a table says of others is left out by name."""
     known = {p.name: p for p in parts}
@@ -70,11 +70,13 @@ def energies_of(
     for name in known:
         costs = actions.get(name, {})
         read, write = _first(costs, _READS), _first(costs, _WRITES)
-        found[name] = Prices(read, write, _first(costs, _COMPUTES), _first(costs, _LEAKS), areas.get(name))
+        found[name] = ComponentPrices(
+            read, write, _first(costs, _COMPUTES), _first(costs, _LEAKS), areas.get(name)
+        )
     return Energies(found)
 
 
-def _tables(reading: Reading, node: YamlNode | None, title: str) -> list[tuple[Fields, str]]:
+def _tables(reading: TimeloopReading, node: YamlNode | None, title: str) -> list[tuple[Fields, str]]:
     if node is None:
         return []
     fields = Fields(reading, node, title)
@@ -89,7 +91,7 @@ def _tables(reading: Reading, node: YamlNode | None, title: str) -> list[tuple[F
     return found
 
 
-def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
+def _actions(reading: TimeloopReading, table: Fields) -> dict[str, Fraction]:
     found: dict[str, Fraction] = {}
     for fields in table.each("actions"):
         name, energy = fields.text("name").lower(), fields.number("energy")

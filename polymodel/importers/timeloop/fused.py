@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of
+from polymodel.importers.timeloop.reading import Fields, TimeloopReading, count_of
 from polymodel.polyhedra.sets import bounding_box, set_from_constraints
 from polymodel.spec.faults import TextFault, YamlNode, suggestion
 from polymodel.spec.numbers import parse_constraints
@@ -50,7 +50,7 @@ class Fused:
         return found
 
 
-def fused_of(reading: Reading, node: YamlNode, shapes: Sequence[EinsumShape]) -> Fused:
+def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> Fused:
     """A fused mapping over these Einsums."""
     fields = Fields(reading, node, "mapping")
     fields.ignore("type", "version")
@@ -77,7 +77,7 @@ def is_fused(node: YamlNode) -> bool:
     return any(n.entry("tile_shape") or n.entry("dspace") for n in inner)
 
 
-def _sizes(reading: Reading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
+def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
     """The widest extent of each rank variable over all Einsums."""
     found: dict[str, int] = {}
     for shape in shapes:
@@ -106,7 +106,7 @@ def _sizes(reading: Reading, node: YamlNode, shapes: Sequence[EinsumShape]) -> d
 
 
 class _Builder:
-    def __init__(self, reading: Reading, shapes: Mapping[str, EinsumShape]) -> None:
+    def __init__(self, reading: TimeloopReading, shapes: Mapping[str, EinsumShape]) -> None:
         self.reading = reading
         self.shapes = shapes
         self.known: Mapping[str, int] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from polymodel.importers.expressions import evaluate
 from polymodel.importers.timeloop.parts import TimeloopLevel, called, fanned
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import LARGEST, Fields, Reading, count_of, letters, mended
+from polymodel.importers.timeloop.reading import LARGEST, Fields, TimeloopReading, count_of, letters, mended
 from polymodel.spec.faults import TextFault, YamlNode, suggestion
 
 _FACTOR = re.compile(
@@ -38,7 +38,7 @@ class WrittenFactor:
 
 
 def written_factors(
-    reading: Reading, node: YamlNode, text: str, path: str, example: str
+    reading: TimeloopReading, node: YamlNode, text: str, path: str, example: str
 ) -> Iterator[WrittenFactor]:
     """The factors of a text: `M=16 K<=4`; one that variables are in (`M=TILE*2`) is the last."""
     at = 0
@@ -69,7 +69,7 @@ def written_factors(
 
 
 @dataclass(frozen=True)
-class Loop:
+class NestLoop:
     """A loop of the nest, in our names; `last`: its bound in the last iteration of those outside.
 
     `part`: the storage above it; of a spatial loop the part whose instances it runs over. `axis`: X, Y or "".
@@ -87,13 +87,13 @@ class Loop:
 class TimeloopNest:
     """All loops with their order per part, and what each storage keeps."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[NestLoop, ...]
     kept: Mapping[str, tuple[str, ...]]
 
-    def of(self, part: str, spatial: bool) -> tuple[Loop, ...]:
+    def of(self, part: str, spatial: bool) -> tuple[NestLoop, ...]:
         return tuple(x for x in self.loops if x.part == part and bool(x.axis) == spatial)
 
-    def tile(self, loop: Loop) -> int:
+    def tile(self, loop: NestLoop) -> int:
         """Values of its variable below a loop: the product of the bounds further in."""
         tile, below = 1, False
         for x in self.loops:
@@ -104,7 +104,7 @@ class TimeloopNest:
 
 
 def nest_of(
-    reading: Reading, node: YamlNode, parts: Sequence[TimeloopLevel], shape: EinsumShape
+    reading: TimeloopReading, node: YamlNode, parts: Sequence[TimeloopLevel], shape: EinsumShape
 ) -> TimeloopNest:
     """The loops of a mapping, those of one iteration left out. Faults: unknown names, factors that miss."""
     builder = _Builder(reading, tuple(parts), shape)
@@ -123,13 +123,15 @@ def nest_of(
 
 
 class _Builder:
-    def __init__(self, reading: Reading, parts: tuple[TimeloopLevel, ...], shape: EinsumShape) -> None:
+    def __init__(
+        self, reading: TimeloopReading, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
+    ) -> None:
         self.reading = reading
         self.parts = parts
         self.shape = shape
         self.memories = [p.name for p in parts if p.kind == "memory"]
-        self.temporal: dict[str, list[Loop]] = {}
-        self.spatial: dict[str, list[Loop]] = {}
+        self.temporal: dict[str, list[NestLoop]] = {}
+        self.spatial: dict[str, list[NestLoop]] = {}
         self.before = len(reading.faults)
         self.keep: dict[str, set[str]] = {m: set() for m in self.memories}
         self.bypass: dict[str, set[str]] = {m: set() for m in self.memories}
@@ -235,7 +237,7 @@ class _Builder:
         self.reading.fault(fields.node, what, remedy, fields.path)
         return None
 
-    def factors(self, fields: Fields, part: str) -> list[tuple[Loop, int]]:
+    def factors(self, fields: Fields, part: str) -> list[tuple[NestLoop, int]]:
         """Loops outermost first, with their place in the permutation (innermost first)."""
         bounds = self.bounds(fields, part)
         order = self.order(fields)
@@ -245,8 +247,8 @@ class _Builder:
                 found.append((bounds[variable], at))
         return found[::-1]
 
-    def bounds(self, fields: Fields, part: str) -> dict[str, Loop]:
-        found: dict[str, Loop] = {}
+    def bounds(self, fields: Fields, part: str) -> dict[str, NestLoop]:
+        found: dict[str, NestLoop] = {}
         node = fields.take("factors")
         if node is None:
             return found
@@ -264,7 +266,7 @@ class _Builder:
             self.text(found, item, path, part)
         return found
 
-    def text(self, found: dict[str, Loop], node: YamlNode, path: str, part: str) -> None:
+    def text(self, found: dict[str, NestLoop], node: YamlNode, path: str, part: str) -> None:
         example = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
         for factor in written_factors(self.reading, node, str(node.scalar or ""), path, example):
             if factor.sign != "=":
@@ -273,7 +275,14 @@ class _Builder:
             self.add(found, factor.name, factor.bound, factor.last, node, path, part)
 
     def add(
-        self, found: dict[str, Loop], name: str, bound: int, last: int, node: YamlNode, path: str, part: str
+        self,
+        found: dict[str, NestLoop],
+        name: str,
+        bound: int,
+        last: int,
+        node: YamlNode,
+        path: str,
+        part: str,
     ) -> None:
         dims = self.shape.dims
         if name not in dims:
@@ -285,7 +294,7 @@ class _Builder:
             what = f"the last bound of {name} is {last}, the others {bound}"
             self.reading.fault(node, what, "it is at least 1 and at most the others", path)
         else:
-            found[dims[name]] = Loop(part, dims[name], bound, last if bound else 0, "", node)
+            found[dims[name]] = NestLoop(part, dims[name], bound, last if bound else 0, "", node)
 
     def order(self, fields: Fields) -> list[str]:
         """Our variables, innermost first; those that the permutation leaves out are outermost."""
@@ -293,7 +302,7 @@ class _Builder:
         return [*found, *(v for v in self.shape.dims.values() if v not in found)]
 
     def finished(self, node: YamlNode) -> TimeloopNest:
-        loops: list[Loop] = []
+        loops: list[NestLoop] = []
         for part in self.parts:
             loops += self.spatial.get(part.name, [])
             loops += self.temporal.get(part.name, [])
@@ -304,7 +313,7 @@ class _Builder:
             loops = [moved.get(id(x), x) for x in loops]
         return TimeloopNest(tuple(x for x in loops if x.bound > 1), self.stored())
 
-    def placed(self, part: TimeloopLevel, loops: list[Loop]) -> list[Loop]:
+    def placed(self, part: TimeloopLevel, loops: list[NestLoop]) -> list[NestLoop]:
         """The spatial loops over a part, along axes that they fit; faults where they do not."""
         x, y = (_product(loops, axis) for axis in "XY")
         if x <= part.mesh[0] and y <= part.mesh[1]:
@@ -330,7 +339,7 @@ class _Builder:
         )
         return moved
 
-    def filled(self, loops: list[Loop]) -> list[Loop]:
+    def filled(self, loops: list[NestLoop]) -> list[NestLoop]:
         """A factor of 0 stands for what the others of its dimension leave."""
         for theirs, ours in self.shape.dims.items():
             zero = [x for x in loops if x.variable == ours and x.bound == 0]
@@ -347,7 +356,7 @@ class _Builder:
             loops = [replace(x, bound=1, last=1) if x.bound == 0 and x.variable == ours else x for x in loops]
         return loops
 
-    def whole(self, node: YamlNode, loops: list[Loop]) -> list[Loop]:
+    def whole(self, node: YamlNode, loops: list[NestLoop]) -> list[NestLoop]:
         """Check factors against sizes: total = total * bound + last - 1, from outer to inner loops."""
         if len(self.reading.faults) > self.before:
             return loops  # what is lacking may stand where a fault was found
@@ -384,7 +393,7 @@ class _Builder:
         return found
 
 
-def listed(reading: Reading, fields: Fields, shape: EinsumShape) -> list[str]:
+def listed(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list[str]:
     """The variables of `permutation:`, innermost first."""
     dims = shape.dims
     words = fields.words("permutation") or ()
@@ -402,7 +411,7 @@ def listed(reading: Reading, fields: Fields, shape: EinsumShape) -> list[str]:
     return found
 
 
-def _product(loops: Sequence[Loop], axis: str) -> int:
+def _product(loops: Sequence[NestLoop], axis: str) -> int:
     total = 1
     for x in loops:
         total *= x.bound if x.axis == axis else 1

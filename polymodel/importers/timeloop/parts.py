@@ -12,7 +12,14 @@ from fractions import Fraction
 from typing import Literal
 
 from polymodel.importers.expressions import evaluate
-from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, exact, name_and_count
+from polymodel.importers.timeloop.reading import (
+    CYCLE,
+    Fields,
+    TimeloopReading,
+    cycle_of,
+    exact,
+    name_and_count,
+)
 from polymodel.spec.faults import TextFault, YamlNode, suggestion
 from polymodel.spec.numbers import Value
 
@@ -105,7 +112,7 @@ class Sizes:
     metadata: int = 0
 
 
-def memory_sizes(reading: Reading, fields: Fields | None, backing: bool) -> Sizes:
+def memory_sizes(reading: TimeloopReading, fields: Fields | None, backing: bool) -> Sizes:
     """The sizes that the attributes say; a row of the memory is `words` words for each of its instances."""
     if fields is None:
         return Sizes()
@@ -138,7 +145,7 @@ def memory_sizes(reading: Reading, fields: Fields | None, backing: bool) -> Size
     return Sizes(bits, None if backing and entries is None else found, words, cluster, metadata)
 
 
-def _row(reading: Reading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:
+def _row(reading: TimeloopReading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:
     """(words of one access of one instance, instances that an access serves).
 
     A row has width = word bits x block size x cluster size; what of these is not said follows, and a cluster
@@ -171,7 +178,7 @@ def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]
     return read, write, False
 
 
-def scope_of(reading: Reading, fields: Fields | None, outer: Mapping[str, Value]) -> dict[str, Value]:
+def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str, Value]) -> dict[str, Value]:
     """The numbers that expressions in these attributes may use: variables, those outside, their own."""
     found = {**{k: v for k, v in reading.variables.items() if v is not None}, **outer}
     waiting = [e for e in (fields.node.entries or () if fields else ()) if e.value.kind == "scalar"]
@@ -227,7 +234,7 @@ _LOOPS = ("temporal", "spatial")
 
 
 def constrained(
-    reading: Reading,
+    reading: TimeloopReading,
     sections: Mapping[str, YamlNode],
     parts: Sequence[TimeloopLevel],
     tensors: Mapping[str, str],
@@ -284,7 +291,7 @@ def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ..
     return tuple(below)
 
 
-def name_strange(reading: Reading, fields: Fields, tensors: Mapping[str, str]) -> None:
+def name_strange(reading: TimeloopReading, fields: Fields, tensors: Mapping[str, str]) -> None:
     """Leave out by name what is kept or bypassed, but is no data space of the problem."""
     for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
         for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():

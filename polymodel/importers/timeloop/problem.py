@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from polymodel.arithmetic import Affine
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, number_of, plain_key, tidy_name
+from polymodel.importers.timeloop.reading import (
+    Fields,
+    TimeloopReading,
+    count_of,
+    number_of,
+    plain_key,
+    tidy_name,
+)
 from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import TextFault, YamlEntry, YamlNode, close_to, suggestion
 from polymodel.spec.numbers import Value, parse_affine
@@ -18,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Space:
+class DataSpace:
     """A data space, `theirs` in the file: ranks with what indexes them, its density as ours is written."""
 
     name: str
@@ -47,7 +54,7 @@ class EinsumShape:
     name: str
     dims: Mapping[str, str]
     sizes: Mapping[str, int]
-    spaces: tuple[Space, ...]
+    spaces: tuple[DataSpace, ...]
     domain: tuple[str, ...] = ()
 
     @property
@@ -56,7 +63,7 @@ class EinsumShape:
         return {s.theirs: s.name for s in self.spaces}
 
 
-def shapes_of(reading: Reading, node: YamlNode) -> tuple[EinsumShape, ...]:
+def shapes_of(reading: TimeloopReading, node: YamlNode) -> tuple[EinsumShape, ...]:
     """The Einsums of `problem:`; several (a list) make a cascade, whose tensors' ranks go by position."""
     several = node.elements is not None
     entries = node.elements if node.elements is not None else (node,)
@@ -71,7 +78,7 @@ def shapes_of(reading: Reading, node: YamlNode) -> tuple[EinsumShape, ...]:
     return tuple(found)
 
 
-def _shape(reading: Reading, fields: Fields, several: bool) -> EinsumShape | None:
+def _shape(reading: TimeloopReading, fields: Fields, several: bool) -> EinsumShape | None:
     fields.ignore("version")
     instance = fields.need("instance", example="instance: {M: 64, K: 64, N: 64}")
     node = fields.need("shape", example="shape: {name: MatMul, dimensions: [M, K, N], data_spaces: [...]}")
@@ -102,7 +109,7 @@ def _shape(reading: Reading, fields: Fields, several: bool) -> EinsumShape | Non
     return _used(reading, node, EinsumShape(name, dims, sizes, spaces, domain))
 
 
-def _dimensions(reading: Reading, shape: Fields) -> dict[str, str] | None:
+def _dimensions(reading: TimeloopReading, shape: Fields) -> dict[str, str] | None:
     if shape.need("dimensions", example="dimensions: [M, K, N]") is None:
         return None
     given = shape.words("dimensions") or ()
@@ -131,7 +138,11 @@ def _coefficients(shape: Fields) -> dict[str, int]:
 
 
 def _sizes(
-    reading: Reading, fields: Fields, dims: Mapping[str, str], known: dict[str, int], into: dict[str, int]
+    reading: TimeloopReading,
+    fields: Fields,
+    dims: Mapping[str, str],
+    known: dict[str, int],
+    into: dict[str, int],
 ) -> YamlNode | None:
     """Fill in sizes and coefficients; the answer is `densities:`, which also stands here."""
     fields.ignore("version")
@@ -165,7 +176,7 @@ def _sizes(
     return densities
 
 
-def _idle(reading: Reading, fields: Fields, entry: YamlEntry) -> None:
+def _idle(reading: TimeloopReading, fields: Fields, entry: YamlEntry) -> None:
     """A size that is no dimension, such as the height of an input beside that of the output."""
     place = YamlNode(entry.source, entry.line, entry.column)
     what = f"{entry.key} is neither a dimension nor a coefficient of the shape, so no projection uses it"
@@ -180,9 +191,9 @@ def _domain(text: str, dims: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _spaces(
-    reading: Reading, shape: Fields, dims: Mapping[str, str], known: Mapping[str, int], several: bool
-) -> tuple[Space, ...]:
-    found: list[Space] = []
+    reading: TimeloopReading, shape: Fields, dims: Mapping[str, str], known: Mapping[str, int], several: bool
+) -> tuple[DataSpace, ...]:
+    found: list[DataSpace] = []
     shape.need("data_spaces", example="data_spaces: [{name: A, projection: [[[M]], [[K]]]}, ...]")
     for fields in shape.each("data_spaces"):
         title = fields.need("name", example="name: A")
@@ -203,11 +214,11 @@ def _spaces(
         if not names:
             names = [f"{name}_{n}" for n in range(len(exprs))] if several else _rank_names(exprs)
         ranks = tuple(zip(names, exprs, strict=False))
-        found.append(Space(name, theirs, ranks, written is not None and written.scalar is True))
+        found.append(DataSpace(name, theirs, ranks, written is not None and written.scalar is True))
     return tuple(found)
 
 
-def _tensor(reading: Reading, node: YamlNode, theirs: str) -> str:
+def _tensor(reading: TimeloopReading, node: YamlNode, theirs: str) -> str:
     """Our name of a data space: set expressions keep words such as Inputs to themselves."""
     if theirs not in (*KEYWORDS, "Other", "compute"):
         return tidy_name(reading, node, theirs)
@@ -228,7 +239,7 @@ def _rank_names(exprs: list[Affine]) -> list[str]:
 
 
 def _projection(
-    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: TimeloopReading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> list[Affine]:
     if node.kind == "scalar":
         text = str(node.scalar or "").strip().removeprefix("[").removesuffix("]")
@@ -240,7 +251,7 @@ def _projection(
 
 
 def _rank(
-    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: TimeloopReading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
     """A sum of products `[[P, Stride], [R]]`, one product `[P, Stride]`, or an expression."""
     if node.kind == "scalar":
@@ -258,7 +269,7 @@ def _rank(
 
 
 def _product(
-    reading: Reading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: TimeloopReading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
     variable, factor = "", 1
     for part in node.elements or ():
@@ -280,7 +291,12 @@ def _product(
 
 
 def _written(
-    reading: Reading, node: YamlNode, text: str, dims: Mapping[str, str], known: Mapping[str, int], path: str
+    reading: TimeloopReading,
+    node: YamlNode,
+    text: str,
+    dims: Mapping[str, str],
+    known: Mapping[str, int],
+    path: str,
 ) -> Affine:
     values: dict[str, Value | None] = {k: v for k, v in known.items() if k not in dims}
     try:
@@ -298,7 +314,7 @@ def _written(
     return total
 
 
-def _check_outputs(reading: Reading, node: YamlNode, spaces: tuple[Space, ...]) -> None:
+def _check_outputs(reading: TimeloopReading, node: YamlNode, spaces: tuple[DataSpace, ...]) -> None:
     outputs = [s.name for s in spaces if s.output]
     if spaces and len(outputs) != 1:
         what = f"{len(outputs)} data spaces are written" if outputs else "no data space is written"
@@ -306,8 +322,8 @@ def _check_outputs(reading: Reading, node: YamlNode, spaces: tuple[Space, ...]) 
 
 
 def _with_densities(
-    reading: Reading, node: YamlNode | None, spaces: tuple[Space, ...], sizes: Mapping[str, int]
-) -> tuple[Space, ...]:
+    reading: TimeloopReading, node: YamlNode | None, spaces: tuple[DataSpace, ...], sizes: Mapping[str, int]
+) -> tuple[DataSpace, ...]:
     if node is None:
         return spaces
     fields = Fields(reading, node, "problem.densities")
@@ -330,7 +346,7 @@ def _with_densities(
     return tuple(found)
 
 
-def _used(reading: Reading, node: YamlNode, shape: EinsumShape) -> EinsumShape | None:
+def _used(reading: TimeloopReading, node: YamlNode, shape: EinsumShape) -> EinsumShape | None:
     """A dimension that indexes nothing cannot be said here; of size 1 it is of no matter."""
     if not shape.spaces:
         return None
@@ -349,7 +365,9 @@ def _used(reading: Reading, node: YamlNode, shape: EinsumShape) -> EinsumShape |
 _LARGEST_GROUP = 1024
 
 
-def density_of(reading: Reading, node: YamlNode, path: str, shape: Sequence[tuple[str, int]]) -> object:
+def density_of(
+    reading: TimeloopReading, node: YamlNode, path: str, shape: Sequence[tuple[str, int]]
+) -> object:
     """What stands under `densities:` of a workload; None (left out, or a fault) if there is no counterpart.
 
     `shape`: (rank, size) of the data space, outermost first.
@@ -379,7 +397,7 @@ def density_of(reading: Reading, node: YamlNode, path: str, shape: Sequence[tupl
     return None
 
 
-def _share(reading: Reading, node: YamlNode, path: str) -> int | float | None:
+def _share(reading: TimeloopReading, node: YamlNode, path: str) -> int | float | None:
     value = number_of(reading, node, reading.variables, path)
     if value is not None and not 0 <= value <= 1:
         reading.fault(node, f"a density of {value}", "use a number from 0 to 1", path)
@@ -388,7 +406,7 @@ def _share(reading: Reading, node: YamlNode, path: str) -> int | float | None:
 
 
 def _structured(
-    reading: Reading, node: YamlNode, path: str, value: int | float, shape: Sequence[tuple[str, int]]
+    reading: TimeloopReading, node: YamlNode, path: str, value: int | float, shape: Sequence[tuple[str, int]]
 ) -> object:
     """So many of each group of the last rank whose size the group divides; else uniform, and told."""
     share = Fraction(value).limit_denominator(_LARGEST_GROUP)

@@ -26,7 +26,7 @@ def plain_key(key: str) -> str:
 
 
 @dataclass
-class Reading(Findings):
+class TimeloopReading(Findings):
     """What was found so far, and which keys were read."""
 
     seen: set[int] = field(default_factory=set)
@@ -95,7 +95,9 @@ def _untouched(
 class Fields:
     """A mapping of the file, read key by key. `path` is where it stands, for messages."""
 
-    def __init__(self, reading: Reading, node: YamlNode, path: str, scope: Mapping[str, Value] | None = None):
+    def __init__(
+        self, reading: TimeloopReading, node: YamlNode, path: str, scope: Mapping[str, Value] | None = None
+    ):
         self.reading = reading
         self.node = node
         self.path = path
@@ -197,7 +199,7 @@ class Fields:
 
 
 def number_of(
-    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], path: str = ""
+    reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], path: str = ""
 ) -> Value | None:
     """The value of a number or expression; what is none is a fault, and the answer is None."""
     value = node.scalar
@@ -219,7 +221,7 @@ def number_of(
 
 
 def cycle_of(
-    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], path: str = CYCLE
+    reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], path: str = CYCLE
 ) -> Value | None:
     """The seconds of a cycle; a fault, and None, for what cannot be."""
     value = number_of(reading, node, scope, path)
@@ -238,7 +240,7 @@ def mended(fault: TextFault) -> str:
 
 
 def count_of(
-    reading: Reading, node: YamlNode, scope: Mapping[str, Value | None], what: str, least: int = 1
+    reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], what: str, least: int = 1
 ) -> int | None:
     """A whole number from `least` to 2^53, else a fault."""
     value = number_of(reading, node, scope, what)
@@ -267,7 +269,7 @@ def name_and_count(text: str) -> tuple[str, int]:
     return name, int(match[2]) - int(match[1]) + 1
 
 
-def named_instances(reading: Reading, node: YamlNode, text: str) -> tuple[str, int]:
+def named_instances(reading: TimeloopReading, node: YamlNode, text: str) -> tuple[str, int]:
     """`name_and_count`; a fault, and 1, for a range that holds no instance."""
     name, count = name_and_count(text)
     if count >= 1:
@@ -276,7 +278,7 @@ def named_instances(reading: Reading, node: YamlNode, text: str) -> tuple[str, i
     return name, 1
 
 
-def tidy_name(reading: Reading, node: YamlNode, text: str) -> str:
+def tidy_name(reading: TimeloopReading, node: YamlNode, text: str) -> str:
     """The text as a name of ours: letters, digits and _."""
     if _NAME.match(text):
         return text
@@ -286,7 +288,9 @@ def tidy_name(reading: Reading, node: YamlNode, text: str) -> str:
     return tidy
 
 
-def chosen(reading: Reading, word: str, node: YamlNode, known: Mapping[str, str], what: str) -> str | None:
+def chosen(
+    reading: TimeloopReading, word: str, node: YamlNode, known: Mapping[str, str], what: str
+) -> str | None:
     """Our name of one of the known words; a fault with the nearest one if it is none."""
     if word in known:
         return known[word]

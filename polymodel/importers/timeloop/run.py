@@ -30,13 +30,13 @@ from polymodel.importers.timeloop.emit import (
     windowed,
     workload,
 )
-from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
+from polymodel.importers.timeloop.energy import ComponentPrices, Energies, energies_of
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import TimeloopNest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
 from polymodel.importers.timeloop.parts import TimeloopLevel, constrained
 from polymodel.importers.timeloop.problem import EinsumShape, shapes_of
-from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, plain_key
+from polymodel.importers.timeloop.reading import CYCLE, Fields, TimeloopReading, cycle_of, plain_key
 from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
@@ -77,7 +77,7 @@ def import_timeloop(
     document = Document()
     roots = _roots(files, variables or {}, document)
     check_variables(variables or {}, document)
-    reading = Reading(Faults(document.faults.locator, list(document.faults.found)))
+    reading = TimeloopReading(Faults(document.faults.locator, list(document.faults.found)))
     sections = _sections(reading, roots)
     if not sections.keys() & {"problem", "architecture", "mapping"} and not len(reading.faults):
         names = ", ".join(s for s in _SECTIONS if s not in CONSTRAINTS)
@@ -137,7 +137,7 @@ def _emptiness(fault: Diagnostic) -> Diagnostic:
     return fault
 
 
-def _sections(reading: Reading, roots: list[YamlNode]) -> dict[str, YamlNode]:
+def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, YamlNode]:
     found: dict[str, YamlNode] = {}
     for root in roots:
         if root.entries is None:
@@ -167,7 +167,7 @@ def _sections(reading: Reading, roots: list[YamlNode]) -> dict[str, YamlNode]:
     return found
 
 
-def _read_variables(reading: Reading, node: YamlNode | None) -> None:
+def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
     """Numbers, also computed from earlier ones; words are for estimators, and stay unread."""
     if node is None:
         return
@@ -206,7 +206,7 @@ class _Found:
     explore: dict[str, object] = field(default_factory=dict)
 
 
-def _read(reading: Reading, sections: Mapping[str, YamlNode]) -> _Found:
+def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
     found = _Found()
     if "problem" in sections:
         found.shapes = shapes_of(reading, sections["problem"])
@@ -254,10 +254,10 @@ def _read(reading: Reading, sections: Mapping[str, YamlNode]) -> _Found:
 
 
 def _settled(
-    reading: Reading, node: YamlNode, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
+    reading: TimeloopReading, node: YamlNode, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
 ) -> YamlNode | None:
     """Constraints that leave one mapping only are that mapping; others are for a search."""
-    trial = Reading(Faults(), variables=dict(reading.variables))
+    trial = TimeloopReading(Faults(), variables=dict(reading.variables))
     nest_of(trial, node, parts, shape)
     if len(trial.faults):
         return None
@@ -265,7 +265,7 @@ def _settled(
     return node
 
 
-def _written(found: _Found, reading: Reading) -> dict[str, object]:
+def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
     """The sections of the spec."""
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
@@ -280,7 +280,7 @@ def _written(found: _Found, reading: Reading) -> dict[str, object]:
     return sections
 
 
-def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:
+def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: TimeloopReading) -> None:
     spaces = found.shapes[0].spaces if len(found.shapes) == 1 else ()
     machine = SharedAttributes(
         _cycle(found, reading), bits or 8, found.energies, found.sparse, windowed(spaces)
@@ -316,7 +316,7 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
         sections["mapping"] = {"nodes": written}
 
 
-def _clusters(found: _Found, reading: Reading) -> None:
+def _clusters(found: _Found, reading: TimeloopReading) -> None:
     """An access of a memory that serves several instances is paid by those that are used, all of them here.
 
     Timeloop spreads the used instances over all clusters (BufferLevel, utilized_clusters).
@@ -326,7 +326,7 @@ def _clusters(found: _Found, reading: Reading) -> None:
         total *= part.instances
         loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
         used *= prod(loop.bound for loop in loops)
-        if part.cluster == 1 or found.energies.of(part.name) == Prices():
+        if part.cluster == 1 or found.energies.of(part.name) == ComponentPrices():
             continue
         shares = f"each takes 1/{part.cluster} of its energy and area"
         served_by = f"a memory serves {part.cluster} instances of {part.name}: {shares}"
@@ -346,7 +346,7 @@ def _amount(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{float(value):.4g}"
 
 
-def _cycle(found: _Found, reading: Reading) -> Fraction:
+def _cycle(found: _Found, reading: TimeloopReading) -> Fraction:
     seconds = cycle_seconds(found.parts, reading.variables)
     if seconds is None:
         remedy = "say variables: {global_cycle_seconds: ...}, or change clock: and throughput: in the spec"
@@ -355,7 +355,7 @@ def _cycle(found: _Found, reading: Reading) -> Fraction:
     return Fraction(str(seconds))
 
 
-def _note_words(found: _Found, bits: int | None, reading: Reading) -> None:
+def _note_words(found: _Found, bits: int | None, reading: TimeloopReading) -> None:
     if bits is None:
         remedy = "add e.g. `word-bits: 16` (datawidth) to the attributes; counts of words do not need it"
         reading.note(None, "no width of a word is given: 8 bits are assumed", remedy)

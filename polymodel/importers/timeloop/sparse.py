@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
-from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
+from polymodel.importers.timeloop.reading import Fields, TimeloopReading, name_and_count
 from polymodel.spec.faults import YamlNode, suggestion
 
 _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
@@ -21,7 +21,11 @@ Format = str | dict[str, object]
 
 
 def sparse_of(
-    reading: Reading, node: YamlNode | None, parts: Sequence[TimeloopLevel], shape: EinsumShape, mapped: bool
+    reading: TimeloopReading,
+    node: YamlNode | None,
+    parts: Sequence[TimeloopLevel],
+    shape: EinsumShape,
+    mapped: bool,
 ) -> dict[str, dict[str, object]]:
     """Component -> `sparse:` section, from the list of targets and from what stands at the components.
 
@@ -57,7 +61,7 @@ def sparse_of(
 
 
 def _both(
-    reading: Reading, target: Fields, first: dict[str, object] | None, section: dict[str, object]
+    reading: TimeloopReading, target: Fields, first: dict[str, object] | None, section: dict[str, object]
 ) -> dict[str, object]:
     """What two entries say of one level, which must not be two formats of one tensor."""
     found = dict(first or {})
@@ -76,7 +80,7 @@ def _both(
 
 
 def _section(
-    reading: Reading, target: Fields, shape: EinsumShape, computes: bool, mapped: bool
+    reading: TimeloopReading, target: Fields, shape: EinsumShape, computes: bool, mapped: bool
 ) -> dict[str, object]:
     found: dict[str, object] = {}
     formats = _formats(reading, target.fields("representation_format"), shape, mapped)
@@ -103,7 +107,7 @@ def _section(
     return found
 
 
-def _kind(reading: Reading, fields: Fields) -> str | None:
+def _kind(reading: TimeloopReading, fields: Fields) -> str | None:
     told = fields.text("type").lower()
     word = re.sub(_PLACES, "", told)
     if word in _KINDS and word != told:
@@ -117,7 +121,7 @@ def _kind(reading: Reading, fields: Fields) -> str | None:
     return None
 
 
-def _actions(reading: Reading, fields: Fields, shape: EinsumShape) -> list[dict[str, object]]:
+def _actions(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list[dict[str, object]]:
     kind = _kind(reading, fields)
     found: list[dict[str, object]] = []
     for option in fields.each("options") or ([fields] if "target" in fields else []):
@@ -130,7 +134,7 @@ def _actions(reading: Reading, fields: Fields, shape: EinsumShape) -> list[dict[
     return found
 
 
-def _tensors(reading: Reading, option: Fields, shape: EinsumShape, key: str) -> list[str]:
+def _tensors(reading: TimeloopReading, option: Fields, shape: EinsumShape, key: str) -> list[str]:
     option_node = option.need(key, example=f"{key}: A")
     found = []
     for word, node in option.words(key) or () if option_node is not None else ():
@@ -142,7 +146,9 @@ def _tensors(reading: Reading, option: Fields, shape: EinsumShape, key: str) -> 
     return found
 
 
-def _formats(reading: Reading, fields: Fields | None, shape: EinsumShape, mapped: bool) -> dict[str, object]:
+def _formats(
+    reading: TimeloopReading, fields: Fields | None, shape: EinsumShape, mapped: bool
+) -> dict[str, object]:
     found: dict[str, object] = {}
     if fields is None:
         return found
@@ -205,7 +211,7 @@ def _by_rank(ranks: Sequence[str], formats: Sequence[Format]) -> object:
 
 
 def _stand_in(
-    reading: Reading, given: Fields, name: str, formats: Sequence[Format], ranks: int, flat: bool
+    reading: TimeloopReading, given: Fields, name: str, formats: Sequence[Format], ranks: int, flat: bool
 ) -> list[Format]:
     """Formats of the tensor's ranks where those of the file are of its loops, or of several ranks as one.
 
@@ -226,7 +232,7 @@ def _stand_in(
 
 
 def actions_where_kept(
-    reading: Reading,
+    reading: TimeloopReading,
     sparse: dict[str, dict[str, object]],
     parts: Sequence[TimeloopLevel],
     kept: Mapping[str, Sequence[str]],

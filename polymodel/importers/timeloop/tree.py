@@ -15,7 +15,14 @@ from polymodel.importers.timeloop.parts import (
     name_strange,
     scope_of,
 )
-from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, named_instances, plain_key, tidy_name
+from polymodel.importers.timeloop.reading import (
+    CYCLE,
+    Fields,
+    TimeloopReading,
+    named_instances,
+    plain_key,
+    tidy_name,
+)
 from polymodel.spec.faults import UNKNOWN_TAG, YamlEntry, YamlNode
 from polymodel.spec.numbers import Value
 
@@ -26,7 +33,9 @@ TAGS = (
 )  # fmt: skip
 
 
-def parts_of(reading: Reading, node: YamlNode, tensors: Mapping[str, str]) -> tuple[TimeloopLevel, ...]:
+def parts_of(
+    reading: TimeloopReading, node: YamlNode, tensors: Mapping[str, str]
+) -> tuple[TimeloopLevel, ...]:
     """The parts, outermost first, the compute unit last. `tensors`: those of the problem, where known."""
     fields = Fields(reading, node, "architecture")
     fields.ignore("version")
@@ -44,7 +53,7 @@ def parts_of(reading: Reading, node: YamlNode, tensors: Mapping[str, str]) -> tu
 class _Builder:
     """Collects parts while walking. Of the older form, instances are totals, made relative at the end."""
 
-    reading: Reading
+    reading: TimeloopReading
     tensors: Mapping[str, str]
     found: list[TimeloopLevel] = field(default_factory=list)
     inherited: tuple[YamlEntry, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy
 from polymodel.cost.records import rounded_actions, whole_actions
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
@@ -23,7 +23,7 @@ from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import CutCosts
 from polymodel.tiling.estimate.expected import Estimate
 from polymodel.tiling.fits.fit import Stored
-from polymodel.tiling.levels.level import Expected, Level, levels
+from polymodel.tiling.levels.level import ExpectedTiles, MemoryTiles, levels
 from polymodel.tiling.levels.product import ProductLevel
 from polymodel.tiling.plane.pattern import Ints
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
@@ -87,7 +87,7 @@ class TensorMovement:
     out: int
     transfers: tuple[tuple[int, int], ...] | None = None
 
-    def actions(self, action: Action, words: int) -> int:
+    def actions(self, action: ActionCost, words: int) -> int:
         """Whole actions (bits, if the action is one bit) of one of the four flows."""
         if self.transfers is None or not words:
             found: int = whole_actions(action, words, self.word_bits)
@@ -105,8 +105,8 @@ def tiling_report(
     inputs = {a.tensor for e in report.problem.cascade.einsums for a in e.inputs}
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
     found, notes = levels(report.problem, report.analysis, data)
-    cut = tuple(x for x in found if isinstance(x, Level))
-    guessed = tuple(x for x in found if isinstance(x, Expected))
+    cut = tuple(x for x in found if isinstance(x, MemoryTiles))
+    guessed = tuple(x for x in found if isinstance(x, ExpectedTiles))
     products = tuple(x for x in found if isinstance(x, ProductLevel))
     return TilingReport(report, cut, guessed, data, notes, products)
 
@@ -122,8 +122,8 @@ class TilingReport(Answer):
     """
 
     dense: Report
-    levels: tuple[Level, ...]
-    expected: tuple[Expected, ...]
+    levels: tuple[MemoryTiles, ...]
+    expected: tuple[ExpectedTiles, ...]
     data: Mapping[str, TensorData]
     told: tuple[str, ...] = ()
     products: tuple[ProductLevel, ...] = ()
@@ -138,9 +138,13 @@ class TilingReport(Answer):
         return "expected" if self.expected else "exact"
 
     @cached_property
-    def counted(self) -> tuple[Level | ProductLevel | Expected, ...]:
+    def counted(self) -> tuple[MemoryTiles | ProductLevel | ExpectedTiles, ...]:
         """What totals add up: each Einsum at the innermost memory that cuts it, where the array works."""
-        every: tuple[Level | ProductLevel | Expected, ...] = (*self.levels, *self.products, *self.expected)
+        every: tuple[MemoryTiles | ProductLevel | ExpectedTiles, ...] = (
+            *self.levels,
+            *self.products,
+            *self.expected,
+        )
         place = self.dense.problem.hierarchy.index
         inner = {x.einsum: x.memory.name for x in sorted(every, key=lambda x: place(x.memory.name))}
         return tuple(x for x in every if inner[x.einsum] == x.memory.name)
@@ -160,7 +164,7 @@ class TilingReport(Answer):
     @property
     def total_energy(self) -> float | None:
         """Joules of moving tiles in, out and past the array; None if some are only expected."""
-        if any(isinstance(x, Expected) for x in self.counted):
+        if any(isinstance(x, ExpectedTiles) for x in self.counted):
             return None
         places = {(x.einsum, x.memory.name) for x in self.counted}
         rows = self.table("energy").records()
@@ -204,7 +208,11 @@ class TilingReport(Answer):
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures."""
-        both: tuple[Level | Expected | ProductLevel, ...] = (*self.levels, *self.products, *self.expected)
+        both: tuple[MemoryTiles | ExpectedTiles | ProductLevel, ...] = (
+            *self.levels,
+            *self.products,
+            *self.expected,
+        )
         still = dict.fromkeys(f"{x.memory.name} is {_NO_CLOCK}" for x in both if x.memory.clock is None)
         made = [f"{x.einsum} at {x.memory.name}: {n}" for x in self.levels for n in x.costs.cut.notes]
         made += [f"{x.einsum} at {x.memory.name}: {n}" for x in self.products for n in x.notes]
@@ -242,7 +250,7 @@ class TilingReport(Answer):
         return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
 
 
-def _cycles(x: Level | ProductLevel | Expected) -> float:
+def _cycles(x: MemoryTiles | ProductLevel | ExpectedTiles) -> float:
     return x.total_cycles if isinstance(x, ProductLevel) else _made_of(x).total_cycles
 
 
@@ -254,7 +262,7 @@ def _kernels(found: TilingReport) -> float:
     return total
 
 
-def _too_large(x: Level | ProductLevel | Expected) -> str | None:
+def _too_large(x: MemoryTiles | ProductLevel | ExpectedTiles) -> str | None:
     """A note if the buffer that `capacity:` gives one operand is larger than the whole memory."""
     room = x.asked.buffers[0] if isinstance(x, ProductLevel) else x.fit.capacity
     if room * x.word_bits <= x.memory.size_bits:
@@ -269,8 +277,8 @@ def _figure(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-def _made_of(x: Level | Expected) -> CutCosts | Estimate:
-    return x.costs if isinstance(x, Level) else x.estimate
+def _made_of(x: MemoryTiles | ExpectedTiles) -> CutCosts | Estimate:
+    return x.costs if isinstance(x, MemoryTiles) else x.estimate
 
 
 def _in_all(found: TilingReport) -> str:
@@ -284,7 +292,7 @@ def _in_all(found: TilingReport) -> str:
     return f"In all: {', '.join(said)} ({found.label})"
 
 
-def _seconds(level: Level | Expected | ProductLevel, cycles: float) -> float | None:
+def _seconds(level: MemoryTiles | ExpectedTiles | ProductLevel, cycles: float) -> float | None:
     if level.memory.clock is None:
         return None
     return cycles * level.executions / level.memory.clock

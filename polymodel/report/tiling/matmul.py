@@ -15,7 +15,7 @@ from polymodel.tiling.matmul.panels import RowPanels
 from polymodel.tiling.matmul.product import PatternProduct
 from polymodel.tiling.matmul.search import TilingCandidate
 from polymodel.tiling.matmul.shapes import UNBOUNDED, TilingSearch
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Ints
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
@@ -156,7 +156,7 @@ def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCand
     """One quantity a row, with its unit and how certain it is."""
     source, t = best.source, best.traffic
     rows: list[tuple[Cell, ...]] = [("multiplies", product.multiplies, "multiplies", "exact")]
-    if isinstance(source, Uniform):
+    if isinstance(source, UniformTiles):
         rows += [
             ("pairs of tiles, dense", source.dense_pairs, "pairs", "exact"),
             ("candidate pairs", source.candidates, "pairs", "exact"),
@@ -181,7 +181,7 @@ def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCand
 def orders_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
     """Every order asked for, under the best tiles; panels and dynamic tiles have one order of their own."""
     traffic = [best.traffic]
-    if isinstance(best.source, Uniform):
+    if isinstance(best.source, UniformTiles):
         streamed = asked.buffers if best.strategy == "overbooked" else None
         traffic = [
             best.traffic if order == best.traffic.order else best.source.traffic(order, streamed)
@@ -227,7 +227,7 @@ def tiles_table(product: PatternProduct, asked: TilingSearch, best: TilingCandid
 def _cut(best: TilingCandidate) -> list[tuple[int, int]]:
     """Different tiles of A, B and Z that hold entries, and their words together."""
     source = best.source
-    if isinstance(source, Uniform):
+    if isinstance(source, UniformTiles):
         return [(side.count, side.total) for side in (source.a, source.b, source.z)]
     if isinstance(source, RowPanels):
         rows = source.product.b.row_nnz
@@ -277,7 +277,7 @@ def pieces_table(best: TilingCandidate) -> Table:
     if best.launches > _LISTED:
         raise Refused(f"{best.launches:,} launches are too many for a table", "look at the tables of sums")
     source = best.source
-    if isinstance(source, Uniform):
+    if isinstance(source, UniformTiles):
         p = source.pairs
         return _numbered(
             ("i_tile", "k_tile", "j_tile", "A_words", "B_words", "Z_words"), (p.i, p.k, p.j, p.a, p.b, p.z)

@@ -51,7 +51,7 @@ _TINT = 1.5  # points between borders; closer ones run into a tint
 
 
 @dataclass(frozen=True, eq=False)
-class Tiled:
+class TilingPicture:
     """What a picture of tiles shows. `launched`, `fits`: one flag per tile. `title`: above it."""
 
     pattern: Pattern
@@ -61,7 +61,7 @@ class Tiled:
     title: str
 
 
-def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axes:
+def plot_tiles(found: TilingPicture, *, bins: int = BINS, ax: Axes | None = None) -> Axes:
     """The places that A or B holds, how many per cell (logarithmic shades), and the borders of all tiles.
 
     Tiles that are not launched are grey, those that do not fit red. SpecError for bins outside 1 to 4,000.
@@ -81,7 +81,7 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
 
 
 def _draw(
-    found: Tiled, bins: int, ax: Axes, inches: tuple[float, float], *, hatched: bool
+    found: TilingPicture, bins: int, ax: Axes, inches: tuple[float, float], *, hatched: bool
 ) -> tuple[int, tuple[int, int], float]:
     """All but scale and legend. `inches`: of the plane, wide and high, for which borders are chosen.
 
@@ -94,7 +94,7 @@ def _draw(
     return most, steps, apart
 
 
-def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
+def plot_tilers(found: Sequence[TilingPicture], *, bins: int = BINS // 2) -> Figure:
     """Several tilings of one matrix as small multiples, up to four in a row."""
     if not found:
         raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
@@ -154,7 +154,7 @@ def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
     return found, (rows, columns)
 
 
-def _shaded(found: Tiled, ax: Axes, hatched: bool) -> None:
+def _shaded(found: TilingPicture, ax: Axes, hatched: bool) -> None:
     """Tiles that are not launched, and those that do not fit."""
     from matplotlib.collections import PolyCollection
 
@@ -260,7 +260,7 @@ def strokes(
     return widths, np.minimum(np.clip(spans / 18, 0.3, 0.95), np.clip(_COVERED * gaps / widths, 0.05, 0.95))
 
 
-def _frame(found: Tiled, ax: Axes) -> None:
+def _frame(found: TilingPicture, ax: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     rows, columns = found.pattern.shape
@@ -291,7 +291,7 @@ def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
     bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
 
 
-def _told(found: Sequence[Tiled], apart: float) -> list[Patch]:
+def _told(found: Sequence[TilingPicture], apart: float) -> list[Patch]:
     """What grey, red and a mere tint mean, where they occur; of one tiling also how many tiles."""
     from matplotlib.patches import Patch
 

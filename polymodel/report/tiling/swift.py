@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import compat
-from polymodel.tiling.swift.compat import Comparison
+from polymodel.tiling.swift.compat import PublishedComparison
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import RATIO, Column, Table
 
@@ -48,13 +48,13 @@ class TilerSwift(Answer):
     `comparison`: every bar and every mean. `capacity`: elements a memory holds.
     """
 
-    comparison: Comparison
+    comparison: PublishedComparison
     capacity: int
     told: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         remedy = "pm.tiler_swift_comparison(...) makes one"
-        check_classes(self, remedy, {"comparison": Comparison, "capacity": int})
+        check_classes(self, remedy, {"comparison": PublishedComparison, "capacity": int})
 
     @property
     def matrices(self) -> tuple[str, ...]:

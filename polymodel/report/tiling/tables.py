@@ -53,7 +53,7 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Task:
+class TilingTask:
     """What is cut, for what, and by which measure tilers choose. `compat`: as Tiler-Swift was built.
 
     `made`: cuts of tilers that `best` tried, with their seconds, so that a comparison need not cut again.
@@ -100,7 +100,7 @@ class Task:
             return Rival(tiler, None, None, refusal.message)
 
 
-def every(task: Task) -> tuple[str, ...]:
+def every(task: TilingTask) -> tuple[str, ...]:
     """All tilers, each also with what merges after it."""
     if task.compat:
         return BUILT
@@ -109,7 +109,7 @@ def every(task: Task) -> tuple[str, ...]:
     return (*found, *(f"{n}+fixpoint" for n in merging), *sorted(_SLOW), "best")
 
 
-def usual(task: Task) -> tuple[str, ...]:
+def usual(task: TilingTask) -> tuple[str, ...]:
     """Those that are compared where none are named: without merging, but for the siblings of qtree."""
     return tuple(n for n in every(task) if not n.endswith("+fixpoint") and n not in _SLOW)
 
@@ -124,7 +124,7 @@ def several(tilers: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tilers))
 
 
-def compared(task: Task, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
+def compared(task: TilingTask, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
     """The cuts of all these tilers, the chosen one last where it is not among them."""
     names = usual(task) if tilers is None else tilers
     found = [own if n == own.tiler else task.tried(n) for n in names]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.quantities import engineering
-from polymodel.report.tiling.plots import Tiled, TilerBar
+from polymodel.report.tiling.plots import TilerBar, TilingPicture
 from polymodel.report.tiling.tables import (
     BASE,
     COLUMNS,
@@ -172,18 +172,18 @@ def comparison_text(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def tiled(rival: Rival, costs: CutCosts, bound: int) -> Tiled:
+def tiled(rival: Rival, costs: CutCosts, bound: int) -> TilingPicture:
     """For the picture of one tiling."""
     p = costs.pattern
     rule = f"{p.name}: {costs.op}, {room(costs.fit)}, {rival.name}"
     counts = f"{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched, at least {bound:,} needed"
-    return Tiled(p, costs.cut.rects, costs.runs, costs.fits, f"{rule}\n{counts}")
+    return TilingPicture(p, costs.cut.rects, costs.runs, costs.fits, f"{rule}\n{counts}")
 
 
-def small(rival: Rival, costs: CutCosts) -> Tiled:
+def small(rival: Rival, costs: CutCosts) -> TilingPicture:
     """For one of several pictures side by side."""
     title = f"{rival.name}\n{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched"
-    return Tiled(costs.pattern, costs.cut.rects, costs.runs, costs.fits, title)
+    return TilingPicture(costs.pattern, costs.cut.rects, costs.runs, costs.fits, title)
 
 
 def bars(rivals: Sequence[Rival]) -> list[TilerBar]:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, Task, compared, several, summary_table
+from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, TilingTask, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import CutCosts, Launch, cost_bound, kernel_bound, lower_bound
 from polymodel.tiling.fits.fit import Fit, Op, Words
@@ -38,7 +38,7 @@ class Tiling(Answer):
 
     a: SparseTensor
     second: Second
-    task: Task
+    task: TilingTask
     costs: CutCosts
     asked: str
     seconds: float

@@ -104,11 +104,11 @@ class Tuning(Answer):
     @cached_property
     def tiling(self) -> Tiling:
         """The best cutting, as `tile` gives it."""
-        from polymodel.report.tiling.tables import Task
+        from polymodel.report.tiling.tables import TilingTask
         from polymodel.report.tiling.tile import Tiling
 
         c = self.costs
-        task = Task(self.pattern, c.op, c.fit, c.launch, self.tuned.objective)
+        task = TilingTask(self.pattern, c.op, c.fit, c.launch, self.tuned.objective)
         return Tiling(self.a, self.second, task, c, c.cut.tiler, self.seconds, self.told)
 
     @property

@@ -23,7 +23,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared
-from polymodel.sparse.actions.links import Condition, Structure
+from polymodel.sparse.actions.links import Condition, EinsumLinks
 from polymodel.sparse.actions.records import Certainty
 from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric
@@ -125,7 +125,7 @@ class Instances:
 
     def __init__(
         self,
-        structure: Structure,
+        structure: EinsumLinks,
         settings: Mapping[str, Iterable[Counters]],
         condition: Condition,
         data: TensorData,
@@ -181,7 +181,7 @@ class Instances:
 
 
 def operations_by_instance(
-    structure: Structure, conditions: Sequence[Condition], tables: Mapping[Condition, GroupTable]
+    structure: EinsumLinks, conditions: Sequence[Condition], tables: Mapping[Condition, GroupTable]
 ) -> Ints:
     """Operations at which every condition holds, one number per instance that has any.
 

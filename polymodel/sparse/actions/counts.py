@@ -11,7 +11,7 @@ import numpy as np
 
 from polymodel.analysis.result import (
     Analysis,
-    Compute,
+    ComputeCounts,
     InstanceLoad,
     PipelineRun,
     Problem,
@@ -23,7 +23,7 @@ from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.busiest import Instances, operations_by_instance
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
-from polymodel.sparse.actions.links import Condition, Structure, sharpest
+from polymodel.sparse.actions.links import Condition, EinsumLinks, sharpest
 from polymodel.sparse.actions.places import effectual_points, seen_by, touched_by
 from polymodel.sparse.actions.reach import Looked, effectual_only
 from polymodel.sparse.actions.records import (
@@ -40,7 +40,7 @@ from polymodel.sparse.actions.records import (
 from polymodel.sparse.actions.storage import (
     AccessShare,
     Formats,
-    Kept,
+    KeptTensor,
     TileBits,
     moved,
     resident,
@@ -193,7 +193,7 @@ def in_order(effectual: Any, executed: Any, turns: Any, whole: Any) -> tuple[Any
 
 
 def compute_count(
-    row: Compute,
+    row: ComputeCounts,
     effectual: Number,
     executed: Number,
     turns: Number,
@@ -218,20 +218,20 @@ def access_count(
     )  # fmt: skip
 
 
-class EinsumCounts:
+class EinsumActions:
     """The counts of one Einsum."""
 
     def __init__(
         self, problem: Problem, einsum: str, data: Mapping[str, TensorData], formats: Formats
     ) -> None:
-        self.structure = Structure(problem, einsum)
+        self.structure = EinsumLinks(problem, einsum)
         self.data = seen_by(problem.cascade[einsum], data)
         self.formats = formats
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables = Tables()
         self.notes: list[str] = []
 
-    def compute(self, dense: Compute) -> ComputeCount:
+    def compute(self, dense: ComputeCounts) -> ComputeCount:
         """Operations: effectual, executed in vain, gated, skipped."""
         whole = dense.operations
         sums = LinkSums(self.structure, self.data, self.tables)
@@ -253,7 +253,12 @@ class EinsumCounts:
         return compute_count(dense, effectual, executed, turns, busiest, label, sure)
 
     def _busiest(
-        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Certainty
+        self,
+        sums: LinkSums,
+        skips: tuple[Condition, ...],
+        dense: ComputeCounts,
+        turns: Number,
+        label: Certainty,
     ) -> tuple[Number, Certainty]:
         """Operations of the instance that has most of them. `label`: of the operations of all, `turns`."""
         useful = sharpest(c for c in skips if not self.data[c.leader].dense)
@@ -277,7 +282,7 @@ class EinsumCounts:
         )
         return mean, "lower bound" if sure else "estimate"
 
-    def _fullest(self, condition: Condition, dense: Compute) -> tuple[Number, Certainty] | None:
+    def _fullest(self, condition: Condition, dense: ComputeCounts) -> tuple[Number, Certainty] | None:
         """The same where one leader with a density model decides."""
         settings = {c.variable: (c,) for c in self.structure.counters}
         instances = Instances(self.structure, settings, condition, self.data[condition.leader])
@@ -331,7 +336,7 @@ class EinsumCounts:
         how = self.formats.known.get((row.component, row.tensor))
         bits = self.formats.accesses[row.tensor].bits_per_value if how is not None else 0
 
-        def tiling(how: Kept) -> TileBits:
+        def tiling(how: KeptTensor) -> TileBits:
             return self._tiling(row, kind, how)
 
         m = moved(dense, held, turns, actual, how, tiling, bits)
@@ -341,7 +346,7 @@ class EinsumCounts:
             about = least_certain((label, tiling(how).label, shared))
         return access_count(row, kind, m, about if how is not None and how.blocks else label, about)
 
-    def _tiling(self, row: Traffic, kind: str, how: Kept) -> TileBits:
+    def _tiling(self, row: Traffic, kind: str, how: KeptTensor) -> TileBits:
         digits = transfer_digits(self.structure, row.tensor, row.node, kind)
         key = row.component, row.tensor, digits
         if key not in self.tilings:
@@ -428,7 +433,7 @@ def sparse_counts(
     """
     require_plain(problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own")
     formats = Formats(problem)
-    each = {e.name: EinsumCounts(problem, e.name, data, formats) for e in problem.cascade.einsums}
+    each = {e.name: EinsumActions(problem, e.name, data, formats) for e in problem.cascade.einsums}
     compute = tuple(
         each[c.einsum].compute(c) if c.operations else ComputeCount(c.einsum, c.component, 0, 0)
         for c in analysis.compute

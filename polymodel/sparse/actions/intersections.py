@@ -15,13 +15,13 @@ from math import prod
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Intersection
+from polymodel.architecture.hierarchy import IntersectionUnit
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS
-from polymodel.sparse.actions.links import POINT, Structure
+from polymodel.sparse.actions.links import POINT, EinsumLinks
 from polymodel.sparse.actions.places import differs
 from polymodel.sparse.actions.records import IntersectionCount
 from polymodel.sparse.density.model import Label
@@ -31,7 +31,7 @@ Digit = tuple[int, str]
 
 
 def intersection_counts(
-    structure: Structure, data: Mapping[str, TensorData]
+    structure: EinsumLinks, data: Mapping[str, TensorData]
 ) -> tuple[IntersectionCount, ...]:
     """One record per rule of a component that holds all its tensors in this Einsum, and loop of theirs."""
     found = []
@@ -49,14 +49,14 @@ def intersection_counts(
     return tuple(found)
 
 
-def _order(structure: Structure) -> list[Digit]:
+def _order(structure: EinsumLinks) -> list[Digit]:
     """Every counter in order of time: loops from outside in, then places within the innermost tiles."""
     loops = [(i, structure.variable(x)) for i, x in structure.loops]
     return [*loops, *((POINT, v) for v in structure.einsum.rank_variables)]
 
 
 def _places(
-    structure: Structure, component: str, rule: Intersection
+    structure: EinsumLinks, component: str, rule: IntersectionUnit
 ) -> list[tuple[Digit, tuple[Digit, ...]]]:
     """The counters at which a rule intersects, each with those further out.
 
@@ -83,7 +83,7 @@ def _places(
     return found
 
 
-def _columns(structure: Structure, variable: str, digits: Sequence[Digit]) -> tuple[Ints, int]:
+def _columns(structure: EinsumLinks, variable: str, digits: Sequence[Digit]) -> tuple[Ints, int]:
     """A number for each value of a rank variable, equal where these counters are; and how many there are."""
     counters = next(c for c in structure.counters if c.variable == variable)
     numbers = group_numbers(_picked(counters, {i for i, v in digits if v == variable}), counters.size)
@@ -96,9 +96,9 @@ def _picked(counters: Counters, ids: set[int]) -> list[Ints]:
 
 
 def _reads(
-    structure: Structure,
+    structure: EinsumLinks,
     data: Mapping[str, TensorData],
-    rule: Intersection,
+    rule: IntersectionUnit,
     digit: Digit,
     before: tuple[Digit, ...],
 ) -> tuple[float, Label]:
@@ -118,7 +118,7 @@ def _reads(
     return times * sum(reads for reads, _ in found.values()), "bound"
 
 
-def _own(structure: Structure, tensor: str) -> tuple[str, ...]:
+def _own(structure: EinsumLinks, tensor: str) -> tuple[str, ...]:
     return structure.einsum.access_of(tensor).variables
 
 
@@ -130,9 +130,9 @@ def _visits(counters: Counters, before: tuple[Digit, ...]) -> int:
 
 
 def _expected(
-    structure: Structure,
+    structure: EinsumLinks,
     data: Mapping[str, TensorData],
-    rule: Intersection,
+    rule: IntersectionUnit,
     tensor: str,
     digit: Digit,
     before: tuple[Digit, ...],
@@ -202,7 +202,7 @@ class _Fibers:
     """The nonempty fibers of one tensor at one counter: keys by rank variable, coordinates in order."""
 
     def __init__(
-        self, structure: Structure, tensor: str, data: TensorData, digit: Digit, before: tuple[Digit, ...]
+        self, structure: EinsumLinks, tensor: str, data: TensorData, digit: Digit, before: tuple[Digit, ...]
     ) -> None:
         access = structure.einsum.access_of(tensor)
         assert data.actual is not None, "asked for given data only"
@@ -236,7 +236,7 @@ class _Fibers:
         return _Part(self.coords[first], starts, numbers[first][heads] if heads.size else heads)
 
 
-def _exact(structure: Structure, rule: Intersection, a: _Fibers, b: _Fibers) -> int:
+def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _Fibers, b: _Fibers) -> int:
     shared = [v for v in a.keys if v in b.keys]
     both = [np.concatenate((a.keys[v], b.keys[v])) for v in shared]
     numbers = group_numbers(both, a.coords.size + b.coords.size)
@@ -272,7 +272,7 @@ def _trailing(a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
     return int((upto + (upto < a.lengths[mine])).sum())
 
 
-def _steps(structure: Structure, a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
+def _steps(structure: EinsumLinks, a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
     """Matches, and runs of comparisons that advance the same finger."""
     rows = int(a.lengths[mine].sum() + b.lengths[theirs].sum())
     if rows > MOST_ROWS:

@@ -73,7 +73,7 @@ class TransferEdge:
     fixed: Digits = frozenset()
 
 
-class Structure:
+class EinsumLinks:
     """Counters and links of one Einsum; everything here is about tiles, nothing about data."""
 
     def __init__(self, problem: Problem, einsum: str) -> None:

@@ -15,7 +15,7 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 
 @dataclass(frozen=True)
-class Points:
+class TouchedPoints:
     """All combinations of the tensor's rank variables that touch a nonzero, each once.
 
     `columns`: one array per variable, counted from the smallest value. `nonzero`: which one is touched; None
@@ -31,7 +31,7 @@ class Points:
         return int(self.columns[0].size) if self.columns else 1
 
 
-def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Points:
+def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> TouchedPoints:
     """Each rank gives one of its variables from the others; those are listed. Refused beyond 5e7 rows.
 
     `tensor` has its ranks in the order of the access.
@@ -72,10 +72,10 @@ def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Poi
             some = np.flatnonzero(kept)
             nonzero = some if nonzero is None else nonzero[some]
             known = {v: column[some] for v, column in known.items()}
-    return Points(access.variables, tuple(known[v] for v in access.variables), nonzero)
+    return TouchedPoints(access.variables, tuple(known[v] for v in access.variables), nonzero)
 
 
-def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Points | None:
+def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> TouchedPoints | None:
     """The coordinates themselves, where each rank is a variable of its own that goes over all of it."""
     columns = []
     for rank, x, size in zip(access.ranks, access.projection, tensor.shape, strict=True):
@@ -86,4 +86,8 @@ def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Points
         if first > 0 or high + x.constant < size - 1:
             return None
         columns.append(tensor.rank(rank) - first if first else tensor.rank(rank))
-    return Points(access.variables, tuple(columns), None) if len(columns) == len(access.variables) else None
+    return (
+        TouchedPoints(access.variables, tuple(columns), None)
+        if len(columns) == len(access.variables)
+        else None
+    )

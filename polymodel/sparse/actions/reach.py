@@ -16,7 +16,7 @@ import numpy as np
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared
-from polymodel.sparse.actions.links import Condition, Digits, Structure, TransferEdge, sharpest
+from polymodel.sparse.actions.links import Condition, Digits, EinsumLinks, TransferEdge, sharpest
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats
 from polymodel.workload.einsum import Einsum
@@ -63,7 +63,7 @@ class Looked:
 
 
 def looked_at(
-    structure: Structure,
+    structure: EinsumLinks,
     link: TransferEdge,
     kinds: Sequence[str],
     data: Mapping[str, TensorData],
@@ -87,7 +87,7 @@ def looked_at(
 
 
 def _is_asked(
-    structure: Structure,
+    structure: EinsumLinks,
     condition: Condition,
     others: Sequence[Condition],
     data: Mapping[str, TensorData],
@@ -130,7 +130,7 @@ def _implies(one: Condition, other: Condition) -> bool:
     return one.leader == other.leader and other.digits <= one.digits
 
 
-def effectual_only(structure: Structure, data: Mapping[str, TensorData], kinds: Sequence[str]) -> bool:
+def effectual_only(structure: EinsumLinks, data: Mapping[str, TensorData], kinds: Sequence[str]) -> bool:
     """True if actions of these kinds leave no operation to be executed in vain: every zero operand makes it
     idle."""
     if structure.union:
@@ -145,7 +145,7 @@ def effectual_only(structure: Structure, data: Mapping[str, TensorData], kinds: 
 
 
 def _meetings(
-    structure: Structure, conditions: Sequence[Condition], fixed: Digits, data: Mapping[str, TensorData]
+    structure: EinsumLinks, conditions: Sequence[Condition], fixed: Digits, data: Mapping[str, TensorData]
 ) -> tuple[tuple[Condition, ...], tuple[Meeting, ...], bool]:
     """Conditions over all operations of a transfer, those that vary together, and whether any is left out."""
     alone: list[Condition] = []
@@ -195,7 +195,7 @@ def _is_counted(einsum: Einsum, meeting: Meeting, data: Mapping[str, TensorData]
     return True
 
 
-def meeting_table(structure: Structure, meeting: Meeting, tables: Sequence[GroupTable]) -> GroupTable:
+def meeting_table(structure: EinsumLinks, meeting: Meeting, tables: Sequence[GroupTable]) -> GroupTable:
     """Which values of the counters in `digits` have a meeting of given data; `tables`: of its conditions."""
     axes: dict[str, VariableParts] = {}
     listed, names = list(tables), []

@@ -161,7 +161,7 @@ class LoadLabel:
 
 
 @dataclass(frozen=True)
-class Footprint:
+class TileFootprint:
     """Bits of the largest tile of one tensor in one node, under the format that the component keeps it in.
 
     `bits` = `payload_bits` + `metadata_bits`, expected (or exact). `quantile_bits` are not exceeded by a tile
@@ -196,7 +196,7 @@ class SparseCounts:
 
     compute: tuple[ComputeCount, ...]
     accesses: tuple[AccessCount, ...]
-    footprints: tuple[Footprint, ...] = ()
+    footprints: tuple[TileFootprint, ...] = ()
     notes: tuple[str, ...] = ()
     intersections: tuple[IntersectionCount, ...] = ()
     loads: tuple[LoadLabel, ...] = ()

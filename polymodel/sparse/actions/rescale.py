@@ -16,7 +16,7 @@ import numpy as np
 from polymodel.analysis.result import (
     Analysis,
     Charge,
-    Compute,
+    ComputeCounts,
     LinkTraffic,
     PipelineRun,
     Problem,
@@ -32,8 +32,8 @@ from polymodel.sparse.actions.counts import einsums_in
 from polymodel.sparse.actions.records import (
     KINDS,
     AccessCount,
-    Footprint,
     SparseCounts,
+    TileFootprint,
     choose,
     larger,
     ratio,
@@ -116,7 +116,7 @@ class _Rescaled:
             found.append(getattr(row, kind) if count is None else _count(count.actual))
         return Traffic(row.einsum, row.node, row.component, row.tensor, *found)
 
-    def _compute(self, row: Compute) -> Compute:
+    def _compute(self, row: ComputeCounts) -> ComputeCounts:
         count = self.work.get(row.einsum)
         if count is None or not _some(count.dense):
             return row
@@ -218,7 +218,7 @@ class _Rescaled:
                 yield Charge(c.einsum, c.component, "", "gated_compute", c.gated)
 
 
-def _resident(resident: Resident, held: Footprint | None) -> Resident:
+def _resident(resident: Resident, held: TileFootprint | None) -> Resident:
     if held is None or not held.dense_bits or held.bits == held.dense_bits:
         return resident
     return replace(resident, bits=_count(resident.bits * held.bits / held.dense_bits))

@@ -16,9 +16,9 @@ from polymodel.analysis.result import Analysis, Buffet, Problem, Resident
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import POINT, Structure
+from polymodel.sparse.actions.links import POINT, EinsumLinks
 from polymodel.sparse.actions.places import seen_by
-from polymodel.sparse.actions.records import Footprint, SparseCounts, at_most, ratio
+from polymodel.sparse.actions.records import SparseCounts, TileFootprint, at_most, ratio
 from polymodel.sparse.actions.tally import region_table, window
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
@@ -40,7 +40,7 @@ POINTER = 32
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptTensor:
     """How one component keeps one tensor. `elides`: the last rank holds nonzeros only; `blocks`: all points
     of its nonempty fibers."""
 
@@ -62,9 +62,9 @@ class Formats:
                 self.accesses.setdefault(a.tensor, a)
 
     @cached_property
-    def known(self) -> dict[tuple[str, str], Kept]:
+    def known(self) -> dict[tuple[str, str], KeptTensor]:
         """(component, tensor) -> how it is kept, where that is not point by point. Raises SpecError."""
-        found: dict[tuple[str, str], Kept] = {}
+        found: dict[tuple[str, str], KeptTensor] = {}
         faults: list[Diagnostic] = []
         for component in self.problem.hierarchy.components:
             for tensor, written in component.sparse.formats if component.sparse else ():
@@ -81,7 +81,7 @@ class Formats:
             raise SpecError(faults)
         return found
 
-    def counted(self, tiles: LoopTiles, how: Kept, tensor: SparseTensor) -> ActualBits:
+    def counted(self, tiles: LoopTiles, how: KeptTensor, tensor: SparseTensor) -> ActualBits:
         """Bits of actual tiles, counted once for each tiling and format."""
         key = (tensor, how.format, *((v, g.tobytes()) for v, g in tiles.groups.items()))
         if key not in self._counted:
@@ -100,21 +100,21 @@ def written_format(access: TensorAccess, written: object, path: str = "") -> For
     return parse_format(written, access.ranks, widths, path=path)
 
 
-def kept(format: Format) -> Kept:
+def kept(format: Format) -> KeptTensor:
     """What a format leaves out; nothing if all ranks are uncompressed, whatever is zero."""
     if isinstance(format, NamedFormat | CISS):
-        return Kept(format, format.name != "dense", False)
+        return KeptTensor(format, format.name != "dense", False)
     assert isinstance(format, PerRank), "formats are per rank or of whole tensors"
     plain = [isinstance(rule, U) for rule in format.rules]
     if not plain or not plain[-1]:
-        return Kept(format, bool(plain), False)
-    return Kept(format, False, not all(plain))
+        return KeptTensor(format, bool(plain), False)
+    return KeptTensor(format, False, not all(plain))
 
 
 class LoopTiles:
     """The tiles that loops with these ids (and POINT) cut a tensor into, as one Einsum touches it."""
 
-    def __init__(self, structure: Structure, tensor: str, digits: Set[int | str]) -> None:
+    def __init__(self, structure: EinsumLinks, tensor: str, digits: Set[int | str]) -> None:
         self.structure = structure
         self.digits = digits
         self.access = structure.einsum.access_of(tensor)
@@ -251,8 +251,8 @@ def moved(
     held: Any,
     turns: Any,
     actual: Any,
-    how: Kept | None,
-    tiling: Callable[[Kept], TileBits],
+    how: KeptTensor | None,
+    tiling: Callable[[KeptTensor], TileBits],
     bits: int,
 ) -> AccessShare:
     """The record of these elements under a component's format. `tiling`: the tiles that move at once, asked
@@ -271,7 +271,7 @@ def moved(
     return AccessShare(dense, held, turns, actual, metadata, share)
 
 
-def shape_of(structure: Structure, access: TensorAccess) -> tuple[int, ...]:
+def shape_of(structure: EinsumLinks, access: TensorAccess) -> tuple[int, ...]:
     """Extents of the ranks that an Einsum touches."""
     bounds = {
         v: np.array([structure.einsum.bound(v)[1] - structure.einsum.bound(v)[0] + 1])
@@ -286,7 +286,12 @@ def full_model(data: TensorData, ranks: Sequence[str], shape: tuple[int, ...]) -
 
 
 def tiling_bits(
-    structure: Structure, tensor: str, digits: frozenset[int], data: TensorData, formats: Formats, how: Kept
+    structure: EinsumLinks,
+    tensor: str,
+    digits: frozenset[int],
+    data: TensorData,
+    formats: Formats,
+    how: KeptTensor,
 ) -> TileBits:
     """Bits of all tiles that these loops make: exact of actual data, else expected.
 
@@ -322,12 +327,12 @@ def tiling_bits(
 
 def resident(
     problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
-) -> Footprint | None:
+) -> TileFootprint | None:
     """The largest tile of a buffet under its component's format; None where it has none."""
     how = formats.known.get((buffet.component, buffet.tensor))
     if how is None or not buffet.tile_max:
         return None
-    structure = Structure(problem, buffet.einsums[0])
+    structure = EinsumLinks(problem, buffet.einsums[0])
     known = seen_by(structure.einsum, data)[buffet.tensor]
     access = structure.einsum.access_of(buffet.tensor)
     digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
@@ -336,7 +341,7 @@ def resident(
     if known.actual is not None:
         found = formats.counted(tiles, how, known.actual)
         value, bits = float(found.largest_payload), float(found.largest)
-        return Footprint(
+        return TileFootprint(
             buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
             value, bits - value, bits, 1.0, "exact",
         )  # fmt: skip
@@ -344,8 +349,13 @@ def resident(
 
 
 def _expected_resident(
-    structure: Structure, buffet: Buffet, tiles: LoopTiles, how: Kept, known: TensorData, confidence: float
-) -> Footprint:
+    structure: EinsumLinks,
+    buffet: Buffet,
+    tiles: LoopTiles,
+    how: KeptTensor,
+    known: TensorData,
+    confidence: float,
+) -> TileFootprint:
     access = tiles.access
     dense = buffet.tile_max * access.bits_per_value
     largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
@@ -359,14 +369,14 @@ def _expected_resident(
     mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
     total = float(found.total)
     each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
-    return Footprint(
+    return TileFootprint(
         buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
         float(found.payload), float(found.metadata), max(top, total), confidence, known.label,
         largest, total - each * mean, each, each * deviation,
     )  # fmt: skip
 
 
-def transfer_digits(structure: Structure, tensor: str, node: int, kind: str) -> frozenset[int]:
+def transfer_digits(structure: EinsumLinks, tensor: str, node: int, kind: str) -> frozenset[int]:
     """The loops that cut a tensor into what moves at once: tiles of the storage below, or, where compute
     takes value by value, of the storage itself."""
     links = structure.links(tensor)
@@ -381,7 +391,7 @@ def transfer_digits(structure: Structure, tensor: str, node: int, kind: str) -> 
     return frozenset()
 
 
-def _above(structure: Structure, node: int) -> frozenset[int]:
+def _above(structure: EinsumLinks, node: int) -> frozenset[int]:
     return frozenset(i for i, _ in structure.loops if i < node)
 
 
@@ -389,7 +399,7 @@ def _above(structure: Structure, node: int) -> frozenset[int]:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class MemoryDemand:
     """One memory during one Einsum, bits of its busiest instance. `bits`: expected (of actual data: exact).
 
     `p_overflow`: probability that the working set exceeds the size; its `label` is `bound` where it is only
@@ -412,7 +422,7 @@ class Capacity:
 
 def capacity_checks(
     problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
-) -> tuple[Capacity, ...]:
+) -> tuple[MemoryDemand, ...]:
     """One record per working set that its memory's size is checked with."""
     held = {(f.node, f.tensor): f for f in counts.footprints}
     found = []
@@ -428,17 +438,17 @@ def capacity_checks(
         if all(f.label == "exact" for _, f in sparse):
             label = "exact"
         size = component.size_bits
-        found.append(Capacity(peak.component, peak.einsum, peak.bits, bits, size, chance, label))
+        found.append(MemoryDemand(peak.component, peak.einsum, peak.bits, bits, size, chance, label))
     return tuple(found)
 
 
-def _scaled(resident: Resident, tile: Footprint, bits: float) -> float:
+def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
     """Bits of what is resident, which may be more or less than one tile."""
     return resident.bits * bits / tile.dense_bits if tile.dense_bits else 0.0
 
 
 def _overflow(
-    room: float, sparse: Sequence[tuple[Resident, Footprint]], data: Mapping[str, TensorData]
+    room: float, sparse: Sequence[tuple[Resident, TileFootprint]], data: Mapping[str, TensorData]
 ) -> tuple[float, Label]:
     """Probability that sparse tiles take more than what dense ones leave."""
     if math.isinf(room):

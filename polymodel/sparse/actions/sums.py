@@ -13,7 +13,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable
-from polymodel.sparse.actions.links import POINT, Condition, Digits, Structure, TransferEdge, sharpest
+from polymodel.sparse.actions.links import POINT, Condition, Digits, EinsumLinks, TransferEdge, sharpest
 from polymodel.sparse.actions.places import differs, each_once
 from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
 from polymodel.sparse.actions.storage import LoopTiles
@@ -29,7 +29,7 @@ from polymodel.workload.einsum import TensorAccess
 
 
 @dataclass(frozen=True, eq=False)
-class Tied:
+class ClassTransfers:
     """Per combination of classes: what transfers count (`counted`), with which chance meetings happen (`met`)
     and conditions hold (`chance`). `given`: leaders whose nonzeros are given. `own`: the tensor of which only
     nonzeros count, if any."""
@@ -97,7 +97,7 @@ class Tied:
         }
 
 
-class Parts(Protocol):
+class PartExtents(Protocol):
     """What knows the extents of each condition's part; `axes`: as many as these have dimensions."""
 
     @property
@@ -133,7 +133,7 @@ class LinkSums:
 
     def __init__(
         self,
-        structure: Structure,
+        structure: EinsumLinks,
         data: Mapping[str, TensorData],
         tables: Tables,
         chain: Sequence[TransferEdge] = (),
@@ -192,7 +192,7 @@ class LinkSums:
         factor, sure = self._met(tally, looked.meetings)
         leaders = [c.leader for c in given] + [t for m in met for t in m.leaders]
         leaders += [self.tensor] if given_own else []
-        tied = Tied(
+        tied = ClassTransfers(
             tally, self.data, counted, factor, leaders, self._access(self.tensor) if nonzeros else None,
             lambda some: self._factor(tally, some),
         )  # fmt: skip
@@ -352,7 +352,7 @@ def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def all_hold(tally: Parts, conditions: Sequence[Condition], law: Hypergeometric) -> Floats:
+def all_hold(tally: PartExtents, conditions: Sequence[Condition], law: Hypergeometric) -> Floats:
     """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
     found = np.ones([1] * len(tally.axes))
     for some in _subsets(conditions):

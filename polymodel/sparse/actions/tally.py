@@ -19,7 +19,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.join import GroupTable, weighted_count
 from polymodel.sparse.actions.join import VariableParts as JoinAxis
-from polymodel.sparse.actions.links import POINT, Condition, Structure, TransferEdge
+from polymodel.sparse.actions.links import POINT, Condition, EinsumLinks, TransferEdge
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.reach import Inner, Meeting, inner
 from polymodel.sparse.tensor import SparseTensor
@@ -31,7 +31,7 @@ MOST_CLASSES = 5_000_000
 OWN = -1  # stands among numbers of conditions for the tensor itself
 
 
-class TensorData(Protocol):
+class KnownNonzeros(Protocol):
     """What is known of the nonzeros of one tensor: `actual` where they are given."""
 
     @property
@@ -78,7 +78,7 @@ class LinkTally:
 
     def __init__(
         self,
-        structure: Structure,
+        structure: EinsumLinks,
         chain: Sequence[TransferEdge],
         conditions: Sequence[Condition | Meeting],
         by_value: bool,
@@ -276,7 +276,7 @@ class LinkTally:
 
 
 def region_table(
-    structure: Structure,
+    structure: EinsumLinks,
     access: TensorAccess,
     digits: Set[int | str],
     data: SparseTensor,

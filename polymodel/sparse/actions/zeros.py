@@ -9,7 +9,7 @@ from typing import Protocol
 from polymodel.arithmetic import OPERATORS, Operator, keeping_zero, names_of
 from polymodel.errors import Refused
 from polymodel.integers import np
-from polymodel.spec.expressions import Binary, Name, Number, Tree, Unary, parse_arithmetic
+from polymodel.spec.expressions import Binary, Name, NumberNode, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -89,7 +89,7 @@ def _value(einsum: Einsum, known: Mapping[str, float]) -> float | None:
 
 def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
     """A formula of which some names stand for any finite number."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberNode):
         return float(tree.value)
     if isinstance(tree, Name):
         return named.get(tree.name)

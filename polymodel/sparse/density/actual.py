@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import MOST_POINTS, DensityModel, Floats, Ints, Label
-from polymodel.sparse.density.placed import CountedTiles, Placed, Tiling
+from polymodel.sparse.density.placed import CountedTiles, Placed, TilesOfShape
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -114,7 +114,7 @@ class Actual(Placed):
         starts = _starts(where)
         return where[:, starts], np.diff(np.append(starts, where.shape[1])).astype(np.int64)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         where, counts = self.occupancies(tile)
         full = np.ones(counts.size, dtype=bool)
         whole = [s // t for s, t in zip(self.shape, tile, strict=True)]

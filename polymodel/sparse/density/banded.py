@@ -18,7 +18,7 @@ from polymodel.sparse.density.model import (
     edge_classes,
     points_of,
 )
-from polymodel.sparse.density.placed import CountedTiles, Placed, Tiling
+from polymodel.sparse.density.placed import CountedTiles, Placed, TilesOfShape
 from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
@@ -181,7 +181,7 @@ class Banded(Placed):
         coords = np.stack([row, start + np.arange(row.size)])
         return self.ones_at(coords, name)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         axes = self._axes
         shape = (self.shape[axes[0]], self.shape[axes[1]])
         box = (tile[axes[0]], tile[axes[1]])

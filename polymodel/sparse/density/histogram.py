@@ -24,7 +24,7 @@ from polymodel.sparse.density.model import (
     edge_classes,
     points_of,
 )
-from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.placed import Placed, TilesOfShape
 from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import OfLines, Regions
@@ -214,7 +214,7 @@ class RankNnz(Placed):
         coords = np.stack([place, line] if axis else [line, place])
         return self.ones_at(coords, name)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         axes = [self.ranks.index(r) for r in self.along]
         others = [a for a in range(len(tile)) if a not in axes]
         blocks = _Blocks.of(self.histogram, tuple(tile[a] for a in axes))
@@ -257,7 +257,7 @@ class _Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fibers(Tiling):
+class _Fibers(TilesOfShape):
     """Blocks of fibers of `points` points, cut into `inside` points each (full tiles), or `sizes`, `counts`
     times."""
 

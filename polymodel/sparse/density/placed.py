@@ -19,7 +19,7 @@ from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints,
 _KEPT = 64
 
 
-class Tiling(ABC):
+class TilesOfShape(ABC):
     """The tiles of one shape: one full tile at a random place, and all of them together."""
 
     @property
@@ -63,7 +63,7 @@ class Tiling(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class CountedTiles(Tiling):
+class CountedTiles(TilesOfShape):
     """Tiles whose occupancies are known: each value and how many tiles have it, of the full ones and of
     all."""
 
@@ -110,15 +110,15 @@ class CountedTiles(Tiling):
 class Placed(DensityModel):
     """A model that answers by tilings, each made once."""
 
-    _made: dict[tuple[int, ...], Tiling] = field(
+    _made: dict[tuple[int, ...], TilesOfShape] = field(
         default_factory=dict, init=False, repr=False, compare=False, kw_only=True
     )
 
     @abstractmethod
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         """The tiling by one shape, already checked and cut to the tensor's."""
 
-    def tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         """The tiling by one shape."""
         found = self._made.get(tile)
         if found is None:

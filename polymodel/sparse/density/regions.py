@@ -23,7 +23,7 @@ from polymodel.sparse.density.model import (
     Ints,
     points_of,
 )
-from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.placed import Placed, TilesOfShape
 
 _LEAST = 1e-12
 # What stands for a probability of 0 where logarithms are added up and taken away again.
@@ -367,7 +367,7 @@ class Regional(Placed):
         means = self.regions().mean(np.concatenate((at, np.ones_like(at)), axis=1))
         return ByPlace((0, 1), means.reshape(rows, columns), 1)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         box = tile[0], tile[1]
         kinds = self.kinds(box)
         dependent = self.cuts(kinds.rects) or not self.apart(box)
@@ -399,7 +399,7 @@ def _runs(part: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 @dataclass(frozen=True, eq=False)
-class OfKinds(Tiling):
+class OfKinds(TilesOfShape):
     """Tiles of several kinds, each with the law of its counts."""
 
     kinds: Kinds

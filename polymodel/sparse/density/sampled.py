@@ -21,7 +21,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import CountLaws, Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
-from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.placed import Placed, TilesOfShape
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import OfSizes, Regions
 from polymodel.sparse.tensor import SparseTensor
@@ -176,7 +176,7 @@ class Sampled(Placed):
     def regions(self) -> Regions:
         return OfSizes(self)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         corners = self._corners(tile)
         number = float(self.number_of_tiles(tile))
         whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
@@ -232,7 +232,7 @@ def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfSampled(Tiling):
+class _OfSampled(TilesOfShape):
     """All tiles of one shape, from those met; `second`: the sum of squares over that of occupancies."""
 
     nonzeros: float

@@ -21,7 +21,7 @@ from polymodel.sparse.density.model import (
     edge_classes,
     points_of,
 )
-from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.placed import Placed, TilesOfShape
 from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import OfGroups, Regions
@@ -172,7 +172,7 @@ class FixedStructured(Placed):
         """The law of the nonzeros between two coordinates of so many fibers."""
         return _law(self._segment(start, size), fibers)
 
-    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+    def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         axis = self._axis
         full, edge = self.segments(tile[axis])
         others = [a for a in range(len(tile)) if a != axis]
@@ -202,7 +202,7 @@ def _pmf(segment: Segment) -> tuple[int, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Grouped(Tiling):
+class _Grouped(TilesOfShape):
     """Kinds of tiles (segment of a fiber, number of fibers) and how many there are: full ones, and all."""
 
     full: dict[tuple[Segment, int], int]

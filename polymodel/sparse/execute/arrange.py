@@ -20,7 +20,7 @@ from polymodel.sparse.partition import (
     shape_columns,
     shape_steps,
 )
-from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, Operand, Partition
+from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, IndexedTensor, Partition
 
 # Ranks that follow the split of another rank: `follow(Q)`.
 #
@@ -70,7 +70,7 @@ def alike(partition: Partition, led: Partition, sizes: Mapping[str, int], einsum
 
 def spread_halos(
     columns: Sequence[Columns],
-    operands: Sequence[Operand],
+    operands: Sequence[IndexedTensor],
     declared: Mapping[str, Sequence[str]],
     rank: str,
     leader: tuple[str, tuple[Directive, ...], Sequence[str]],

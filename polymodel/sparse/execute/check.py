@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import Expression, FactorProduct, Operand, Take
+from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTensor, Take
 
 if TYPE_CHECKING:
     from polymodel.sparse.execute.records import Execution
@@ -98,7 +98,7 @@ def _dense(
     out = [i.terms[0][0] for i in expression.output.indices]
     total: NDArray[Any] = np.zeros([sizes[v] for v in out], dtype=ours.values.dtype)
     for term in expression.terms:
-        operands = [f for f in term.factors if isinstance(f, Operand)]
+        operands = [f for f in term.factors if isinstance(f, IndexedTensor)]
         arrays = [_array(o, known[o.tensor], sizes) for o in operands]
         names = [_variables(o) for o in operands]
         if isinstance(term, Take):
@@ -136,11 +136,11 @@ def _once(
     return np.where(times > 0, found / np.maximum(times, 1), 0).astype(found.dtype)
 
 
-def _variables(operand: Operand) -> list[str]:
+def _variables(operand: IndexedTensor) -> list[str]:
     return list(dict.fromkeys(v for i in operand.indices for v, _ in i.terms))
 
 
-def _array(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> NDArray[Any]:
+def _array(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int]) -> NDArray[Any]:
     """A tensor as an array over its variables; index math that points outside is zero."""
     dense = tensor.to_dense()
     if all(i.variable for i in operand.indices):
@@ -160,7 +160,7 @@ def _array(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> 
 def _factor(term: FactorProduct | Take, scalars: Mapping[str, float]) -> float | int:
     found: float | int = 1
     for f in term.factors:
-        if not isinstance(f, Operand):
+        if not isinstance(f, IndexedTensor):
             found = found * (scalars[f] if isinstance(f, str) else f)
     return found
 
@@ -173,7 +173,7 @@ class _Entries:
     values: NDArray[Any]
 
 
-def _entries(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> _Entries:
+def _entries(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int]) -> _Entries:
     """The nonzeros by variable; of index math every combination of its variables that meets one."""
     columns: dict[str, NDArray[np.int64]] = {}
     rows = np.arange(tensor.nnz, dtype=np.int64)
@@ -209,7 +209,7 @@ def _sparse(
     out = [i.terms[0][0] for i in expression.output.indices]
     parts = [_Entries(dict(zip(out, ours.coords, strict=True)), -ours.values.astype(np.float64))]
     for term in expression.terms:
-        operands = [f for f in term.factors if isinstance(f, Operand)]
+        operands = [f for f in term.factors if isinstance(f, IndexedTensor)]
         entries = [_entries(o, known[o.tensor], sizes) for o in operands]
         lacking = [v for v in out if not any(v in e.columns for e in entries)]
         if lacking:

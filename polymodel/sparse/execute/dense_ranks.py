@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.sparse.execute.loops import Cursor, LoopWalk, Walked
+from polymodel.sparse.execute.loops import FiberCursor, LoopWalk, Walked
 from polymodel.sparse.execute.output import Bools, effectual
-from polymodel.sparse.execute.plan import Plan, Slot, rank_of
+from polymodel.sparse.execute.plan import OperandSlot, Plan, rank_of
 from polymodel.sparse.fibertree import Fibertree, Ints, Level, LoopRank, build
 from polymodel.sparse.partition import number, part_names, shape_columns
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, Operand
+from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, IndexedTensor
 
 # Skips equal work of innermost loops that only walk dense fibers.
 #
@@ -35,7 +35,7 @@ class Tail:
     kind: Ints
     one: Ints
     loops: tuple[Walked, ...]
-    cursors: tuple[Cursor, ...]
+    cursors: tuple[FiberCursor, ...]
     alive: tuple[Bools | None, ...]
 
     @property
@@ -83,7 +83,7 @@ def candidates(plan: Plan, timed: Collection[str]) -> int:
     return at
 
 
-def _depth(slot: Slot, at: int) -> int:
+def _depth(slot: OperandSlot, at: int) -> int:
     """How many levels of a tensor are bound before a loop."""
     return sum(s.kind != "cut" for loop, steps in slot.steps.items() if loop < at for s in steps)
 
@@ -213,7 +213,7 @@ class Thin:
         return Tail(start, kind, np.zeros(0, dtype=np.int64), tuple(loops), (), (None,) * len(loops))
 
 
-def ranks(operand: Operand) -> list[str]:
+def ranks(operand: IndexedTensor) -> list[str]:
     """The ranks of plain indices."""
     return [rank_of(i.variable) for i in operand.indices if i.variable]
 

@@ -17,7 +17,7 @@ from polymodel.sparse.execute.loops import LoopWalk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
-from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses, Times
+from polymodel.sparse.execute.records import EinsumCounts, ExecutionTimes, LoopLevel, RankAccesses
 from polymodel.sparse.execute.times import distinct, measure, measure_merged
 from polymodel.sparse.execute.values import (
     Values,
@@ -32,11 +32,11 @@ from polymodel.sparse.execute.values import (
 )
 from polymodel.sparse.fibertree import Ints, changes, sorting
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import Expression, FactorProduct, Operand, SpaceTime
+from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTensor, SpaceTime
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
+class EinsumRunState:
     """A walked Einsum: the walk (down to the tail or the merged loop, if there is one), the nodes of the last
     loop where it computes (per term, and any; None: all), the same per loop, and the output along the loops.
     """
@@ -102,7 +102,7 @@ class Ran:
 
 def walk_through(
     plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None, values: bool
-) -> Ran:
+) -> EinsumRunState:
     """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept, and
     those over a `thin` rank or that merges one tensor's fibers into the output's not at all."""
     timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
@@ -124,10 +124,12 @@ def walk_through(
         walk.step()
     terms, there = presence(plan, walk)
     alive = effectual(walk.loops, there)
-    return Ran(plan, walk, None, tuple(terms), there, tuple(alive), tuple(grow(plan, walk.loops, alive)))
+    return EinsumRunState(
+        plan, walk, None, tuple(terms), there, tuple(alive), tuple(grow(plan, walk.loops, alive))
+    )
 
 
-def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> Ran | None:
+def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> EinsumRunState | None:
     """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
     tail = enter(walk) if thin is None else thin.tail(walk)
     if tail is None:
@@ -141,18 +143,20 @@ def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> Ran | None:
         table[grown[-1].element] = tail.kind
         if (table[grown[-1].element] != tail.kind).any():
             return None
-    return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
+    return EinsumRunState(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
 
 
-def _with_merged(plan: Plan, walk: LoopWalk) -> Ran | None:
+def _with_merged(plan: Plan, walk: LoopWalk) -> EinsumRunState | None:
     """The innermost loop as one that merges; None where it does more than that."""
     found = merging.enter(walk)
     if found is None:
         return None
-    return Ran(plan, walk, None, (None,), found.there, found.alive, found.grown, merged=found.merged)
+    return EinsumRunState(
+        plan, walk, None, (None,), found.there, found.alive, found.grown, merged=found.merged
+    )
 
 
-def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
+def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
     """All counts of a walked Einsum."""
     plan = ran.plan
     if ran.merged is not None:
@@ -190,7 +194,7 @@ def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[Spar
     """An Einsum that reads no tensor: its one value, and what it takes to write it."""
     products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     named = [[scalars[f] if isinstance(f, str) else f for f in t.factors] for t in products]
-    value = sum(prod(float(n) for n in numbers if not isinstance(n, Operand)) for numbers in named)
+    value = sum(prod(float(n) for n in numbers if not isinstance(n, IndexedTensor)) for numbers in named)
     made = SparseTensor.from_coo(expression.name, (), (), np.zeros((0, 1), dtype=np.int64), [value])
     zero = int(value == 0)
     multiplies = sum(len(t.factors) - 1 for t in products)
@@ -198,7 +202,7 @@ def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[Spar
     return made, EinsumCounts(expression.name, (), multiplies, 1, 0, added, 1, 1, zero, (), None, {})
 
 
-def _times(ran: Ran, spacetime: SpaceTime) -> Times:
+def _times(ran: EinsumRunState, spacetime: SpaceTime) -> ExecutionTimes:
     if ran.merged is not None:
         return measure_merged(ran.plan, ran.walk, ran.merged, spacetime, ran.there)
     return measure(ran.plan, ran.walk, ran.tail, spacetime, ran.there)
@@ -214,7 +218,7 @@ def _stands_for(plan: Plan, thin: Thin) -> dict[str, tuple[str, int, int]]:
     return dict.fromkeys(named, (thin.rank, thin.size, thin.step))
 
 
-def _alive_outputs(ran: Ran) -> Ints:
+def _alive_outputs(ran: EinsumRunState) -> Ints:
     """The outputs met by the last loop walked that get a result."""
     element, count = ran.outputs
     element = element if ran.there is None else element[ran.there]
@@ -223,7 +227,7 @@ def _alive_outputs(ran: Ran) -> Ints:
     return np.flatnonzero(present)
 
 
-def _accesses(ran: Ran) -> list[RankAccesses]:
+def _accesses(ran: EinsumRunState) -> list[RankAccesses]:
     plan, found = ran.plan, []
     names = [s.name for s in plan.slots]
     for at, (loop, grown) in enumerate(zip(ran.walk.loops, ran.grown, strict=True)):
@@ -277,7 +281,7 @@ def _one(
     )
 
 
-def _levels(ran: Ran) -> tuple[LoopLevel, ...]:
+def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
     found = []
     names = [s.name for s in ran.plan.slots]
     for at, (loop, grown, alive) in enumerate(zip(ran.walk.loops, ran.grown, ran.alive, strict=True)):
@@ -302,7 +306,7 @@ def _levels(ran: Ran) -> tuple[LoopLevel, ...]:
     return tuple(found)
 
 
-def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
+def result(ran: EinsumRunState, values: bool) -> tuple[SparseTensor, int]:
     """The output, and how many of its values came out exactly zero (it does not keep those).
 
     Without `values` every output that is touched is 1.
@@ -317,7 +321,7 @@ def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
     return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
 
 
-def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
+def _plain_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
     nodes = ran.first_nodes
     columns = coordinates(ran.plan, ran.walk, nodes)
     rows = [columns[i] for i in sorted(columns)]
@@ -334,7 +338,7 @@ def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
     return coords, gathered(found, number[element], int(kept.size), assigns(ran.plan))
 
 
-def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
+def _with_tail_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
     tail = ran.tail
     assert tail is not None
     pieces: list[Ints] = []

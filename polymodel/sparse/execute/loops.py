@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
-from polymodel.sparse.execute.plan import LoopAction, Plan, Slot
+from polymodel.sparse.execute.plan import LoopAction, OperandSlot, Plan
 from polymodel.sparse.fibertree import Ints, Level, blocks
 
 # Fibers of one loop, one per loop node, and how they co-iterate: all nodes at once.
@@ -20,7 +20,7 @@ MOST_NODES = 10**8
 
 
 @dataclass(frozen=True, eq=False)
-class Fibers:
+class LoopFibers:
     """For each loop node the elements low .. high - 1 of a level, all of one fiber.
 
     A coordinate is seen less `shift`, over `factor` (index math); then low and high hold only what falls
@@ -46,10 +46,12 @@ class Fibers:
     def total(self) -> int:
         return int(self.high.sum()) - int(self.low.sum())
 
-    def at(self, nodes: Ints | slice) -> Fibers:
+    def at(self, nodes: Ints | slice) -> LoopFibers:
         """Those of some loop nodes."""
         shift = None if self.shift is None else self.shift[nodes]
-        return Fibers(self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift, self.factor)
+        return LoopFibers(
+            self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift, self.factor
+        )
 
     def last(self) -> Ints:
         """The last coordinate of each, -1 for an empty one."""
@@ -117,13 +119,13 @@ class Matched:
         return Matched(self.nodes[kept], self.coords[kept], tuple(e[kept] for e in self.elements), self.reads)
 
 
-def alone(fibers: Fibers) -> Matched:
+def alone(fibers: LoopFibers) -> Matched:
     """One fiber per node, all of it."""
     nodes, coords, elements = fibers.expand()
     return Matched(nodes, coords, (elements,), (fibers.lengths,))
 
 
-def intersect(fibers: Sequence[Fibers]) -> Matched:
+def intersect(fibers: Sequence[LoopFibers]) -> Matched:
     """Two-finger intersection; more than two nest to the right, a & (b & c), each reading as it is asked.
 
     Both fingers advance after a match, and it stops when one fiber ends: the other has then read everything
@@ -141,7 +143,7 @@ def intersect(fibers: Sequence[Fibers]) -> Matched:
     return Matched(inner.nodes[kept], inner.coords[kept], elements, _nested_reads(fibers))
 
 
-def _pair(a: Fibers, b: Fibers) -> Matched:
+def _pair(a: LoopFibers, b: LoopFibers) -> Matched:
     if a.total <= b.total:
         nodes, coords, ours = a.expand()
         theirs = b.find(nodes, coords)
@@ -161,7 +163,7 @@ def _pair(a: Fibers, b: Fibers) -> Matched:
     return Matched(nodes, coords, (ours, theirs), reads)
 
 
-def _read(fibers: Fibers, last: Ints, own: Ints | None = None) -> Ints:
+def _read(fibers: LoopFibers, last: Ints, own: Ints | None = None) -> Ints:
     """Coordinates read when the other fiber ends at `last`: all, where this one ends (at `own`) no later."""
     lengths = fibers.lengths
     short = np.flatnonzero(last < (fibers.last() if own is None else own))
@@ -171,7 +173,7 @@ def _read(fibers: Fibers, last: Ints, own: Ints | None = None) -> Ints:
     return lengths
 
 
-def _nested_reads(fibers: Sequence[Fibers]) -> tuple[Ints, ...]:
+def _nested_reads(fibers: Sequence[LoopFibers]) -> tuple[Ints, ...]:
     """Reads of a & (b & (c & ..)): an inner intersection runs only as far as the outer one asks for."""
     nodes = fibers[0].nodes
     reads: list[Ints] = []
@@ -225,14 +227,14 @@ def unite(parts: Sequence[Matched]) -> Matched:
     return Matched(united // span, united % span, tuple(elements), reads)
 
 
-def cut(leader: Fibers, follower: Fibers) -> tuple[Matched, Ints, Ints]:
+def cut(leader: LoopFibers, follower: LoopFibers) -> tuple[Matched, Ints, Ints]:
     """The leader's fibers are of parts, the follower's of plain coordinates, cut where the parts begin.
 
     Yields the parts where the follower has something, with the elements of the leader, and the elements
     low .. high - 1 of the follower that lie in each. The follower's reads are of its nonempty parts.
     """
     nodes, coords, elements = leader.expand()
-    own = Fibers(follower.level, follower.fiber[nodes], follower.low[nodes], follower.high[nodes])
+    own = LoopFibers(follower.level, follower.fiber[nodes], follower.low[nodes], follower.high[nodes])
     ends = np.full(coords.size, np.iinfo(np.int64).max // 2, dtype=np.int64)
     same = nodes[1:] == nodes[:-1]
     ends[:-1][same] = coords[1:][same]
@@ -249,27 +251,27 @@ def cut(leader: Fibers, follower: Fibers) -> tuple[Matched, Ints, Ints]:
 
 
 @dataclass
-class Cursor:
+class FiberCursor:
     """Where one tensor is at every loop node: `element` of the last level bound (None: the root), -1 where a
     term is out; `cut`: the part low .. high - 1 of the next fiber that a leader's part leaves."""
 
-    slot: Slot
+    slot: OperandSlot
     bound: int = 0
     element: Ints | None = None
     partial: bool = False
     cut: tuple[Ints, Ints, Ints] | None = None
 
-    def fibers(self, nodes: int) -> Fibers:
+    def fibers(self, nodes: int) -> LoopFibers:
         """The fibers of the next level."""
         level = self.slot.tree.levels[self.bound]
         if self.cut is not None:
-            return Fibers(level, *self.cut)
+            return LoopFibers(level, *self.cut)
         if self.element is None:
             zeros = np.zeros(nodes, dtype=np.int64)
-            return Fibers(level, zeros, zeros, np.full(nodes, level.elements, dtype=np.int64))
+            return LoopFibers(level, zeros, zeros, np.full(nodes, level.elements, dtype=np.int64))
         if not level.elements:
             none = np.zeros(nodes, dtype=np.int64)
-            return Fibers(level, none, none, none)
+            return LoopFibers(level, none, none, none)
         fiber = np.maximum(self.element, 0) if self.partial else self.element
         if fiber.size == level.fibers and bool((fiber[1:] > fiber[:-1]).all()):
             low, high = level.starts[:-1], level.starts[1:]  # every fiber once, in order
@@ -277,7 +279,7 @@ class Cursor:
             low, high = level.starts[fiber], level.starts[1:][fiber]
         if self.partial:
             high = np.where(self.element < 0, low, high)
-        return Fibers(level, fiber, low, high)
+        return LoopFibers(level, fiber, low, high)
 
     def follow(self, nodes: Ints) -> None:
         """Go on to the nodes of an inner loop, given by the node each lies in."""
@@ -350,7 +352,7 @@ class LoopWalk:
         self.plan = plan
         self.keep = keep
         self.loops: list[Walked] = []
-        self.cursors = [Cursor(s) for s in plan.slots]
+        self.cursors = [FiberCursor(s) for s in plan.slots]
         for cursor in self.cursors:
             if not cursor.slot.tree.levels:  # rank 0: one value, or none
                 there = cursor.slot.tree.nnz > 0
@@ -402,7 +404,7 @@ class LoopWalk:
             for table in (loop.element, loop.begin, loop.reads):
                 table.clear()
 
-    def _fibers(self, s: int, step: LoopAction, at: int) -> Fibers:
+    def _fibers(self, s: int, step: LoopAction, at: int) -> LoopFibers:
         cursor = self.cursors[s]
         found = cursor.fibers(self.nodes)
         if step.kind != "project":
@@ -413,10 +415,10 @@ class LoopWalk:
         if step.tile is not None:
             start = self.coords_of(step.tile[0])
             stop = np.minimum(start + step.tile[1], stop)
-        whole = Fibers(found.level, found.fiber, found.low, found.high, shift, step.factor)
+        whole = LoopFibers(found.level, found.fiber, found.low, found.high, shift, step.factor)
         low = found.low + whole.upto(start - 1)
         high = found.low + whole.upto(stop - 1)
-        return Fibers(found.level, found.fiber, low, high, shift, step.factor)
+        return LoopFibers(found.level, found.fiber, low, high, shift, step.factor)
 
     def _shift(self, step: LoopAction) -> Ints:
         """The sum of the earlier variables of index math."""
@@ -452,7 +454,7 @@ class LoopWalk:
         result: Ints = column if found is None else column[found]
         return result
 
-    def _co_iterate(self, fibers: dict[int, Fibers]) -> None:
+    def _co_iterate(self, fibers: dict[int, LoopFibers]) -> None:
         parts: list[Matched] = []
         slots: list[int] = []
         for term in self.plan.terms:
@@ -474,7 +476,7 @@ class LoopWalk:
         if len(parts) > 1:
             self._out_of_terms(slots)
 
-    def _without_parts(self, leader: int, fibers: Fibers) -> None:
+    def _without_parts(self, leader: int, fibers: LoopFibers) -> None:
         """Where the leader has nothing there are no parts: followers have nothing to read either."""
         empty = fibers.high == fibers.low
         if empty.any():
@@ -495,7 +497,7 @@ class LoopWalk:
                     self.cursors[s].out(self.nodes, gone)
 
     def _advance(
-        self, matched: Matched, slots: Sequence[int], fibers: dict[int, Fibers], bound: Sequence[int] = ()
+        self, matched: Matched, slots: Sequence[int], fibers: dict[int, LoopFibers], bound: Sequence[int] = ()
     ) -> None:
         """Make the nodes of a loop of what its co-iteration yields; the cursors in `bound` are set next."""
         walked = Walked(matched.nodes, matched.coords)
@@ -509,7 +511,7 @@ class LoopWalk:
             if s not in bound:
                 cursor.follow(matched.nodes)
 
-    def _cut(self, fibers: dict[int, Fibers], cuts: list[int], slots: list[int]) -> None:
+    def _cut(self, fibers: dict[int, LoopFibers], cuts: list[int], slots: list[int]) -> None:
         leaders = [s for s in slots if s not in cuts]
         if len(slots) != 2 or len(leaders) != 1 or len(self.plan.terms) > 1:
             names = ", ".join(self.plan.slots[s].name for s in cuts)

@@ -75,7 +75,7 @@ class Merged:
             if fibers.size == visited.size:
                 found.append(self.lengths[visited])
             else:
-                found.append(Fibers(self.level, self.low[visited], self.high[visited], fibers).sizes)
+                found.append(FiberVisits(self.level, self.low[visited], self.high[visited], fibers).sizes)
         return np.concatenate(found)
 
     def within(self, window: Ints) -> bool:
@@ -96,7 +96,9 @@ class Merged:
         """Lines of the output that are there as they are first touched in a window, and all that are touched
         in it. `window`: of each node, ascending with time."""
         found = [
-            Fibers(self.level, self.low[visited], self.high[visited], fibers).lines(window[visited], per_line)
+            FiberVisits(self.level, self.low[visited], self.high[visited], fibers).lines(
+                window[visited], per_line
+            )
             for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=True), self.lengths)
         ]
         return sum(there for there, _ in found), sum(touched for _, touched in found)
@@ -106,13 +108,13 @@ class Merged:
         total = int(self.lengths[visited].sum())
         if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
             return OutputTally(total, 0, total)
-        return _populated(Fibers(self.level, self.low[visited], self.high[visited], fibers))
+        return _populated(FiberVisits(self.level, self.low[visited], self.high[visited], fibers))
 
     def pattern(self) -> tuple[Ints, Ints]:
         """Every element of the output once, as its fiber and its coordinate, in ascending order."""
         fiber, coords = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=False), self.lengths):
-            found = Fibers(self.level, self.low[visited], self.high[visited], fibers).elements
+            found = FiberVisits(self.level, self.low[visited], self.high[visited], fibers).elements
             first = np.cumsum(fibers) - fibers
             fiber.append(np.repeat(self.output[visited[first]], np.diff(found.starts)))
             coords.append(found.coords.astype(np.int64))
@@ -206,7 +208,7 @@ def _blocked(visits: tuple[Ints, Ints], lengths: Ints) -> Iterator[tuple[Ints, I
 
 
 @dataclass(frozen=True, eq=False)
-class Elements:
+class OutputCoordinates:
     """The distinct coordinates of some output fibers: those of fiber f are starts[f] .. starts[f + 1] - 1, in
     ascending order; `born`: the visit that brings each."""
 
@@ -216,7 +218,7 @@ class Elements:
 
 
 @dataclass(frozen=True, eq=False)
-class Fibers:
+class FiberVisits:
     """Visits of some output fibers: `visits` of each, one after the other; a visit brings the elements
     low .. high - 1 of a level."""
 
@@ -269,7 +271,7 @@ class Fibers:
         return int(touched.size - np.count_nonzero(new[touched])), int(touched.size)
 
     @cached_property
-    def elements(self) -> Elements:
+    def elements(self) -> OutputCoordinates:
         lengths = self.lengths
         if not self.long:
             return self._merged(0, self.low.size)
@@ -284,9 +286,9 @@ class Fibers:
             coords, born = np.concatenate((coords, more.coords)), np.concatenate((born, more.born))
             both = _distinct(np.array([0, coords.size]), coords, born, self.level.span)
             coords, born, start, done = both.coords, both.born, stop, int(work[stop - 1])
-        return Elements(np.array([0, coords.size]), coords, born)
+        return OutputCoordinates(np.array([0, coords.size]), coords, born)
 
-    def _merged(self, start: int, stop: int) -> Elements:
+    def _merged(self, start: int, stop: int) -> OutputCoordinates:
         """What some of the visits bring."""
         visit = np.repeat(np.arange(start, stop, dtype=np.int32), self.lengths[start:stop])
         return _distinct(self._starts(start, stop), self._coords(start, stop), visit, self.level.span)
@@ -332,7 +334,7 @@ def _first(values: Small, starts: NDArray[np.integer]) -> Bools:
     return found
 
 
-def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
+def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:
     """Each coordinate of each fiber once, with the first visit that brings it. Rows are in order of time.
 
     Sorted by counting, as a sparse matrix is transposed twice; equal ones stay in order of time.
@@ -353,7 +355,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
         at = np.flatnonzero(new)  # quicker than masks
         kept = csc_array((across.data[at], fiber[at], before[ends]), shape=across.shape)
         found = kept.tocsr()
-    return Elements(found.indptr.astype(np.int64), found.indices, found.data)
+    return OutputCoordinates(found.indptr.astype(np.int64), found.indices, found.data)
 
 
 def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small, Small]:
@@ -368,7 +370,7 @@ def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small
     return found.indices, found.data
 
 
-def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
+def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:
     """The same where there are far more coordinates than rows."""
     fibers = starts.size - 1
     keys = np.repeat(np.arange(fibers, dtype=np.int64), np.diff(starts)) * span + coords
@@ -378,10 +380,10 @@ def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> Elements:
     new[1:] = keys[1:] != keys[:-1]
     first, keys = order[new], keys[new]
     bounds = np.searchsorted(keys, np.arange(fibers + 1, dtype=np.int64) * span)
-    return Elements(bounds, coords[first], visit[first])
+    return OutputCoordinates(bounds, coords[first], visit[first])
 
 
-def _populated(fibers: Fibers) -> OutputTally:
+def _populated(fibers: FiberVisits) -> OutputTally:
     """Elements, reads and writes of some output fibers: the rules of `output.grow`, visit by visit."""
     elements, lengths = fibers.elements, fibers.lengths
     came = np.bincount(elements.born, minlength=lengths.size)
@@ -390,7 +392,7 @@ def _populated(fibers: Fibers) -> OutputTally:
     return OutputTally(new, total - new + searched + moved, total + moved)
 
 
-def _inserted(fibers: Fibers, elements: Elements, lengths: Ints, came: Ints) -> tuple[int, int]:
+def _inserted(fibers: FiberVisits, elements: OutputCoordinates, lengths: Ints, came: Ints) -> tuple[int, int]:
     """What visits read in their search and move as they insert; see `output.grow`."""
     coords, owner, span = fibers.level.coords, fibers.owner, fibers.level.span
     first_visit = np.cumsum(fibers.visits) - fibers.visits
@@ -424,7 +426,9 @@ def _inserted(fibers: Fibers, elements: Elements, lengths: Ints, came: Ints) -> 
     return searched, moved
 
 
-def _earlier(fibers: Fibers, elements: Elements, first_visit: Ints, visit: Ints, place: Ints) -> Ints:
+def _earlier(
+    fibers: FiberVisits, elements: OutputCoordinates, first_visit: Ints, visit: Ints, place: Ints
+) -> Ints:
     """How many elements of the fiber of each visit asked for lie before a place and were there before it."""
     if not visit.size:
         return np.zeros(0, dtype=np.int64)

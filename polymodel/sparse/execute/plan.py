@@ -12,7 +12,7 @@ from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.partition import Columns, Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.teaal.records import EinsumMapping, Expression, FactorProduct, Operand, Take
+from polymodel.spec.teaal.records import EinsumMapping, Expression, FactorProduct, IndexedTensor, Take
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LoopAction:
 
 
 @dataclass(frozen=True)
-class Slot:
+class OperandSlot:
     """One occurrence of a tensor on the right: its fibertree, and its steps by index of the loop."""
 
     name: str
@@ -63,7 +63,7 @@ class Plan:
 
     einsum: str
     order: tuple[LoopRank, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[OperandSlot, ...]
     terms: tuple[SlotProduct, ...]
     populate: tuple[int, ...]
     output: tuple[tuple[str, int, int], ...]
@@ -120,7 +120,7 @@ def make_plan(
     )
 
 
-def _slot_names(operands: Sequence[Operand]) -> list[str]:
+def _slot_names(operands: Sequence[IndexedTensor]) -> list[str]:
     seen: dict[str, int] = {}
     found = []
     for operand in operands:
@@ -130,7 +130,7 @@ def _slot_names(operands: Sequence[Operand]) -> list[str]:
     return found
 
 
-def _columns(operand: Operand, name: str, tensor: SparseTensor) -> Columns:
+def _columns(operand: IndexedTensor, name: str, tensor: SparseTensor) -> Columns:
     """The tensor with its ranks named after the variables of this Einsum; index math keeps its own names."""
     ranks: dict[str, LoopRank] = {}
     columns = {}
@@ -145,7 +145,9 @@ def _columns(operand: Operand, name: str, tensor: SparseTensor) -> Columns:
     return Columns(name, ranks, columns, tensor.values)
 
 
-def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapping[str, int]) -> Slot:
+def _slot(
+    operand: IndexedTensor, columns: Columns, arranged: Arrangement, index: Mapping[str, int]
+) -> OperandSlot:
     """Place each rank of a tensor at the loop that binds it."""
     placed: list[tuple[int, str, LoopAction]] = []
     cuts: list[tuple[int, str]] = []
@@ -180,7 +182,7 @@ def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapp
             )
         steps.setdefault(at, []).insert(0, LoopAction("cut", level))
     found = {at: tuple(s) for at, s in steps.items()}
-    return Slot(columns.name, operand.tensor, columns.tree(order), found)
+    return OperandSlot(columns.name, operand.tensor, columns.tree(order), found)
 
 
 def _projected(
@@ -216,7 +218,7 @@ def _projected(
 
 
 def _output(
-    output: Operand, arranged: Arrangement, index: Mapping[str, int]
+    output: IndexedTensor, arranged: Arrangement, index: Mapping[str, int]
 ) -> tuple[tuple[int, ...], tuple[tuple[str, int, int], ...]]:
     """Which loops populate the output, and where the coordinates of its declared ranks come from."""
     populate: list[int] = []
@@ -259,7 +261,7 @@ def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> Slot
     numbers = 0
     slots: list[int] = []
     for f in term.factors:
-        if isinstance(f, Operand):
+        if isinstance(f, IndexedTensor):
             slots.append(at + len(slots))
             continue
         factor *= scalars[f] if isinstance(f, str) else f

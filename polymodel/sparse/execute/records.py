@@ -207,7 +207,7 @@ class LoopLevel:
 
 
 @dataclass(frozen=True)
-class Times:
+class ExecutionTimes:
     """Steps under three models, and how work lies in space. Stamps are tuples over the ranks of `spacetime`.
 
     `lock_step`: distinct time stamps (all points of space move together). `slip`: the largest number of
@@ -260,7 +260,7 @@ class EinsumCounts:
     output_nnz: int
     zeros: int
     accesses: tuple[RankAccesses, ...]
-    times: Times | None
+    times: ExecutionTimes | None
     inputs: Mapping[str, Fibertree]
     levels: tuple[LoopLevel, ...] | None = None
     stands_for: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)

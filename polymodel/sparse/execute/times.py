@@ -14,7 +14,7 @@ from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan
-from polymodel.sparse.execute.records import Times
+from polymodel.sparse.execute.records import ExecutionTimes
 from polymodel.sparse.fibertree import Ints, blocks
 from polymodel.spec.teaal.records import SpaceTime, Stamp
 
@@ -95,7 +95,7 @@ def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
 
 def measure(
     plan: Plan, walk: LoopWalk, tail: Tail | None, spacetime: SpaceTime, computed: Bools | None
-) -> Times:
+) -> ExecutionTimes:
     """Stamp all activities. `computed`: which nodes of the last loop walked lead to some; None: all."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     start = len(walk.loops)
@@ -133,7 +133,7 @@ def measure(
             first = _Points(numbers, which, time.values, time.size), numbers
         by_first = _by_first(*first, leaves)
     total, met = int(load.sum()), int(seen.sum())
-    return Times(
+    return ExecutionTimes(
         tuple(s.rank for s in spacetime.space),
         tuple(s.rank for s in spacetime.time),
         stamps,
@@ -278,7 +278,7 @@ class _Points:
 
 def measure_merged(
     plan: Plan, walk: LoopWalk, merged: Merged, spacetime: SpaceTime, computed: Bools | None
-) -> Times:
+) -> ExecutionTimes:
     """Stamp all activities; the innermost loop is stamped in time. `computed`: see `measure`."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     outer = [s for s in spacetime.time if index[s.rank] < len(walk.loops)]
@@ -298,7 +298,7 @@ def measure_merged(
         rows = zip(firsts.tolist(), loads.tolist(), seen.tolist(), strict=True)
         by_first = {value: (activities, times) for value, activities, times in rows}
     total, met = int(load.sum()), int(stamps.sum())
-    return Times(
+    return ExecutionTimes(
         tuple(s.rank for s in spacetime.space),
         tuple(s.rank for s in spacetime.time),
         int(_stamped(merged, nodes, moment, inner)[1].sum()),

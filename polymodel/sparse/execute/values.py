@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from polymodel.governor import charge
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.dense_ranks import Tail, first_leaf
-from polymodel.sparse.execute.loops import Cursor, LoopWalk
+from polymodel.sparse.execute.loops import FiberCursor, LoopWalk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan, SlotProduct
@@ -73,7 +73,7 @@ def leaf_values(plan: Plan, walk: LoopWalk, there: list[Bools | None]) -> Values
     return found
 
 
-def _product(term: SlotProduct, cursors: list[Cursor]) -> Values:
+def _product(term: SlotProduct, cursors: list[FiberCursor]) -> Values:
     factors = term.slots if term.take is None else (term.slots[term.take],)
     found: Values | None = None
     for s in factors:

@@ -10,7 +10,7 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.readers import TensorFile, default_ranks, read_frostt, read_market
-from polymodel.sparse.files.text import Faults, Text
+from polymodel.sparse.files.text import FileFaults, Text
 from polymodel.sparse.files.write import write_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -64,7 +64,7 @@ def read_file(
             check(argument, given)
     _check(kind, ranks, shape, read)
     read.raise_if_any()
-    faults = Faults(str(path))
+    faults = FileFaults(str(path))
     with Text(path, faults, limit) as text:
         if kind == ".tns":
             return read_frostt(text, name or stem, ranks, shape)

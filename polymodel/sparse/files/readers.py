@@ -244,7 +244,7 @@ _FORM = "%%MatrixMarket matrix coordinate real general"
 
 
 @dataclass(frozen=True)
-class Header:
+class FileHeader:
     """The first line, the comments, and the line of sizes (`line`, `text`)."""
 
     layout: str
@@ -297,7 +297,7 @@ def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
     return replace(made, notes=(note,))
 
 
-def _header(text: Text) -> Header | None:
+def _header(text: Text) -> FileHeader | None:
     banner = text.peek()
     if banner is None or not banner.strip():
         if not text.broken:
@@ -331,7 +331,7 @@ def _header(text: Text) -> Header | None:
     entries = sizes[2] if layout == "coordinate" else _stored(rows, columns, symmetry)
     at = text.line
     text.skip()
-    return Header(layout, field, symmetry, rows, columns, entries, at, line, tuple(comments))
+    return FileHeader(layout, field, symmetry, rows, columns, entries, at, line, tuple(comments))
 
 
 def _start() -> str:
@@ -412,7 +412,7 @@ def _stored(rows: int, columns: int, symmetry: Symmetry) -> int:
     return rows * (rows - 1) // 2 if symmetry == "skew-symmetric" else rows * (rows + 1) // 2
 
 
-def _miscounted(text: Text, header: Header, found: int) -> None:
+def _miscounted(text: Text, header: FileHeader, found: int) -> None:
     if header.layout == "array":
         said = f"{header.rows:,} x {header.columns:,} ({header.symmetry}) makes {header.entries:,} values"
     else:
@@ -427,7 +427,7 @@ def _miscounted(text: Text, header: Header, found: int) -> None:
     text.faults.add(message, remedy, header.line, header.text)
 
 
-def _places(header: Header) -> Ints:
+def _places(header: FileHeader) -> Ints:
     """Coordinates of the values of an array: column by column, each from the top or from the diagonal."""
     if header.symmetry == "general":
         column, row = np.divmod(np.arange(header.entries), header.rows)
@@ -439,7 +439,7 @@ def _places(header: Header) -> Ints:
     return np.stack([row, column])
 
 
-def _above(text: Text, header: Header, found: Entries) -> int:
+def _above(text: Text, header: FileHeader, found: Entries) -> int:
     """How many entries lie above the diagonal. A fault where one of them and its mirror image are both there:
     summed, as duplicates are, they would count twice."""
     row, column = found.coords

@@ -38,7 +38,7 @@ _PACKED = b"\x1f\x8b"
 
 
 @dataclass
-class Faults:
+class FileFaults:
     """Faults of one file: the first 20 in full, the next 1000 counted; `stopped`: the line it ended at;
     `lines`: entries that have faults."""
 
@@ -103,7 +103,7 @@ class Text:
     is a fault in `faults`, and makes the text `broken`.
     """
 
-    def __init__(self, path: str | PathLike[str], faults: Faults, limit: int | None = None) -> None:
+    def __init__(self, path: str | PathLike[str], faults: FileFaults, limit: int | None = None) -> None:
         self.path = Path(fspath(path))
         self.faults = faults
         self.limit = limit
@@ -301,7 +301,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class LineFault:
     """A fault of one line; `token`: which of its words, from 0."""
 
     message: str
@@ -317,17 +317,17 @@ class Entries:
     values: NDArray[Any]
 
 
-def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | complex] | list[Wrong]:
+def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | complex] | list[LineFault]:
     """One line, split at white space; or all that is wrong with its words."""
     if len(tokens) != rule.columns:
         there = f"{len(tokens)} number{'s' if len(tokens) != 1 else ''}"
-        return [Wrong(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")]
-    faults: list[Wrong] = []
+        return [LineFault(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")]
+    faults: list[LineFault] = []
     point: list[int] = []
     for at, token in enumerate(tokens[: rule.order]):
         if not WHOLE.match(token):
             what = f"coordinate {_text(token)} is not a whole number"
-            faults.append(Wrong(what, "coordinates count from 1", at))
+            faults.append(LineFault(what, "coordinates count from 1", at))
             continue
         place = int(token) - 1 if len(token) < 30 else _LARGEST + 1
         point.append(place)
@@ -337,7 +337,7 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
     numbers: list[int | float] = []
     for at, token in enumerate(tokens[rule.order :], rule.order):
         number = _number(token, rule.field, at)
-        if isinstance(number, Wrong):
+        if isinstance(number, LineFault):
             faults.append(number)
         else:
             numbers.append(number)
@@ -345,40 +345,42 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
         return faults
     if rule.hollow and point[0] == point[1]:
         what = "the entry is on the diagonal of a skew-symmetric matrix, which is zero"
-        return [Wrong(what, "leave it out, or write `general` in the header")]
+        return [LineFault(what, "leave it out, or write `general` in the header")]
     if rule.hermitian and point[0] == point[1] and numbers[1]:
         what = "a diagonal entry of a hermitian matrix is real"
-        return [Wrong(what, "its second part is 0", rule.order + 1)]
+        return [LineFault(what, "its second part is 0", rule.order + 1)]
     if rule.field == "pattern":
         return point, 1
     return point, complex(*numbers) if rule.field == "complex" else numbers[0]
 
 
-def _outside(token: bytes, at: int, size: int, rule: Rule) -> Wrong:
+def _outside(token: bytes, at: int, size: int, rule: Rule) -> LineFault:
     if int(token[:30]) == 0:
-        return Wrong(
+        return LineFault(
             "coordinate 0: coordinates count from 1", "add 1 to the coordinates of a file from 0", at
         )
     if int(token[:30]) < 0:
-        return Wrong(f"coordinate {_text(token)} is negative", "coordinates count from 1", at)
+        return LineFault(f"coordinate {_text(token)} is negative", "coordinates count from 1", at)
     limit = f"1..{size:,}" if rule.sizes else "64 bits"
-    return Wrong(f"coordinate {_text(token)} is outside {limit}", "mend it, or give larger sizes", at)
+    return LineFault(f"coordinate {_text(token)} is outside {limit}", "mend it, or give larger sizes", at)
 
 
-def _number(token: bytes, field: Field, at: int) -> int | float | Wrong:
+def _number(token: bytes, field: Field, at: int) -> int | float | LineFault:
     if field == "integer":
         if not WHOLE.match(token):
-            return Wrong(f"{_text(token)} is not a whole number", "write `real` in the header for others", at)
+            return LineFault(
+                f"{_text(token)} is not a whole number", "write `real` in the header for others", at
+            )
         if len(token) > 30 or not -_LARGEST - 1 <= int(token) <= _LARGEST:
-            return Wrong(f"{_text(token)} does not fit in 64 bits", "write `real` in the header", at)
+            return LineFault(f"{_text(token)} does not fit in 64 bits", "write `real` in the header", at)
         return int(token)
     if _ENDLESS.match(token):
-        return Wrong(f"value {_text(token)} is not finite", "leave out entries that have no value", at)
+        return LineFault(f"value {_text(token)} is not finite", "leave out entries that have no value", at)
     if not _REAL.match(token):
-        return Wrong(f"{_text(token)} is not a number", "write it as 1.5 or 1.5e-3", at)
+        return LineFault(f"{_text(token)} is not a number", "write it as 1.5 or 1.5e-3", at)
     found = float(token.lower().replace(b"d", b"e"))
     if math.isinf(found):
-        return Wrong(f"value {_text(token)} is beyond 64-bit floating point", "scale the values", at)
+        return LineFault(f"value {_text(token)} is beyond 64-bit floating point", "scale the values", at)
     return found
 
 
@@ -406,7 +408,7 @@ def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     return Entries(coords, np.concatenate([f.values for f in found]))
 
 
-def one_by_one(block: LineBlock, rule: Rule, faults: Faults) -> Entries:
+def one_by_one(block: LineBlock, rule: Rule, faults: FileFaults) -> Entries:
     """Line after line, each fault with its place."""
     points: list[list[int]] = []
     values: list[int | float | complex] = []

@@ -13,7 +13,7 @@ from polymodel.sparse.formats.footprint import (
     footprint,
     tile_footprints,
 )
-from polymodel.sparse.formats.levels import Levels, TileLevels, expected_levels, levels_of, tile_levels
+from polymodel.sparse.formats.levels import RankLevels, TileLevels, expected_levels, levels_of, tile_levels
 from polymodel.sparse.formats.parse import parse_format, teaal_format
 from polymodel.sparse.formats.whole import (
     CISS,
@@ -40,10 +40,10 @@ __all__ = [
     "Encoded",
     "Footprint",
     "Format",
-    "Levels",
     "NamedFormat",
     "PerRank",
     "RankBits",
+    "RankLevels",
     "RankRule",
     "TileLevels",
     "U",

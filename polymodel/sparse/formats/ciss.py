@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.assign import least_loaded, part_loads
-from polymodel.sparse.formats.levels import Levels
+from polymodel.sparse.formats.levels import RankLevels
 from polymodel.sparse.formats.whole import CISS, Widths
 from polymodel.sparse.tensor import Ints, SparseTensor
 
@@ -55,7 +55,7 @@ class Encoded:
     def bits(self, widths: Widths) -> int:
         """entries x lanes x (data + (order - 1) index) bits; `index` None: what the sizes need."""
         nothing = tuple(0 for _ in self.ranks)
-        slot = CISS(self.parts, widths).slot(Levels(self.ranks, self.shape, nothing, nothing, "exact"))
+        slot = CISS(self.parts, widths).slot(RankLevels(self.ranks, self.shape, nothing, nothing, "exact"))
         return self.entries * self.parts * int(slot)
 
     def lanes(self) -> list[list[dict[str, int]]]:

@@ -13,7 +13,7 @@ from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.formats.levels import (
     Count,
-    Levels,
+    RankLevels,
     TileLevels,
     expected_levels,
     expected_tiling,
@@ -27,7 +27,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.spec.teaal.records import TensorFormat
 
-Source = SparseTensor | Fibertree | DensityModel | Levels
+Source = SparseTensor | Fibertree | DensityModel | RankLevels
 
 
 def footprint(source: Source, format: Format | object, tile: ArrayLike | None = None) -> Footprint:

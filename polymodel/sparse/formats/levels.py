@@ -28,7 +28,7 @@ Runs = Callable[[int, int], Count]
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class RankLevels:
     """Per rank, outermost first: its size, its fibers, and the coordinates present in them.
 
     Only fibers that exist are counted: those of an inner rank are the coordinates present above; the root
@@ -53,7 +53,7 @@ class Levels:
         return self.coords[-1] if self.coords else 1
 
 
-def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> Levels:
+def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> RankLevels:
     """Exact counts of a tensor stored with its ranks in this order (default: its own)."""
     stored = tensor.swizzled(order) if order and tuple(order) != tensor.ranks else tensor
     firsts = _firsts(stored.coords, None)
@@ -64,7 +64,7 @@ def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> Levels:
         heads, origin = np.arange(stored.nnz) == 0, np.zeros(stored.nnz, np.int64)
         return int((_gaps(stored.coords, firsts, depth, heads, origin) // span).sum())
 
-    return Levels(
+    return RankLevels(
         stored.ranks,
         stored.shape,
         tuple([1, *present[:-1]][: len(present)]),
@@ -75,7 +75,7 @@ def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> Levels:
     )
 
 
-def levels_of_tree(tree: Fibertree) -> Levels:
+def levels_of_tree(tree: Fibertree) -> RankLevels:
     """Exact counts of a fibertree, partitioned or not: the size of a rank is that of its coordinates."""
 
     def runs(depth: int, span: int) -> int:
@@ -85,7 +85,7 @@ def levels_of_tree(tree: Fibertree) -> Levels:
         inner[heads] = level.coords[heads]
         return int((inner // span).sum())
 
-    return Levels(
+    return RankLevels(
         tree.ranks,
         tuple(level.rank.size for level in tree.levels),
         tuple(max(1, level.fibers) if k == 0 else level.fibers for k, level in enumerate(tree.levels)),
@@ -102,7 +102,7 @@ class TileLevels:
     order, and their levels, arrays with one entry per tile."""
 
     at: Ints
-    levels: Levels
+    levels: RankLevels
 
 
 def tile_levels(tensor: SparseTensor, tile: Sequence[int]) -> TileLevels:
@@ -132,7 +132,7 @@ def levels_of_groups(
     origins: Ints,
     sizes: Ints,
     shape: Sequence[int],
-) -> Levels:
+) -> RankLevels:
     """Exact counts of `count` groups of nonzeros: `ids` ascending, coordinates in order within each group.
 
     `origins`: first coordinates (groups x ranks); `sizes`: of a whole group, cut where it passes the shape.
@@ -155,7 +155,7 @@ def levels_of_groups(
     fibers = tuple([roots, *present[:-1]][: len(present)])
     tops = np.flatnonzero(firsts[0]) if firsts else np.zeros(0, np.int64)
     slices = np.diff(np.append(tops, ids.size))
-    return Levels(
+    return RankLevels(
         ranks, tuple(extents.T), fibers, tuple(present), "exact", slices, runs, slice_tile=ids[tops]
     )
 
@@ -188,7 +188,9 @@ def _gaps(
     return gaps
 
 
-def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: Sequence[str] = ()) -> Levels:
+def expected_levels(
+    model: DensityModel, tile: ArrayLike | None = None, order: Sequence[str] = ()
+) -> RankLevels:
     """Expected counts under a density model: of the whole tensor, or of one full tile at a random place.
 
     `tile` (.., ranks): any leading axes are answered element by element. `order`: of the ranks as stored. For
@@ -204,7 +206,7 @@ def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: S
     runs = _expected_runs(model, boxes, axes) if model.placeless else None
     by_slices = whole and bool(axes) and axes[0] == 0
     rows = model.known_rows() if by_slices else None
-    return Levels(
+    return RankLevels(
         tuple(model.ranks[a] for a in axes),
         shape,
         tuple([root, *present[:-1]][: len(present)]),
@@ -260,7 +262,7 @@ def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
 
 def expected_tiling(
     model: DensityModel, tile: Sequence[int], order: Sequence[str] = ()
-) -> list[tuple[float, Levels]]:
+) -> list[tuple[float, RankLevels]]:
     """Expected counts of all tiles of a tiling: (number of tiles, levels of one of them) per class of tiles.
 
     Full tiles and edge tiles are classes of their own, so sums over all tiles are sums of number x bits.

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import Label
-from polymodel.sparse.formats.levels import Count, Levels, bits_for
+from polymodel.sparse.formats.levels import Count, RankLevels, bits_for
 from polymodel.sparse.tensor import Ints
 
 # Formats of one rank, and the bits they take.
@@ -56,12 +56,12 @@ class RankRule(ABC):
         if wrong:
             raise SpecError(wrong)
 
-    def headers(self, levels: Levels, depth: int) -> Count:
+    def headers(self, levels: RankLevels, depth: int) -> Count:
         """Bits of headers; without a root fiber (an empty tile) there is no header of the rank either."""
         return levels.fibers[0] * self.rhbits + levels.fibers[depth] * self.fhbits
 
     @abstractmethod
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         """Bits of rank number `depth`."""
 
 
@@ -73,7 +73,7 @@ class U(RankRule):
     cbits: int = 0
     layout: Layout = "contiguous"
 
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         fibers = levels.fibers[depth]
         elements = fibers * levels.shape[depth]
         return RankBits(
@@ -89,7 +89,7 @@ class CP(RankRule):
     pbits: int
     layout: Layout = "contiguous"
 
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         elements = levels.coords[depth]
         width = bits_for(levels.shape[depth]) if self.cbits is None else self.cbits
         return RankBits(
@@ -105,7 +105,7 @@ class B(RankRule):
     cbits: int = 1
     layout: Layout = "contiguous"
 
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         fibers = levels.fibers[depth]
         mask = fibers * levels.shape[depth] * self.cbits
         return RankBits(
@@ -128,7 +128,7 @@ class RLE(RankRule):
     pbits: int
     overlong: Literal["zero", "escape", "refuse"] = "zero"
 
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         rank, size = levels.ranks[depth], levels.shape[depth]
         elements = levels.coords[depth]
         width = bits_for(size) if self.rbits is None else self.rbits
@@ -141,7 +141,7 @@ class RLE(RankRule):
             (elements + more) * self.pbits,
         )
 
-    def _extra(self, levels: Levels, depth: int, rbits: int) -> Count:
+    def _extra(self, levels: RankLevels, depth: int, rbits: int) -> Count:
         """Runs that are there only because another one is too long."""
         span = 2**rbits if self.overlong != "escape" else 2**rbits - 1
         if not span:
@@ -171,7 +171,7 @@ class UOP(RankRule):
 
     obits: int
 
-    def bits(self, levels: Levels, depth: int) -> RankBits:
+    def bits(self, levels: RankLevels, depth: int) -> RankBits:
         fibers = levels.fibers[depth]
         offsets = fibers * (levels.shape[depth] + 1) * self.obits
         return RankBits(levels.ranks[depth], self.headers(levels, depth), offsets, fibers * 0)
@@ -262,7 +262,7 @@ class Format(ABC):
         return tuple(ranks)
 
     @abstractmethod
-    def bits(self, levels: Levels) -> Footprint:
+    def bits(self, levels: RankLevels) -> Footprint:
         """Bits of a tensor whose levels are in stored order."""
 
 
@@ -297,7 +297,7 @@ class PerRank(Format):
             raise SpecError(faults)
         return wanted
 
-    def bits(self, levels: Levels) -> Footprint:
+    def bits(self, levels: RankLevels) -> Footprint:
         found = tuple(rule.bits(levels, k) for k, rule in enumerate(self.rules))
         value = getattr(self.rules[-1], "pbits", 0) if self.rules else 0
         return Footprint(self.name, found, levels.nnz * value, levels.label)
@@ -322,7 +322,7 @@ class NamedFormat(Format):
             raise SpecError([Diagnostic(what, "use CSF for tensors")])
         return tuple(reversed(ranks)) if self.kind == "CSC" else tuple(ranks)
 
-    def bits(self, levels: Levels) -> Footprint:
+    def bits(self, levels: RankLevels) -> Footprint:
         data, index, pointer = self.widths.data, self.widths.index, self.widths.pointer
         if self.kind == "COO":
             return self._coo(levels)
@@ -336,7 +336,7 @@ class NamedFormat(Format):
         found = PerRank(rules, title=self.kind).bits(levels)
         return Footprint(self.kind, found.ranks, levels.nnz * data, levels.label)
 
-    def _dense(self, levels: Levels) -> Footprint:
+    def _dense(self, levels: RankLevels) -> Footprint:
         points: Count = 1
         most = prod([float(self.widths.data), *(float(np.max(s, initial=0)) for s in levels.shape)])
         for size in levels.shape:
@@ -347,7 +347,7 @@ class NamedFormat(Format):
         found += [RankBits(rank, 0, 0, points * self.widths.data) for rank in levels.ranks[-1:]]
         return Footprint("dense", tuple(found), levels.nnz * self.widths.data, levels.label)
 
-    def _coo(self, levels: Levels) -> Footprint:
+    def _coo(self, levels: RankLevels) -> Footprint:
         nnz, last = levels.nnz, len(levels.ranks) - 1
         found = []
         for k, (rank, size) in enumerate(zip(levels.ranks, levels.shape, strict=True)):
@@ -383,7 +383,7 @@ class CISS(Format):
             raise SpecError([Diagnostic(what, "use COO for vectors")])
         return tuple(ranks)
 
-    def slot(self, levels: Levels) -> Count:
+    def slot(self, levels: RankLevels) -> Count:
         """Bits of one slot of a lane: a value and a coordinate of each rank but one.
 
         A header keeps the first coordinate where others keep the second: where widths are not given the
@@ -397,7 +397,7 @@ class CISS(Format):
             rest = rest + bits_for(size)
         return self.widths.data + (shared if isinstance(shared, np.ndarray) else int(shared)) + rest
 
-    def entries(self, levels: Levels) -> tuple[Count, Label]:
+    def entries(self, levels: RankLevels) -> tuple[Count, Label]:
         """Entries (one slot of every lane each): as many as the longest lane has slots.
 
         Under a model of random rows that is the greatest load in nonzeros and the mean number of headers:
@@ -429,7 +429,7 @@ class CISS(Format):
         found[filled] = longest[1]
         return found
 
-    def bits(self, levels: Levels) -> Footprint:
+    def bits(self, levels: RankLevels) -> Footprint:
         slot, nnz, slices = self.slot(levels), levels.nnz, levels.coords[0]
         entries, label = self.entries(levels)
         data = self.widths.data

@@ -10,19 +10,19 @@ beside the model's. docs/sparse/tensaurus.md is the chapter.
 from polymodel.sparse.tensaurus.anchors import Record, published
 from polymodel.sparse.tensaurus.machine import Machine, Tiles
 from polymodel.sparse.tensaurus.predict import tensaurus
-from polymodel.sparse.tensaurus.report import Flow, Row, Stage, TensaurusReport
+from polymodel.sparse.tensaurus.report import KernelStage, Row, TensaurusReport, TensorTransfer
 from polymodel.sparse.tensaurus.streams import DDR4, Channel, Efficiency, bandwidth
 
 __all__ = [
     "DDR4",
     "Channel",
     "Efficiency",
-    "Flow",
+    "KernelStage",
     "Machine",
     "Record",
     "Row",
-    "Stage",
     "TensaurusReport",
+    "TensorTransfer",
     "Tiles",
     "bandwidth",
     "published",

@@ -28,7 +28,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TensorKernel:
     """`ranks`: of the sparse tensor, slices first. `across`: the rank of the dense fibers that the columns
     take, `kept`: of the fibers that each output register keeps; "" where there is none."""
 
@@ -62,15 +62,15 @@ class Kernel:
 KERNELS = {
     k.name: k
     for k in (
-        Kernel("MTTKRP", ("I", "J", "K"), "F"),
-        Kernel("TTMc", ("I", "J", "K"), "U", "V"),
-        Kernel("SpMM", ("I", "J"), "K"),
-        Kernel("SpMV", ("I", "J")),
+        TensorKernel("MTTKRP", ("I", "J", "K"), "F"),
+        TensorKernel("TTMc", ("I", "J", "K"), "U", "V"),
+        TensorKernel("SpMM", ("I", "J"), "K"),
+        TensorKernel("SpMV", ("I", "J")),
     )
 }
 
 
-def kernel_of(name: str) -> Kernel:
+def kernel_of(name: str) -> TensorKernel:
     """The kernel of this name, in any case; SpMTTKRP, DMTTKRP, GEMM and so on are the same kernels."""
     for known, names in _NAMES.items():
         if str(name).lower() in (n.lower() for n in names):
@@ -247,7 +247,7 @@ class TileLoops:
         return prod(self.tiles[r] for r in ranks)
 
 
-def operands(kernel: Kernel) -> dict[str, tuple[str, ...]]:
+def operands(kernel: TensorKernel) -> dict[str, tuple[str, ...]]:
     """Dense tensors and the output, with the loops that index them."""
     if kernel.name == "MTTKRP":
         return {"C": ("k", "across"), "B": ("j", "across"), "Y": ("i", "across")}
@@ -257,7 +257,7 @@ def operands(kernel: Kernel) -> dict[str, tuple[str, ...]]:
 
 
 def nest(
-    kernel: Kernel, shape: tuple[int, ...], across: int, kept: int, machine: Machine, tiles: Tiles
+    kernel: TensorKernel, shape: tuple[int, ...], across: int, kept: int, machine: Machine, tiles: Tiles
 ) -> TileLoops:
     """The loops over tiles. SpecError tells of tiles that do not fit the buffers, and of unknown loops."""
     sizes = dict(zip(("i", "j", "k"), (*shape, 1), strict=False)) | {"across": across, "kept": kept}
@@ -280,7 +280,7 @@ def nest(
     return found
 
 
-def chosen_tiles(kernel: Kernel, sizes: Mapping[str, int], machine: Machine, tiles: Tiles) -> Tiles:
+def chosen_tiles(kernel: TensorKernel, sizes: Mapping[str, int], machine: Machine, tiles: Tiles) -> Tiles:
     """Tiles with the defaults filled in.
 
     All columns at once; OLEN of V (section 5.2); as many rows of Y as a side of the MSU holds; B and C share
@@ -308,16 +308,16 @@ def _within(room: float, size: int) -> int:
     return max(1, min(size, int(room)))
 
 
-def _lanes(kernel: Kernel, machine: Machine) -> int:
+def _lanes(kernel: TensorKernel, machine: Machine) -> int:
     return machine.vlen if kernel.across else 1
 
 
-def _scratchpad(kernel: Kernel, machine: Machine) -> int:
+def _scratchpad(kernel: TensorKernel, machine: Machine) -> int:
     """Bytes of the smallest scratchpad in use: SpMV uses the first column alone."""
     return machine.spm_bytes if kernel.across else machine.first_spm_bytes
 
 
-def _too_large(kernel: Kernel, found: TileLoops, machine: Machine) -> list[Diagnostic]:
+def _too_large(kernel: TensorKernel, found: TileLoops, machine: Machine) -> list[Diagnostic]:
     """What does not fit a side of the MSU or of a scratchpad. A column holds its lanes of the fibers across,
     and all of the fibers that its registers keep."""
     word = machine.data_bits / 8

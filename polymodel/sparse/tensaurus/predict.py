@@ -10,10 +10,25 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel
-from polymodel.sparse.tensaurus.machine import Kernel, Machine, TileLoops, Tiles, kernel_of, nest, operands
-from polymodel.sparse.tensaurus.report import Flow, Memory, Number, Stage, TensaurusReport, Way
+from polymodel.sparse.tensaurus.machine import (
+    Machine,
+    TensorKernel,
+    TileLoops,
+    Tiles,
+    kernel_of,
+    nest,
+    operands,
+)
+from polymodel.sparse.tensaurus.report import (
+    KernelStage,
+    Memory,
+    Number,
+    TensaurusReport,
+    TensorTransfer,
+    Way,
+)
 from polymodel.sparse.tensaurus.statistics import (
-    Expected,
+    ExpectedStatistics,
     FiberCounts,
     Statistics,
     WorkShare,
@@ -65,16 +80,16 @@ def tensaurus(
     if isinstance(a, SparseTensor):
         counted = of_data(found, FiberCounts(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
     else:
-        counted = of_model(found, Expected(a), loops.sparse_tile, chosen.rows, per_fiber)
+        counted = of_model(found, ExpectedStatistics(a), loops.sparse_tile, chosen.rows, per_fiber)
     sizes = {**dict(zip(found.ranks, shape, strict=True)), **_dense_sizes(found, across, kept)}
     return _report(found, counted, loops, chosen, sizes)
 
 
-def _dense_sizes(kernel: Kernel, across: int, kept: int) -> dict[str, int]:
+def _dense_sizes(kernel: TensorKernel, across: int, kept: int) -> dict[str, int]:
     return {r: n for r, n in ((kernel.across, across), (kernel.kept, kept)) if r}
 
 
-def _check(kernel: Kernel, shape: tuple[int, ...], given: Mapping[str, object], slices: str) -> None:
+def _check(kernel: TensorKernel, shape: tuple[int, ...], given: Mapping[str, object], slices: str) -> None:
     faults = [] if slices in ("own", "kept") else [Diagnostic(f"slices={slices!r}", "own or kept")]
     if len(shape) != kernel.order:
         takes = f"{kernel.name} takes a tensor of {kernel.order} ranks ({', '.join(kernel.ranks)})"
@@ -116,7 +131,7 @@ def _check_indices(loops: TileLoops, machine: Machine) -> None:
         raise SpecError(faults)
 
 
-def _kept_tiles(kernel: Kernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
+def _kept_tiles(kernel: TensorKernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
     """Steps per fiber of the second Einsum, and the number of passes over A that have them."""
     if not kernel.factored:
         yield 0, loops.passes
@@ -128,7 +143,7 @@ def _kept_tiles(kernel: Kernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
 
 
 def _report(
-    kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine, sizes: dict[str, int]
+    kernel: TensorKernel, counted: Statistics, loops: TileLoops, machine: Machine, sizes: dict[str, int]
 ) -> TensaurusReport:
     across, kept = loops.sizes["across"], loops.sizes["kept"]
     first, second = kernel.multiplies(counted.nnz, counted.fibers, across, kept)
@@ -170,13 +185,13 @@ def _stage(
     loops: TileLoops,
     machine: Machine,
     each: int,
-    kernel: Kernel,
-) -> Stage:
+    kernel: TensorKernel,
+) -> KernelStage:
     """Steps of one Einsum: `each` per unit of load and block of columns."""
     times = each * -(-loops.sizes["across"] // machine.width)
     lower, upper = share.bounds(machine.rows)
     lanes = machine.rows * (machine.width if kernel.across else 1)
-    return Stage(
+    return KernelStage(
         einsum=einsum,
         multiplies=multiplies,
         loads=share.loads,
@@ -192,13 +207,15 @@ def _stage(
     )
 
 
-def _flows(kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine) -> Iterator[Flow]:
+def _flows(
+    kernel: TensorKernel, counted: Statistics, loops: TileLoops, machine: Machine
+) -> Iterator[TensorTransfer]:
     """All traffic. Forms name trips n_x of tile loops; docs/sparse/tensaurus.md explains each."""
     label, word = counted.label, machine.data_bits
     across, kept, tiled = loops.sizes["across"], loops.sizes["kept"], counted.tiled
     slots = tiled.entries * loops.passes
     entry = machine.entry_bits(kernel.order)
-    yield Flow(
+    yield TensorTransfer(
         "HBM",
         "read",
         "A",
@@ -221,23 +238,27 @@ def _flows(kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machi
     if partials:
         yield dense("HBM", "read", "Y", partials, form="partial sums of later visits")
     for name, elements, form in _reads(kernel, counted, loops, machine):
-        yield Flow("SPM", "read", name, elements, elements * word, label, form)
+        yield TensorTransfer("SPM", "read", name, elements, elements * word, label, form)
     flushed = tiled.slices * across * kept
-    yield Flow(
+    yield TensorTransfer(
         "MSU", "write", "Y", flushed + partials, (flushed + partials) * word, label, "slices of tiles x F V"
     )
     back = (tiled.slices - counted.rows) * across * kept + final
-    yield Flow("MSU", "read", "Y", back, back * word, label, "slices met before x F V, and what goes to HBM")
+    yield TensorTransfer(
+        "MSU", "read", "Y", back, back * word, label, "slices met before x F V, and what goes to HBM"
+    )
     made = counted.nnz * across * loops.trips("kept")
     sums = tiled.fibers * across * kept if kernel.factored else made
     if kernel.factored:
-        yield Flow("TSR", "write", "T", made, made * word, label, "one per multiplication of T")
-        yield Flow("TSR", "read", "T", sums, sums * word, label, "one per multiplication of Y")
-    yield Flow("OSR", "write", "Y", sums, sums * word, label, "one per multiplication into Y")
+        yield TensorTransfer("TSR", "write", "T", made, made * word, label, "one per multiplication of T")
+        yield TensorTransfer("TSR", "read", "T", sums, sums * word, label, "one per multiplication of Y")
+    yield TensorTransfer("OSR", "write", "Y", sums, sums * word, label, "one per multiplication into Y")
 
 
-def _dense_flow(memory: Memory, way: Way, tensor: str, elements: int, *, word: int, form: str) -> Flow:
-    return Flow(memory, way, tensor, elements, elements * word, "exact", form)
+def _dense_flow(
+    memory: Memory, way: Way, tensor: str, elements: int, *, word: int, form: str
+) -> TensorTransfer:
+    return TensorTransfer(memory, way, tensor, elements, elements * word, "exact", form)
 
 
 def _columns(loops: TileLoops, machine: Machine) -> int:
@@ -247,7 +268,7 @@ def _columns(loops: TileLoops, machine: Machine) -> int:
 
 
 def _reads(
-    kernel: Kernel, counted: Statistics, loops: TileLoops, machine: Machine
+    kernel: TensorKernel, counted: Statistics, loops: TileLoops, machine: Machine
 ) -> Iterator[tuple[str, Number, str]]:
     """Elements that PEs read from scratchpads."""
     across, kept = loops.sizes["across"], loops.sizes["kept"]

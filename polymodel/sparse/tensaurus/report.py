@@ -31,7 +31,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Stage:
+class KernelStage:
     """One Einsum of the kernel under the partitioning of the specification, before hardware tiles.
 
     `multiplies`: effectual. `loads`: work of each row of PEs in units of one pass (nonzeros of its slices,
@@ -55,7 +55,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Flow:
+class TensorTransfer:
     """Elements and bits of one tensor that pass one memory in one way, all hardware tiles together."""
 
     memory: Memory
@@ -84,10 +84,10 @@ class TensaurusReport(Answer):
     nnz: Number
     fibers: Number
     slices: Number
-    stages: tuple[Stage, ...]
+    stages: tuple[KernelStage, ...]
     multiplies: Number
     executed: Number
-    flows: tuple[Flow, ...]
+    flows: tuple[TensorTransfer, ...]
     steps: Number
     compute_seconds: float
     memory_seconds: float

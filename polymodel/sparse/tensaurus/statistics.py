@@ -15,7 +15,7 @@ from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import DensityModel, Label, edge_classes
 from polymodel.sparse.density.slices import greedy
 from polymodel.sparse.fibertree import Bools
-from polymodel.sparse.tensaurus.machine import Kernel
+from polymodel.sparse.tensaurus.machine import TensorKernel
 from polymodel.sparse.tensaurus.report import Number
 from polymodel.sparse.tensor import SparseTensor
 
@@ -239,7 +239,7 @@ class Dealt:
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedStatistics:
     """What the kernels need of a density model of two or three ranks, slices first."""
 
     model: DensityModel
@@ -411,7 +411,7 @@ class WorkShare:
 
 
 @dataclass(frozen=True)
-class Tiled:
+class HardwareTileSums:
     """Sums over hardware tiles, one pass: slots of CISS entries, steps of the busiest lanes for each number
     of steps per fiber, nonempty (tile, slice) pairs, fibers of all tiles."""
 
@@ -429,20 +429,23 @@ class Statistics:
     rows: Number
     first: WorkShare
     second: WorkShare | None
-    tiled: Tiled
+    tiled: HardwareTileSums
 
 
 def of_data(
-    kernel: Kernel,
+    kernel: TensorKernel,
     data: FiberCounts,
     tiles: tuple[int, int, int],
     lanes: int,
     per_fiber: tuple[int, ...],
     own: bool,
 ) -> Statistics:
-    """Exact counts. `per_fiber`: steps per fiber for which `Tiled.steps` is wanted; `own`: the second
-    Einsum deals slices of T by T's own nonzeros, as in the specification (else it keeps those of A, as the
-    hardware)."""
+    """Exact counts.
+
+    `per_fiber`: the steps per fiber for which `HardwareTileSums.steps` is needed. `own`: the second Einsum
+    distributes slices of T by T's own nonzeros, as in the specification; otherwise it keeps the distribution
+    of A, as the hardware does.
+    """
     lane = data.lanes(lanes)
     second = None
     if kernel.factored:
@@ -457,7 +460,7 @@ def of_data(
         rows=int((data.row_nnz > 0).sum()),
         first=_share(data.row_nnz, lane, lanes, data.lockstep(lane, _T[kernel.name])),
         second=second,
-        tiled=Tiled(
+        tiled=HardwareTileSums(
             int(times[0].entries.sum()),
             tuple(int(t.steps.sum()) for t in times),
             slices.number,
@@ -482,7 +485,11 @@ def _share(of: Ints, lane: Ints, lanes: int, lockstep: int, own: bool = True) ->
 
 
 def of_model(
-    kernel: Kernel, model: Expected, tiles: tuple[int, int, int], lanes: int, per_fiber: tuple[int, ...]
+    kernel: TensorKernel,
+    model: ExpectedStatistics,
+    tiles: tuple[int, int, int],
+    lanes: int,
+    per_fiber: tuple[int, ...],
 ) -> Statistics:
     """Expected counts. Fibers of a slice are taken in proportion to its nonzeros, so re-slicing changes
     nothing.
@@ -518,8 +525,12 @@ def of_model(
 
 
 def _expected_tiles(
-    kernel: Kernel, model: Expected, tiles: tuple[int, int, int], lanes: int, per_fiber: tuple[int, ...]
-) -> Tiled:
+    kernel: TensorKernel,
+    model: ExpectedStatistics,
+    tiles: tuple[int, int, int],
+    lanes: int,
+    per_fiber: tuple[int, ...],
+) -> HardwareTileSums:
     """Means from closed forms; what the fullest lane has above them, tile by tile, from dealing one tile."""
     slices = model.tile_slices(tiles)
     fibers = model.tile_fibers(tiles) if kernel.factored else model.nnz
@@ -531,4 +542,4 @@ def _expected_tiles(
             dealt = model.deal(i, (box[0], box[1]), lanes, 1, n * ratio)
             steps[at] += number * (dealt.steps - dealt.mean_steps)
             entries += number * (dealt.largest - dealt.mean_slots) if at == 0 else 0.0
-    return Tiled(entries, tuple(steps), slices, fibers)
+    return HardwareTileSums(entries, tuple(steps), slices, fibers)

@@ -17,7 +17,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.formats.footprint import footprint
 from polymodel.sparse.formats.whole import Named, NamedFormat, Widths
-from polymodel.sparse.tensaurus.statistics import Expected, FiberCounts, tile_times
+from polymodel.sparse.tensaurus.statistics import ExpectedStatistics, FiberCounts, tile_times
 from polymodel.sparse.tensor import SparseTensor
 
 FormatName = Literal["COO", "CSR", "CSF", "extended CSR", "CISS"]
@@ -119,6 +119,6 @@ def _ciss_slots(a: SparseTensor | DensityModel, lanes: int) -> int | float:
     whole = i, j, k[0] if k else 1
     if isinstance(a, SparseTensor):
         return int(tile_times(FiberCounts(a).slices(whole), lanes, 0).entries.sum()) * lanes
-    model = Expected(a)
+    model = ExpectedStatistics(a)
     dealt = model.deal(whole[0], whole[1:], lanes, 1, 0.0)
     return model.nnz + model.rows + lanes * (dealt.largest - dealt.mean_slots)

@@ -191,13 +191,13 @@ class Clock:
         zero = np.zeros(nodes.size, dtype=np.int64)
         return Accesses(line, (2 * self.entered[loop][nodes], zero, zero, zero + slot))
 
-    def fibers(self, merged: Merged, per_line: Sequence[int], lanes: Lanes | None) -> Visits:
+    def fibers(self, merged: Merged, per_line: Sequence[int], lanes: Lanes | None) -> FiberAccesses:
         """Fibers are read by the loop that is merged once the node above is entered; with `lanes`, on the
         instance that reads them."""
         nodes = np.flatnonzero(merged.lengths)
         zero = np.zeros(nodes.size, dtype=np.int64)
         time = (2 * self.entered[-1][nodes] + 1, zero - len(self.nest.loops), zero, zero)
-        found = Visits(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
+        found = FiberAccesses(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
         if lanes is None:
             return found
         instance = lanes.of(len(self.nest.loops) - 1, nodes)
@@ -223,7 +223,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Visits:
+class FiberAccesses:
     """Accesses to whole fibers, element after element, with nothing else in between. `fiber`: a number of
     each; `lengths`: its elements; `time`: as of `Accesses`. `per_line`: elements on a line, of every kind of
     data in the order in which those of an element are accessed."""
@@ -280,7 +280,7 @@ def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, In
     return size, found
 
 
-def lru_misses(accesses: Sequence[Accesses], lines: int, visits: Visits | None = None) -> list[int]:
+def lru_misses(accesses: Sequence[Accesses], lines: int, visits: FiberAccesses | None = None) -> list[int]:
     """Misses of each kind of data when all share a cache of so many lines; the lines of kinds are distinct.
     Those of `visits`, at least as many lines as it has kinds, come last.
 
@@ -362,7 +362,7 @@ def lanes_of(nest: WalkedEinsum, spacetime: SpaceTime | None, instances: int) ->
     return Lanes(nest, deepest, point % instances, instances)
 
 
-def fullest(lines: Sequence[Ints], visits: Visits | None, instances: int) -> int:
+def fullest(lines: Sequence[Ints], visits: FiberAccesses | None, instances: int) -> int:
     """The most distinct lines that pass through one instance. `lines`: of each kind of data, numbers that
     `cache.Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
     found = np.zeros(instances, dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.cache import Accesses, Clock, Lanes, ceil_div, pairs
-from polymodel.sparse.traffic.nest import Place, StoredElements, WalkedEinsum
+from polymodel.sparse.traffic.nest import RankBinding, StoredElements, WalkedEinsum
 from polymodel.spec.teaal.records import Binding, HardwareComponent, RankFormat, TeaalSpec, TensorFormat
 
 # The bindings of one Einsum to memories, resolved: what each buffer holds and where it loads it from.
@@ -195,7 +195,7 @@ class InputRank:
 
     nest: WalkedEinsum
     tensor: str
-    place: Place
+    place: RankBinding
     per_line: int
     how: Literal["payload", "coordinate", "leader"]
     turn: int
@@ -288,7 +288,9 @@ class InputRank:
         return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
 
 
-def subtree_reads(nest: WalkedEinsum, tensor: str, root: Place, depth: int, per_line: int, evict: int) -> int:
+def subtree_reads(
+    nest: WalkedEinsum, tensor: str, root: RankBinding, depth: int, per_line: int, evict: int
+) -> int:
     """Lines of one rank of subtrees that are fetched whole before the first loop to enter them.
 
     `root`: the place of the subtree's root fiber, `depth`: of the rank; a window fetches a subtree once.
@@ -306,7 +308,7 @@ def subtree_reads(nest: WalkedEinsum, tensor: str, root: Place, depth: int, per_
     return int(lines[found % (lines.size + 1)].sum())
 
 
-def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, Place]:
+def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBinding]:
     """Where the ranks of a bound input stand; SpecError or Refused where the binding makes no sense."""
     einsum, tensor = nest.plan.einsum, held.tensor
     if tensor not in nest.slot:

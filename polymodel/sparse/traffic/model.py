@@ -13,8 +13,8 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.cache import (
     Accesses,
     Clock,
+    FiberAccesses,
     Lanes,
-    Visits,
     ceil_div,
     fullest,
     lanes_of,
@@ -33,10 +33,23 @@ from polymodel.sparse.traffic.inputs import (
     use_of,
 )
 from polymodel.sparse.traffic.nest import OutTree, WalkedEinsum
-from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
+from polymodel.sparse.traffic.records import (
+    CascadeTraffic,
+    EinsumTraffic,
+    MemoryTraffic,
+    TensorTraffic,
+    UnitWork,
+)
 from polymodel.sparse.traffic.units import intersections, merge_steps
 from polymodel.spec.teaal.convert import strides_of, with_strides
-from polymodel.spec.teaal.records import Binding, Expression, HardwareComponent, Operand, Take, TeaalSpec
+from polymodel.spec.teaal.records import (
+    Binding,
+    Expression,
+    HardwareComponent,
+    IndexedTensor,
+    Take,
+    TeaalSpec,
+)
 
 # Which Einsums run fused, and how long the cascade takes.
 
@@ -103,7 +116,7 @@ def traffic(
     symbols: Mapping[str, int] | None = None,
     walked: Mapping[str, Sequence[str]] | None = None,
     replacement: Literal["lru"] | None = None,
-) -> Traffic:
+) -> CascadeTraffic:
     """What each Einsum moves between memories and buffers, what its units count, and the time.
 
     `tensors`: the cascade's inputs, ranks as declared; `symbols`: values of names used as sizes of splits.
@@ -136,7 +149,7 @@ def traffic(
         if later:
             known[expression.name] = einsum.nest.result
     blocks = fused_blocks(spec)
-    return Traffic(tuple(found), blocks, total_time(found, blocks))
+    return CascadeTraffic(tuple(found), blocks, total_time(found, blocks))
 
 
 def plan_walked(
@@ -157,7 +170,7 @@ def plan_walked(
     return found
 
 
-def _factors(expression: Expression) -> tuple[Operand | str | float, ...]:
+def _factors(expression: Expression) -> tuple[IndexedTensor | str | float, ...]:
     return tuple(f for term in expression.terms for f in term.factors)
 
 
@@ -325,7 +338,7 @@ class _Einsum:
         for name, moved in sums.items():
             source = sources[name]
             rows = tuple(
-                Moved(t, r, w if t == self.name else None, "; ".join(notes.get((name, t), ())))
+                TensorTraffic(t, r, w if t == self.name else None, "; ".join(notes.get((name, t), ())))
                 for t, (r, w) in moved.items()
             )
             rate = source.number("bandwidth")
@@ -359,7 +372,7 @@ class _Einsum:
 
     def _read(
         self, mine: Sequence[BufferedRank], lanes: Lanes | None
-    ) -> tuple[list[Accesses], Visits | None, list[tuple[str, ...]]]:
+    ) -> tuple[list[Accesses], FiberAccesses | None, list[tuple[str, ...]]]:
         """All accesses to a cache, those of the loop that is merged by whole fibers, and the kinds of data,
         with those of whole fibers last."""
         clock = Clock(self.nest)

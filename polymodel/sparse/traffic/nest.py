@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged, enter
-from polymodel.sparse.execute.plan import Plan, Slot
+from polymodel.sparse.execute.plan import OperandSlot, Plan
 from polymodel.sparse.execute.values import merged_result
 from polymodel.sparse.fibertree import Fibertree, Ints, Level
 from polymodel.sparse.tensor import SparseTensor
@@ -23,7 +23,7 @@ _WALKED = 2 * 10**8
 
 
 @dataclass(frozen=True)
-class Place:
+class RankBinding:
     """Where a rank of an input stands: the loop that binds it and its depth in the fibertree."""
 
     loop: int
@@ -75,7 +75,7 @@ class WalkedEinsum:
         ends = [c.element for c in walk.cursors]
         self.leaves: list[Ints] = [np.zeros(walk.nodes, np.int64) if e is None else e for e in ends]
 
-    def _expanded(self, slot: Slot, ranks: Sequence[str]) -> Slot:
+    def _expanded(self, slot: OperandSlot, ranks: Sequence[str]) -> OperandSlot:
         tree = slot.tree
         # Outer ranks first: an empty fiber that they add is walked whole as well.
         for rank in sorted(ranks, key=lambda r: tree.ranks.index(r) if r in tree.ranks else -1):
@@ -86,7 +86,7 @@ class WalkedEinsum:
             tree, self.stored[slot.tensor, depth] = _whole(tree, depth)
         return replace(slot, tree=tree)
 
-    def places(self, tensor: str) -> dict[str, Place]:
+    def places(self, tensor: str) -> dict[str, RankBinding]:
         """The ranks of an input, outermost first."""
         slot = self.plan.slots[self.slot[tensor]]
         found = {}
@@ -96,7 +96,7 @@ class WalkedEinsum:
                     why = "parts of another tensor's fibers" if step.kind == "cut" else "index math"
                     what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
                     raise Refused(what, f"leave {tensor} without bindings")
-                found[step.level] = (slot.tree.levels[step.level].rank.name, Place(loop, step.level))
+                found[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
         return dict(found[depth] for depth in sorted(found))
 
     def tree(self, tensor: str) -> Fibertree:

@@ -14,7 +14,7 @@ Label = Literal["exact"]
 
 
 @dataclass(frozen=True)
-class Moved:
+class TensorTraffic:
     """Bits of one tensor read from and written to one memory; `write` is None for an input.
 
     `note`: what was assumed of the instances of the buffers that load it, empty where nothing was.
@@ -38,11 +38,11 @@ class MemoryTraffic:
     """
 
     memory: str
-    moved: tuple[Moved, ...]
+    moved: tuple[TensorTraffic, ...]
     time: float | None = None
     label: Label = "exact"
 
-    def of(self, tensor: str) -> Moved:
+    def of(self, tensor: str) -> TensorTraffic:
         """KeyError if the tensor does not move here."""
         for found in self.moved:
             if found.tensor == tensor:
@@ -100,7 +100,7 @@ class EinsumTraffic:
 
 
 @dataclass(frozen=True)
-class Traffic(Answer):
+class CascadeTraffic(Answer):
     """A cascade. `blocks`: Einsums that are fused run at once, so a block takes as long as its busiest
     component (its times in the Einsums of the block summed); `time` is the sum over blocks, in seconds.
     """

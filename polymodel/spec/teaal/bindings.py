@@ -13,10 +13,10 @@ from polymodel.spec.teaal.mapping_section import MappingSection
 from polymodel.spec.teaal.records import (
     MEMORIES,
     Binding,
-    Configuration,
     EinsumBindings,
     Expression,
     HardwareComponent,
+    NamedArchitecture,
     TensorFormat,
 )
 from polymodel.spec.teaal.walk import TreeWalk
@@ -34,16 +34,18 @@ _EXAMPLE = "bindings: {Z: [{config: Accelerator}, {component: FPMul, bindings: [
 
 
 @dataclass(frozen=True)
-class Known:
+class BindingNames:
     """What bindings may name."""
 
     einsums: EinsumSection
     mapping: MappingSection
     formats: tuple[TensorFormat, ...]
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[NamedArchitecture, ...]
 
 
-def read_bindings(data: object, section: str, known: Known, walk: TreeWalk) -> tuple[EinsumBindings, ...]:
+def read_bindings(
+    data: object, section: str, known: BindingNames, walk: TreeWalk
+) -> tuple[EinsumBindings, ...]:
     """Read and check the section, which is called `section`; every fault is noted."""
     path: Path = (section,)
     expressions = {e.name: e for e in known.einsums.expressions}
@@ -66,7 +68,7 @@ def read_bindings(data: object, section: str, known: Known, walk: TreeWalk) -> t
 
 
 def _einsum(
-    expression: Expression, listed: list[object], path: Path, known: Known, walk: TreeWalk
+    expression: Expression, listed: list[object], path: Path, known: BindingNames, walk: TreeWalk
 ) -> EinsumBindings:
     names = [c.name for c in known.configurations]
     config, prefix = "", ""
@@ -102,7 +104,7 @@ def _einsum(
 
 
 def _component_of(
-    name: object, path: Path, above: Path, configuration: Configuration, walk: TreeWalk
+    name: object, path: Path, above: Path, configuration: NamedArchitecture, walk: TreeWalk
 ) -> HardwareComponent | None:
     if name is None:
         walk.add(above, "key `component` is missing", "add `component:`")
@@ -120,7 +122,7 @@ def _to(
     data: object,
     path: Path,
     expression: Expression,
-    known: Known,
+    known: BindingNames,
     walk: TreeWalk,
 ) -> list[Binding]:
     """The bindings of one Einsum to one component."""
@@ -145,7 +147,7 @@ def _one(
     data: object,
     path: Path,
     expression: Expression,
-    known: Known,
+    known: BindingNames,
     strict: bool,
     walk: TreeWalk,
 ) -> Binding | None:
@@ -215,7 +217,7 @@ def _check_names(
     path: Path,
     component: HardwareComponent,
     expression: Expression,
-    known: Known,
+    known: BindingNames,
     walk: TreeWalk,
 ) -> None:
     loops = next(m.loop_order for m in known.mapping.mappings if m.einsum == expression.name)
@@ -247,7 +249,9 @@ def _check_names(
         _check_merge(given, path, tensor, known, walk)
 
 
-def _check_merge(given: dict[str, object], path: Path, tensor: str, known: Known, walk: TreeWalk) -> None:
+def _check_merge(
+    given: dict[str, object], path: Path, tensor: str, known: BindingNames, walk: TreeWalk
+) -> None:
     before = len(walk.faults)
     listed = [walk.names(given[k], (*path, k), "rank", "[M, K, N]") for k in ("init-ranks", "final-ranks")]
     ranks = stored_ranks(tensor, known.einsums, known.mapping)
@@ -262,7 +266,7 @@ def _check_merge(given: dict[str, object], path: Path, tensor: str, known: Known
         )
 
 
-def _ranks_of(tensor: str, configuration: object, known: Known) -> tuple[str, ...]:
+def _ranks_of(tensor: str, configuration: object, known: BindingNames) -> tuple[str, ...]:
     """The ranks of a stored tensor: those of its format, else every name that they have."""
     for found in known.formats:
         if (found.tensor, found.configuration) == (tensor, configuration):
@@ -271,7 +275,7 @@ def _ranks_of(tensor: str, configuration: object, known: Known) -> tuple[str, ..
 
 
 def _older(
-    data: list[object], path: Path, known: Known, expressions: Mapping[str, Expression], walk: TreeWalk
+    data: list[object], path: Path, known: BindingNames, expressions: Mapping[str, Expression], walk: TreeWalk
 ) -> tuple[EinsumBindings, ...]:
     """A list of components; each binding names its Einsum, or holds for every one with the tensor."""
     configuration = known.configurations[0]

@@ -15,7 +15,6 @@ from polymodel.spec.teaal.hardware import NUMBERS
 from polymodel.spec.teaal.records import (
     MEMORIES,
     Attribute,
-    Configuration,
     Directive,
     EinsumMapping,
     Expression,
@@ -23,7 +22,8 @@ from polymodel.spec.teaal.records import (
     HardwareComponent,
     HardwareLevel,
     Index,
-    Operand,
+    IndexedTensor,
+    NamedArchitecture,
     Take,
     TeaalSpec,
 )
@@ -109,7 +109,7 @@ def workload_of(spec: TeaalSpec) -> Workload | str:
 
 def _not_dense(expression: Expression) -> str:
     """A tensor that is read at two places of its own cannot be an access of one Einsum."""
-    seen: dict[str, Operand] = {}
+    seen: dict[str, IndexedTensor] = {}
     for operand in expression.operands:
         if seen.setdefault(operand.tensor, operand) != operand:
             where = f"Einsum {expression.name} reads {operand.tensor} at two places"
@@ -143,12 +143,14 @@ def _operation(expression: Expression) -> str | None:
     return None
 
 
-def _product(term: FactorProduct, operands: tuple[Operand, ...]) -> str:
+def _product(term: FactorProduct, operands: tuple[IndexedTensor, ...]) -> str:
     """A term of a sum with its operands numbered, `_0 * _1`."""
-    return " * ".join(f"_{operands.index(f)}" if isinstance(f, Operand) else str(f) for f in term.factors)
+    return " * ".join(
+        f"_{operands.index(f)}" if isinstance(f, IndexedTensor) else str(f) for f in term.factors
+    )
 
 
-def _access(operand: Operand, spec: TeaalSpec, *, output: bool) -> TensorAccess:
+def _access(operand: IndexedTensor, spec: TeaalSpec, *, output: bool) -> TensorAccess:
     ranks = spec.declaration[operand.tensor]
     projection: dict[str, int | str]
     projection = {r: str(Affine(i.terms)) for r, i in zip(ranks, operand.indices, strict=True)}
@@ -227,9 +229,11 @@ class _Fill:
     def term(self, term: FactorProduct | Take) -> FactorProduct | Take:
         if isinstance(term, Take):
             return replace(term, factors=tuple(self.operand(f) for f in term.factors))
-        return FactorProduct(tuple(self.operand(f) if isinstance(f, Operand) else f for f in term.factors))
+        return FactorProduct(
+            tuple(self.operand(f) if isinstance(f, IndexedTensor) else f for f in term.factors)
+        )
 
-    def operand(self, operand: Operand) -> Operand:
+    def operand(self, operand: IndexedTensor) -> IndexedTensor:
         return replace(operand, indices=tuple(self.index(i) for i in operand.indices))
 
     def index(self, index: Index) -> Index:
@@ -310,7 +314,7 @@ def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
     return Arch(nodes=tuple(nodes), name=configuration.name), tuple(remarks)
 
 
-def _chosen(spec: TeaalSpec) -> Configuration | None:
+def _chosen(spec: TeaalSpec) -> NamedArchitecture | None:
     """The configuration that every Einsum with bindings names; the only one there is."""
     named = {b.config for b in spec.einsum_bindings if b.config}
     found = [c for c in spec.configurations if not named or c.name in named]
@@ -318,7 +322,7 @@ def _chosen(spec: TeaalSpec) -> Configuration | None:
 
 
 def _add(
-    level: HardwareLevel, configuration: Configuration, nodes: list[ArchNode], remarks: list[str]
+    level: HardwareLevel, configuration: NamedArchitecture, nodes: list[ArchNode], remarks: list[str]
 ) -> None:
     if level.instances > 1:
         taken = {c.name for c in configuration.components} | {n.name for n in nodes}
@@ -346,7 +350,7 @@ def _memory(component: HardwareComponent) -> Memory:
     return Memory(name=component.name, size=size, actions=actions)
 
 
-def _compute(component: HardwareComponent, configuration: Configuration) -> ComputeUnit:
+def _compute(component: HardwareComponent, configuration: NamedArchitecture) -> ComputeUnit:
     clock = component.attributes.get("clock_frequency", configuration.root.attributes.get("clock_frequency"))
     rate = math.inf if clock is None else _number(clock)
     return ComputeUnit(name=component.name, actions=(Action(name="compute", energy=0, throughput=rate),))

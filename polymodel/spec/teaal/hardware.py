@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from polymodel.spec.base import shown
 from polymodel.spec.faults import Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import evaluate_number, symbols_in
-from polymodel.spec.teaal.records import Attribute, Class, Configuration, HardwareComponent, HardwareLevel
+from polymodel.spec.teaal.records import Attribute, Class, HardwareComponent, HardwareLevel, NamedArchitecture
 from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.teaal.walk import NAME, TreeWalk
 
@@ -53,7 +53,7 @@ class _Tree:
     names: set[str] = field(default_factory=set)
 
 
-def read_architecture(data: object, walk: TreeWalk) -> tuple[Configuration, ...]:
+def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, ...]:
     """Read and check the section; every fault is noted."""
     path: Path = ("architecture",)
     found = []
@@ -67,7 +67,7 @@ def read_architecture(data: object, walk: TreeWalk) -> tuple[Configuration, ...]
         several = not isinstance(tree, dict)
         for i, root in enumerate(roots[:1]):
             level = _level(root, (*at, i) if several else at, (), 1, _Tree(walk))
-            found.append(Configuration(name, level))
+            found.append(NamedArchitecture(name, level))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from polymodel.spec.teaal.records import Expression, Index, Operand, Partition
+from polymodel.spec.teaal.records import Expression, Index, IndexedTensor, Partition
 
 
 @dataclass
@@ -138,6 +138,6 @@ def _rank(rows: list[list[Fraction]]) -> int:
     return rank
 
 
-def operand_ranks(operand: Operand, declaration: Mapping[str, Sequence[str]]) -> dict[str, Index]:
+def operand_ranks(operand: IndexedTensor, declaration: Mapping[str, Sequence[str]]) -> dict[str, Index]:
     """Declared rank -> index, for one access."""
     return dict(zip(declaration.get(operand.tensor, ()), operand.indices, strict=False))

@@ -40,7 +40,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Operand:
+class IndexedTensor:
     """A tensor with its indices, one per declared rank; rank 0 has none."""
 
     tensor: str
@@ -51,7 +51,7 @@ class Operand:
 class FactorProduct:
     """factor * factor * ...: tensors, names of scalars, and numbers."""
 
-    factors: tuple[Operand | str | float, ...]
+    factors: tuple[IndexedTensor | str | float, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Take:
     numbers among the factors, each with its number.
     """
 
-    factors: tuple[Operand, ...]
+    factors: tuple[IndexedTensor, ...]
     which: int
     scalars: tuple[tuple[int, str | float], ...] = ()
 
@@ -71,7 +71,7 @@ class Take:
 class Expression:
     """output = term + term + ...; the Einsum is named after its output tensor."""
 
-    output: Operand
+    output: IndexedTensor
     terms: tuple[FactorProduct | Take, ...]
     text: str = ""
 
@@ -80,9 +80,9 @@ class Expression:
         return self.output.tensor
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[IndexedTensor, ...]:
         """The tensors on the right, in order of the text (one that occurs twice stands twice)."""
-        return tuple(f for t in self.terms for f in t.factors if isinstance(f, Operand))
+        return tuple(f for t in self.terms for f in t.factors if isinstance(f, IndexedTensor))
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class HardwareLevel:
 
 
 @dataclass(frozen=True)
-class Configuration:
+class NamedArchitecture:
     """One named architecture; Einsums choose theirs with `config`."""
 
     name: str
@@ -290,7 +290,7 @@ class TeaalSpec:
     architecture: Mapping[str, object] | None = None
     bindings: Mapping[str, object] | None = None
     name: str = ""
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[NamedArchitecture, ...] = ()
     einsum_bindings: tuple[EinsumBindings, ...] = ()
     bits_per_value: Mapping[str, int | str] = field(default_factory=dict)
 
@@ -316,7 +316,7 @@ class TeaalSpec:
         found = (b for b in self.einsum_bindings if b.einsum == einsum)
         return next(found, EinsumBindings(einsum))
 
-    def configuration(self, name: str = "") -> Configuration:
+    def configuration(self, name: str = "") -> NamedArchitecture:
         """The architecture of this name, or the only one. KeyError if there is none."""
         for found in self.configurations:
             if found.name == name or (not name and len(self.configurations) == 1):
@@ -401,7 +401,7 @@ def _stamp(stamp: Stamp) -> str:
     return stamp.rank if stamp.style == "pos" else f"{stamp.rank}.coord"
 
 
-def _hardware(configuration: Configuration) -> list[str]:
+def _hardware(configuration: NamedArchitecture) -> list[str]:
     rows: list[tuple[str, ...]] = []
 
     def add(level: HardwareLevel, depth: int) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from polymodel.errors import Diagnostic, Place
 from polymodel.spec.faults import Faults, NodeLocator, Source, YamlEntry, YamlNode, node_of, suggestion
 from polymodel.spec.other_tools import OLD, SECTIONS
-from polymodel.spec.teaal.bindings import Known, read_bindings
+from polymodel.spec.teaal.bindings import BindingNames, read_bindings
 from polymodel.spec.teaal.einsum_section import read_einsums
 from polymodel.spec.teaal.formats import read_formats
 from polymodel.spec.teaal.hardware import read_architecture
@@ -66,7 +66,7 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
         walk.add(
             ("binding",), "`bindings` is given twice", "keep one of `bindings:` and `binding:`", key=True
         )
-    known = Known(einsums, mapping, formats, configurations)
+    known = BindingNames(einsums, mapping, formats, configurations)
     # What has faults of its own makes no sense as something to bind to.
     sound = not own.found
     bindings = read_bindings(data.get(name), name, known, walk) if sound else ()

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from polymodel.spec.expressions import Binary, Cursor, Name, Token, Tree, arithmetic, number_of
+from polymodel.spec.expressions import Binary, Name, Token, TokenCursor, Tree, arithmetic, number_of
 from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.numbers import affine_of
 from polymodel.spec.teaal.records import (
@@ -18,8 +18,8 @@ from polymodel.spec.teaal.records import (
     Expression,
     FactorProduct,
     Index,
+    IndexedTensor,
     Kind,
-    Operand,
     Stamp,
     Take,
 )
@@ -36,7 +36,7 @@ _OCCUPANCY = "write e.g. uniform_occupancy(A.32)"
 class Located:
     """A tensor of an expression and where it and its indices stand in the text."""
 
-    operand: Operand
+    operand: IndexedTensor
     offset: int
     indices: tuple[int, ...]
 
@@ -52,7 +52,7 @@ class ParsedExpression:
 
 class _Reader:
     def __init__(self, text: str, variables: Collection[str] | None = None) -> None:
-        self.cursor = Cursor(text)
+        self.cursor = TokenCursor(text)
         self.variables = variables
         self.tensors: list[Located] = []
         self.scalars: list[tuple[str, int]] = []
@@ -64,7 +64,7 @@ class _Reader:
             raise TextFault(f"expected {what}, found {self.cursor.found()}", token.offset, EXAMPLE)
         return self.cursor.next()
 
-    def operand(self, name: Token) -> Operand:
+    def operand(self, name: Token) -> IndexedTensor:
         """The indices of a tensor whose name has been read."""
         c = self.cursor
         c.need("[", f"after tensor {name.text}")
@@ -75,7 +75,7 @@ class _Reader:
                 c.need(",", "between indices")
             places.append(c.now.offset)
             found.append(self.index())
-        operand = Operand(name.text, tuple(found))
+        operand = IndexedTensor(name.text, tuple(found))
         self.tensors.append(Located(operand, name.offset, tuple(places)))
         return operand
 
@@ -113,7 +113,7 @@ class _Reader:
             raise TextFault("a stride stands in a sum alone", tree.offset, "write e.g. g*x + r")
         return replace(tree, left=left, right=right)
 
-    def factor(self) -> Operand | str | float:
+    def factor(self) -> IndexedTensor | str | float:
         token = self.cursor.now
         sign = -1 if self.cursor.take("-") else 1
         token = self.cursor.now
@@ -166,7 +166,7 @@ class _Reader:
         c = self.cursor
         start = c.next().offset
         c.next()
-        factors: list[Operand | str | float] = []
+        factors: list[IndexedTensor | str | float] = []
         while c.now.kind == "name" or c.ahead().text == ",":
             factors.append(self.factor())
             c.need(",", "after a factor of take")
@@ -176,14 +176,14 @@ class _Reader:
             raise TextFault(message, token.offset, "write e.g. take(A[k, m], B[k, n], 1)")
         which = int(c.next().text)
         c.need(")", "after take's number")
-        tensors = [i for i, f in enumerate(factors) if isinstance(f, Operand)]
+        tensors = [i for i, f in enumerate(factors) if isinstance(f, IndexedTensor)]
         if not tensors:
             raise TextFault("take needs tensors", start, "write e.g. take(A[k, m], B[k, n], 1)")
         if which >= len(factors):
             message = f"take gives factor number {which}, but has {len(factors)}, counted from 0"
             raise TextFault(message, token.offset, f"write a number from 0 to {len(factors) - 1}")
-        operands = tuple(f for f in factors if isinstance(f, Operand))
-        scalars = tuple((i, f) for i, f in enumerate(factors) if not isinstance(f, Operand))
+        operands = tuple(f for f in factors if isinstance(f, IndexedTensor))
+        scalars = tuple((i, f) for i, f in enumerate(factors) if not isinstance(f, IndexedTensor))
         return Take(operands, tensors.index(which) if which in tensors else -1, scalars)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.analysis.result import Problem
 from polymodel.sparse.actions.counters import Counters, Ints
-from polymodel.sparse.actions.links import Condition, Structure, TransferEdge
+from polymodel.sparse.actions.links import Condition, EinsumLinks, TransferEdge
 from polymodel.sparse.actions.reach import Inner, Meeting
 from polymodel.sparse.actions.tally import Bools, LinkTally
 from polymodel.sweeps.sparse.columns import VariableColumn
@@ -41,7 +41,7 @@ class Classes:
         return found
 
 
-class _OneVariable(Structure):
+class _OneVariable(EinsumLinks):
     """The structure as if it had one rank variable."""
 
     def __init__(self, problem: Problem, einsum: str, only: Counters) -> None:
@@ -54,7 +54,7 @@ class _OneVariable(Structure):
 
 
 def classes_of(
-    structure: Structure,
+    structure: EinsumLinks,
     column: VariableColumn,
     chain: Sequence[TransferEdge],
     conditions: Sequence[Condition | Meeting],

@@ -14,7 +14,7 @@ from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.model import Floats
 from polymodel.sweeps.sparse.classes import Classes, Term
 from polymodel.sweeps.sparse.columns import Settings
-from polymodel.sweeps.sparse.factors import MOST, ClassFactor, Holds, Known, Meets
+from polymodel.sweeps.sparse.factors import MOST, ClassFactor, Holds, Meets, TabulatedFactor
 
 Array = Any
 PIECE = 4_000_000  # entries of one array on the way
@@ -48,7 +48,7 @@ class Contraction:
                 flat = key.reshape(-1, key.shape[-1])
                 rows[i][variable], back = np.unique(flat, axis=0, return_inverse=True)
                 self.index[i][variable] = back.reshape(key.shape[:2])
-        self.factors = [Known(f, [rows[i][v] for v in f.variables]) for i, f in enumerate(factors)]
+        self.factors = [TabulatedFactor(f, [rows[i][v] for v in f.variables]) for i, f in enumerate(factors)]
         users_of = {v: sum(v in f.variables for f in factors) for v in each}
         self.free = [v for v, n in users_of.items() if n == 0]
         self.shared = [v for v, n in users_of.items() if n > 1]
@@ -171,7 +171,7 @@ class _Part:
         return found if self.at is None else found[self.at]
 
 
-def _placed(values: Array, points: int, place: int, factor: Known) -> Array:
+def _placed(values: Array, points: int, place: int, factor: TabulatedFactor) -> Array:
     """The classes (last axis) in their place behind the axes of the points."""
     lead = values.shape[:-1]
     behind = len(factor.variables) - 1 - place

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.result import Compute, Problem, Traffic
+from polymodel.analysis.result import ComputeCounts, Problem, Traffic
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
 from polymodel.sparse.actions.busiest import Instances
 from polymodel.sparse.actions.counts import ACTIONS, SKIPS, access_count, compute_count, in_order
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import Condition, Structure, TransferEdge, sharpest
+from polymodel.sparse.actions.links import Condition, EinsumLinks, TransferEdge, sharpest
 from polymodel.sparse.actions.places import differs, each_once, effectual_points, seen_by
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
 from polymodel.sparse.actions.records import AccessCount, ComputeCount, ratio
-from polymodel.sparse.actions.storage import Formats, Kept, TileBits, moved, transfer_digits
+from polymodel.sparse.actions.storage import Formats, KeptTensor, TileBits, moved, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Floats
@@ -29,14 +29,14 @@ from polymodel.sweeps.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweeps.sparse.columns import Settings, VariableColumn, bound_problem
 from polymodel.sweeps.sparse.contraction import Contraction
 from polymodel.sweeps.sparse.factors import ClassFactor, Holds, Meets, WindowValues
-from polymodel.sweeps.sparse.tiles import Tilings
+from polymodel.sweeps.sparse.tiles import EinsumTilings
 
 MOST_STRUCTURES = 256
 Array = Any
 
 
 @dataclass
-class Points:
+class BlockPoints:
     """Points of one block: `settings` per rank variable; `mask`: which of them count (None: all); sums that
     were asked for before."""
 
@@ -49,7 +49,7 @@ class LinkedSums:
     """`LinkSums` of one structure, for the points of a grid."""
 
     def __init__(
-        self, structure: Structure, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
+        self, structure: EinsumLinks, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
     ) -> None:
         self.structure = structure
         self.columns = columns
@@ -65,7 +65,7 @@ class LinkedSums:
         looked: Looked,
         dense: Array,
         nonzeros: bool,
-        points: Points,
+        points: BlockPoints,
     ) -> Array:
         """How much of `dense` is left (`EinsumCounts._kept`)."""
         if not looked and not nonzeros:
@@ -102,7 +102,7 @@ class LinkedSums:
         changed[apart] = self._bounded(chain, kind, looked, each, nonzeros, points, some)
         return changed
 
-    def followed(self, dense: Array, points: Points) -> Array:
+    def followed(self, dense: Array, points: BlockPoints) -> Array:
         """Where operations are followed tile by tile."""
         whole = self._total((), "operations", NOTHING, False, points)
         return np.isclose(whole, dense, rtol=1e-13, atol=0)
@@ -114,7 +114,7 @@ class LinkedSums:
         looked: Looked,
         dense: Array,
         nonzeros: bool,
-        points: Points,
+        points: BlockPoints,
         settings: Settings,
     ) -> Array:
         """The most that is left where transfers are not followed tile by tile."""
@@ -150,7 +150,7 @@ class LinkedSums:
         kind: str,
         looked: Looked,
         nonzeros: bool,
-        points: Points,
+        points: BlockPoints,
     ) -> Array:
         useful = self._useful(chain, looked, nonzeros)
         key = self._key(chain, kind, useful)
@@ -220,7 +220,7 @@ class EinsumSweep:
 
     def __init__(
         self,
-        structure: Structure,
+        structure: EinsumLinks,
         columns: Sequence[VariableColumn],
         data: Mapping[str, TensorData],
         formats: Formats,
@@ -229,7 +229,7 @@ class EinsumSweep:
         self.data = seen_by(structure.einsum, data)
         self.formats = formats
         self.sums = LinkedSums(structure, columns, self.data)
-        self.tilings = Tilings(structure, columns, self.data)
+        self.tilings = EinsumTilings(structure, columns, self.data)
         self._effectual = self._share()
         self._instances: dict[tuple[Condition, ...], Instances] = {}
 
@@ -242,7 +242,7 @@ class EinsumSweep:
             raise NotSeparable(f"{einsum.name}: which operations are effectual is not known")
         return found.number / found.of
 
-    def compute(self, row: Compute[Array], points: Points) -> ComputeCount:
+    def compute(self, row: ComputeCounts[Array], points: BlockPoints) -> ComputeCount:
         """`EinsumCounts.compute`."""
         dense = row.operations
         effectual, executed, turns = dense, dense, dense
@@ -253,7 +253,7 @@ class EinsumSweep:
         busiest = self._busiest(dense, row.busiest, turns, points)
         return compute_count(row, effectual, executed, turns, busiest)
 
-    def _busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
+    def _busiest(self, dense: Array, most: Array, turns: Array, points: BlockPoints) -> Array:
         """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
         that the dense schedule gives one instance."""
         mean = most * ratio(turns, dense)
@@ -271,7 +271,7 @@ class EinsumSweep:
         )
         return np.where(followed & ~np.isnan(found), found, mean)
 
-    def access(self, row: Traffic[Array], kind: str, points: Points) -> AccessCount:
+    def access(self, row: Traffic[Array], kind: str, points: BlockPoints) -> AccessCount:
         """`EinsumCounts._one`."""
         component, tensor, dense = row.component, row.tensor, getattr(row, kind)
         data = self.data[tensor]
@@ -285,7 +285,7 @@ class EinsumSweep:
                 self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each
             )
 
-        def tiling(how: Kept) -> TileBits:
+        def tiling(how: KeptTensor) -> TileBits:
             digits = transfer_digits(self.structure, tensor, row.node, kind)
             return self.tilings.bits((component, tensor), how, digits, points.settings)
 
@@ -293,7 +293,7 @@ class EinsumSweep:
         return access_count(row, kind, moved(dense, held, turns, actual, how, tiling, bits))
 
 
-class _Turned(Structure):
+class _Turned(EinsumLinks):
     """The structure at settings of which it is known which loops turn."""
 
     def __init__(self, problem: Problem, einsum: str, turning: frozenset[int]) -> None:
@@ -340,13 +340,13 @@ class Structures:
                 self.each.append(EinsumSweep(structure, columns, data, formats))
             self.number[place] = kinds[key]
 
-    def parts(self, settings: Settings) -> list[tuple[EinsumSweep, Points]]:
+    def parts(self, settings: Settings) -> list[tuple[EinsumSweep, BlockPoints]]:
         """The structures at these points, each with a mask."""
         if len(self.each) == 1:
-            return [(self.each[0], Points(settings))]
+            return [(self.each[0], BlockPoints(settings))]
         at = tuple(p[settings[c.variable]] for p, c in zip(self.pattern, self.columns, strict=True))
         number = self.number[at]
-        return [(self.each[i], Points(settings, number == i)) for i in np.unique(number).tolist()]
+        return [(self.each[i], BlockPoints(settings, number == i)) for i in np.unique(number).tolist()]
 
 
 def _turning(column: VariableColumn, setting: int) -> frozenset[int]:

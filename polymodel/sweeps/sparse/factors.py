@@ -179,7 +179,7 @@ class OfTiles:
         return np.broadcast_to(np.asarray(self.function(full), np.float64), full.shape[:-1])
 
 
-class Known:
+class TabulatedFactor:
     """A factor with its values. `rows`: per rank variable the distinct columns (distinct x columns)."""
 
     def __init__(self, factor: ClassFactor, rows: Sequence[Ints]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from polymodel.analysis.result import Analysis, Compute, Traffic, mapped_analysis
+from polymodel.analysis.result import Analysis, ComputeCounts, Traffic, mapped_analysis
 from polymodel.cost.algebra import ARRAYS, nothing
 from polymodel.cost.costs import Bits, data_bits
 from polymodel.cost.energy import action_energies
@@ -21,8 +21,8 @@ from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.sweeps.metrics import Block, Evaluator, Found, fits
 from polymodel.sweeps.plan import Costing, Limit, Linear
 from polymodel.sweeps.sparse.columns import Settings
-from polymodel.sweeps.sparse.counts import EinsumSweep, Points
-from polymodel.sweeps.sparse.plan import SparsePlan, Tile, unbounded
+from polymodel.sweeps.sparse.counts import BlockPoints, EinsumSweep
+from polymodel.sweeps.sparse.plan import FormattedTile, SparsePlan, unbounded
 
 Array = Any
 Counted = TypeVar("Counted", AccessCount, ComputeCount)
@@ -47,11 +47,11 @@ class SparseFound(Found):
         super().__init__(evaluator, block)
         self.plan = plan
         self._values: dict[Linear, Array] = {}
-        self._parts: dict[str, list[tuple[EinsumSweep, Points]]] = {}
+        self._parts: dict[str, list[tuple[EinsumSweep, BlockPoints]]] = {}
 
     @property
-    def sparse(self) -> SparseFigures:
-        return SparseFigures(self)
+    def sparse(self) -> SparseBlockFigures:
+        return SparseBlockFigures(self)
 
     def prepare(self) -> None:
         """Everything once. Raises NotSeparable or Refused for what is counted for single points only."""
@@ -73,7 +73,7 @@ class SparseFound(Found):
             found[c.variable] = c.place[digits[c.axis]] if c.axis else np.zeros((1, 1), np.int64)
         return found
 
-    def parts(self, einsum: str) -> list[tuple[EinsumSweep, Points]]:
+    def parts(self, einsum: str) -> list[tuple[EinsumSweep, BlockPoints]]:
         if einsum not in self._parts:
             self._parts[einsum] = self.plan.structures[einsum].parts(self.settings(einsum))
         return self._parts[einsum]
@@ -94,7 +94,7 @@ class SparseFound(Found):
             tuple(self._each(row.einsum, partial(_access, row, kind)) for row, kind in kinds),
         )
 
-    def _each(self, einsum: str, count: Callable[[EinsumSweep, Points], Counted]) -> Counted:
+    def _each(self, einsum: str, count: Callable[[EinsumSweep, BlockPoints], Counted]) -> Counted:
         """The count under each structure of links, at the points that have it."""
         (first, points), *others = self.parts(einsum)
         found = count(first, points)
@@ -153,7 +153,7 @@ class SparseFound(Found):
     def _shares(self) -> dict[tuple[int, str], Array]:
         return {}
 
-    def _share(self, tile: Tile, tensor: str) -> Array:
+    def _share(self, tile: FormattedTile, tensor: str) -> Array:
         how = self.plan.formats.known[tile.component, tensor]
         sweep, points = self.parts(tile.einsum)[0]
         bits = sweep.tilings.largest(tensor, how, tile.digits, points.settings)
@@ -172,7 +172,7 @@ class SparseFound(Found):
         return found
 
 
-class SparseFigures:
+class SparseBlockFigures:
     """`objectives.Figures` of one block of points on sparse data."""
 
     def __init__(self, found: SparseFound) -> None:
@@ -201,11 +201,11 @@ class SparseFigures:
         return self.found.working_sets.get(component, np.zeros(()))
 
 
-def _compute(row: Compute[Array], sweep: EinsumSweep, points: Points) -> ComputeCount:
+def _compute(row: ComputeCounts[Array], sweep: EinsumSweep, points: BlockPoints) -> ComputeCount:
     return sweep.compute(row, points)
 
 
-def _access(row: Traffic[Array], kind: str, sweep: EinsumSweep, points: Points) -> AccessCount:
+def _access(row: Traffic[Array], kind: str, sweep: EinsumSweep, points: BlockPoints) -> AccessCount:
     return sweep.access(row, kind, points)
 
 

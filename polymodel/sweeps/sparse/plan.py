@@ -42,7 +42,7 @@ class SparsePeak:
 
 
 @dataclass(frozen=True)
-class Tile:
+class FormattedTile:
     """A buffet of a memory that keeps the tensor in a format: where its tiles are cut, and its dense size."""
 
     einsum: str
@@ -62,7 +62,7 @@ class SparsePlan:
     formats: Formats
     dense: Analysis
     peaks: tuple[SparsePeak, ...]
-    tiles: Mapping[tuple[int, str], Tile]
+    tiles: Mapping[tuple[int, str], FormattedTile]
     columns: Mapping[str, tuple[VariableColumn, ...]]
     structures: Mapping[str, Structures]
 
@@ -162,14 +162,14 @@ def _part(held: HeldBuffet, rows: FormRows) -> PhaseBuffet:
 
 def _tiles(
     problem: Problem, forms: SymbolicAnalysis, formats: Formats, rows: FormRows
-) -> dict[tuple[int, str], Tile]:
+) -> dict[tuple[int, str], FormattedTile]:
     found = {}
     for b in forms.buffets:
         if (b.component, b.tensor) in formats.known:
             einsum = b.einsums[0]
             bits = problem.cascade[einsum].access_of(b.tensor).bits_per_value
             digits = frozenset(i for i, _ in problem.tree.loops(einsum) if i < b.node)
-            found[b.node, b.tensor] = Tile(einsum, b.component, digits, rows.add(b.tile_max * bits))
+            found[b.node, b.tensor] = FormattedTile(einsum, b.component, digits, rows.add(b.tile_max * bits))
     return found
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from polymodel.errors import NotSeparable
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.links import Structure
-from polymodel.sparse.actions.storage import Kept, TileBits, full_model, shape_of
+from polymodel.sparse.actions.links import EinsumLinks
+from polymodel.sparse.actions.storage import KeptTensor, TileBits, full_model, shape_of
 from polymodel.sparse.formats import expected_levels
 from polymodel.sweeps.sparse.classes import Classes
 from polymodel.sweeps.sparse.columns import Settings, VariableColumn
@@ -22,11 +22,11 @@ from polymodel.workload.einsum import TensorAccess
 Array = Any
 
 
-class Tilings:
+class EinsumTilings:
     """The tilings of the tensors of one Einsum."""
 
     def __init__(
-        self, structure: Structure, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
+        self, structure: EinsumLinks, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]
     ) -> None:
         self.structure = structure
         self.columns = {c.variable: c for c in columns}
@@ -34,7 +34,9 @@ class Tilings:
         self._known: dict[tuple[object, ...], tuple[Contraction, Contraction, Contraction]] = {}
         self._largest: dict[tuple[object, ...], Contraction] = {}
 
-    def bits(self, where: tuple[str, str], how: Kept, digits: frozenset[int], settings: Settings) -> TileBits:
+    def bits(
+        self, where: tuple[str, str], how: KeptTensor, digits: frozenset[int], settings: Settings
+    ) -> TileBits:
         """Of all tiles that loops with these ids make of (component, tensor)."""
         key = (*where, digits)
         if key not in self._known:
@@ -51,7 +53,7 @@ class Tilings:
         data = self.data[where[1]]
         return TileBits(points, points * data.density, payload, total, data.label)
 
-    def largest(self, tensor: str, how: Kept, digits: frozenset[int], settings: Settings) -> Array:
+    def largest(self, tensor: str, how: KeptTensor, digits: frozenset[int], settings: Settings) -> Array:
         """Expected bits of the largest tile."""
         key = (tensor, how, digits)
         if key not in self._largest:
@@ -61,7 +63,7 @@ class Tilings:
             self._largest[key] = Contraction(each, ((1, ()),), (OfTiles(access, total),))
         return self._largest[key].values(settings)
 
-    def _functions(self, tensor: str, how: Kept) -> tuple[Any, Any]:
+    def _functions(self, tensor: str, how: KeptTensor) -> tuple[Any, Any]:
         access = self.structure.einsum.access_of(tensor)
         model = full_model(self.data[tensor], access.ranks, shape_of(self.structure, access))
         order = how.format.order(access.ranks)

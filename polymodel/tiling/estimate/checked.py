@@ -17,8 +17,8 @@ from polymodel.sparse.density import DensityModel
 from polymodel.sparse.density.model import Floats
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate.expected import Estimate
-from polymodel.tiling.estimate.pieces import Piece, Second, band_of, parts_of, piece_of
-from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.estimate.pieces import PartitionNode, Second, band_of, parts_of, piece_of
+from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.fits.fit import Elements, Words
 from polymodel.tiling.plane.operands import Alone, Transposed, pattern_of
 
@@ -43,7 +43,9 @@ class _Drawn:
     method: str
 
 
-def checked(found: Estimate, source: Source, model: DensityModel, second: Second, launch: Launch) -> Estimate:
+def checked(
+    found: Estimate, source: OperandPair, model: DensityModel, second: Second, launch: Launch
+) -> Estimate:
     """The estimate, with drawn means for what is further off them than they are uncertain.
 
     Refused for `simple` in words of more data than are drawn.
@@ -75,14 +77,14 @@ def _told(found: Estimate) -> Floats:
     return np.array([found.tiles, found.nonempty, found.kernels, found.run_cycles])
 
 
-def _exact(found: Estimate, source: Source) -> np.typing.NDArray[np.bool_]:
+def _exact(found: Estimate, source: OperandPair) -> np.typing.NDArray[np.bool_]:
     """What needs no check: laws of entries are those of the data, and so are tiles of trees."""
     known = found.tiler in ("qtree", "btree") and isinstance(source.fit, Elements)
     return np.array([known, known, False, False])
 
 
 def _drawn(
-    found: Estimate, source: Source, model: DensityModel, second: Second, launch: Launch
+    found: Estimate, source: OperandPair, model: DensityModel, second: Second, launch: Launch
 ) -> _Drawn | None:
     """Tilings of drawn matrices or parts; None of too many entries of which no part stands for all."""
     # All tilers are loaded where they run only.
@@ -122,7 +124,7 @@ def _drawn(
     return _Drawn(mean * scale, error * scale, f"tiling {len(rows)} drawn {of}")
 
 
-def _piece(found: Estimate, source: Source, entries: float) -> Piece | None:
+def _piece(found: Estimate, source: OperandPair, entries: float) -> PartitionNode | None:
     """A part that stands for a large matrix, small enough to be drawn so often; `entries`: of A and B."""
     piece = None
     if found.tiler in ("qtree", "btree"):

@@ -9,7 +9,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.density.model import Floats, Ints, Label
 from polymodel.tiling.estimate.loads import Loads, launched, tail, tokens
-from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.fits.fit import Elements, Op
 
 # What an estimate says.
@@ -75,7 +75,7 @@ class _Total:
     useful: float = 0.0
     tokens: float = 0.0
 
-    def add(self, source: Source, laws: Loads, mass: Floats) -> None:
+    def add(self, source: OperandPair, laws: Loads, mass: Floats) -> None:
         """Tiles of these laws; `mass`: how many of them are expected with each number of entries."""
         run = launched(source.op, laws.entries, laws.share[:, None], source.same)
         each = tokens(source.op, laws, source.same)
@@ -85,7 +85,7 @@ class _Total:
         self.tokens += float((mass * each).sum())
 
 
-def tree(source: Source, binary: bool) -> Sums:
+def tree(source: OperandPair, binary: bool) -> Sums:
     """Expected sums over the leaves of the binary tree or the quad tree."""
     rects = np.array([[0, 0, *source.shape]], dtype=np.int64)
     count, total = np.ones(1), _Total()
@@ -155,7 +155,7 @@ def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
     return found
 
 
-def _grouped(source: Source, rects: Ints, count: Floats) -> tuple[Ints, Floats]:
+def _grouped(source: OperandPair, rects: Ints, count: Floats) -> tuple[Ints, Floats]:
     """Rectangles of one law once, with their number."""
     keys, place = np.unique(source.keys(rects), axis=0, return_inverse=True)
     number: Floats = np.bincount(place.reshape(-1), count, keys.shape[0]).astype(np.float64)
@@ -181,7 +181,7 @@ _NODES, _MEAN_DEVIATION = 24, 0.798
 class _Lines:
     """Lines of a rectangle: rows of `cross` columns each (or columns of so many rows), `many` of them."""
 
-    source: Source
+    source: OperandPair
     many: int
     cross: int
     columns: bool
@@ -226,7 +226,7 @@ class _Strips:
     tokens: float
 
 
-def strips(source: Source, columns: bool) -> Sums:
+def strips(source: OperandPair, columns: bool) -> Sums:
     """Expected sums over strips of rows, or of columns."""
     rows, cols = source.shape
     lines = _Lines(source, cols, rows, True) if columns else _Lines(source, rows, cols, False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.tiling.estimate.expected import halved
-from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
 
 Second = DensityModel | Rolled | Transposed | Alone
@@ -23,14 +23,14 @@ _TILES, _MOST = 300, 200_000
 
 
 @dataclass(frozen=True)
-class Piece:
+class PartitionNode:
     """A node of a tree: its shape and how many such nodes there are (the whole matrix in all)."""
 
     shape: tuple[int, int]
     count: float
 
 
-def piece_of(source: Source, entries: float, binary: bool) -> Piece | None:
+def piece_of(source: OperandPair, entries: float, binary: bool) -> PartitionNode | None:
     """The most frequent node of the level at which one has some hundred tiles; None where such a node may fit
     or has too many entries. `entries`: of A in the whole matrix."""
     rows, cols = source.shape
@@ -46,19 +46,19 @@ def piece_of(source: Source, entries: float, binary: bool) -> Piece | None:
     if each * height * width > _MOST or float(source.loads(rects).over.min()) < 1 - 1e-9:
         return None
     # By area, so that all places are counted once.
-    return Piece((height, width), rows * cols / (height * width))
+    return PartitionNode((height, width), rows * cols / (height * width))
 
 
-def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> Piece | None:
+def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> PartitionNode | None:
     """So many rows (or columns) as strips of them are some hundred tiles; None where all are too few."""
     many = shape[1] if columns else shape[0]
     lines = int(np.ceil(_TILES * many / max(tiles, 1.0)))
     if lines >= many:
         return None
-    return Piece((shape[0], lines) if columns else (lines, shape[1]), many / lines)
+    return PartitionNode((shape[0], lines) if columns else (lines, shape[1]), many / lines)
 
 
-def part_of(model: DensityModel, piece: Piece, seed: int) -> Uniform:
+def part_of(model: DensityModel, piece: PartitionNode, seed: int) -> Uniform:
     """The piece with as many entries as one matrix may have there."""
     height, width = piece.shape
     number = np.random.default_rng(seed).binomial(height * width, model.expected_nnz / model.size)
@@ -66,7 +66,7 @@ def part_of(model: DensityModel, piece: Piece, seed: int) -> Uniform:
 
 
 def parts_of(
-    model: DensityModel, second: Second, piece: Piece, seeds: tuple[int, int]
+    model: DensityModel, second: Second, piece: PartitionNode, seeds: tuple[int, int]
 ) -> tuple[DensityModel, Second]:
     """The piece of A and what B holds there; seeds of both."""
     ours = part_of(model, piece, seeds[0])

@@ -20,8 +20,8 @@ from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate.checked import checked
 from polymodel.tiling.estimate.expected import Estimate, Sums, strips, tree
 from polymodel.tiling.estimate.loads import Loads, launched, tokens
-from polymodel.tiling.estimate.pieces import Piece, parts_of, piece_of
-from polymodel.tiling.estimate.source import MomentSource, Source, UniformSource
+from polymodel.tiling.estimate.pieces import PartitionNode, parts_of, piece_of
+from polymodel.tiling.estimate.source import MomentSource, OperandPair, UniformSource
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 
@@ -84,11 +84,11 @@ def _by_points(model: DensityModel, second: Second) -> bool:
     return model.points is not None and not (isinstance(second, DensityModel) and second.points is None)
 
 
-def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[Source], Sums] | None:
+def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[OperandPair], Sums] | None:
     """What works the tiler out under these models, if anything does."""
     if isinstance(second, DensityModel) and second.settled:
         return None
-    formulas: dict[str, Callable[[Source], Sums]] = {
+    formulas: dict[str, Callable[[OperandPair], Sums]] = {
         "qtree": partial(tree, binary=False),
         "btree": partial(tree, binary=True),
     }
@@ -101,7 +101,7 @@ def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[Sourc
     return formulas.get(tiler)
 
 
-def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> Source:
+def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> OperandPair:
     shape = (model.shape[0], model.shape[1])
     rolled = second.rows if isinstance(second, Rolled) else None
     law = model.points
@@ -159,7 +159,7 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     return Estimate(tiler, op, tiles, nonempty, kernels, config, run, label, method)
 
 
-def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) -> Piece | None:
+def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) -> PartitionNode | None:
     """What stands for a large uniform matrix, under tilers that start from a tree."""
     base, _, after = tiler.partition("+")
     drawn_too = not isinstance(second, Transposed | SparseTensor) and _by_points(model, second)
@@ -170,7 +170,7 @@ def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) ->
     return piece_of(_source(model, op, fit, second), model.expected_nnz, base == "btree")
 
 
-def simple(source: Source) -> Sums:
+def simple(source: OperandPair) -> Sums:
     """Expected sums over tiles of the first size that fits."""
     height, width = source.shape
     left, best, total = 1.0, 0.0, np.zeros(4)
@@ -199,7 +199,7 @@ def _tiles(shape: tuple[int, int], size: tuple[int, int]) -> tuple[Ints, Floats]
     return rects, counts[kept]
 
 
-def _sums(source: Source, laws: Loads, counts: Floats) -> Floats:
+def _sums(source: OperandPair, laws: Loads, counts: Floats) -> Floats:
     fits = laws.mass / np.maximum(laws.fits, 1e-300)[:, None] * counts[:, None]
     run = launched(source.op, laws.entries, laws.share[:, None], source.same)
     each = tokens(source.op, laws, source.same)

@@ -38,7 +38,7 @@ _LONGEST = 1 << 13
 
 
 @dataclass(frozen=True)
-class Law:
+class EntryLaw:
     """P(entries = first, first + 1, ..), of tiles within capacity; P(over); None of it where `wide`."""
 
     first: int
@@ -63,41 +63,41 @@ class One:
         return low, self.law.pmf(points, np.arange(low, high + 1))
 
 
-def alone(law: Hypergeometric, points: int, capacity: int) -> Law:
+def alone(law: Hypergeometric, points: int, capacity: int) -> EntryLaw:
     """Tiles of one operand."""
     first, mass = One(law).pmf(points, capacity)
-    return Law(first, mass, _rest(mass))
+    return EntryLaw(first, mass, _rest(mass))
 
 
-def same(law: Hypergeometric, points: int, capacity: int, op: Op) -> Law:
+def same(law: Hypergeometric, points: int, capacity: int, op: Op) -> EntryLaw:
     """B is A: every entry counts twice."""
     first, mass = One(law).pmf(points, capacity // 2 if op == "add" else capacity)
     doubled = np.zeros(max(0, 2 * mass.size - 1))
     doubled[::2] = mass
-    return Law(2 * first, doubled, _rest(mass))
+    return EntryLaw(2 * first, doubled, _rest(mass))
 
 
-def independent(a: Hypergeometric, b: Hypergeometric, points: int, capacity: int, op: Op) -> Law | None:
+def independent(a: Hypergeometric, b: Hypergeometric, points: int, capacity: int, op: Op) -> EntryLaw | None:
     """B has entries of its own: the convolution of both laws, each cut at the capacity for multiply; None
     where they are too long."""
     first_a, mass_a = One(a).pmf(points, capacity)
     first_b, mass_b = One(b).pmf(points, capacity)
     if not mass_a.size or not mass_b.size:
-        return Law(0, np.zeros(0), 1.0)
+        return EntryLaw(0, np.zeros(0), 1.0)
     if max(mass_a.size, mass_b.size) > _LONGEST:
         return None
     mass = np.convolve(mass_a, mass_b)
     if op == "add":
         mass = mass[: max(0, capacity - first_a - first_b + 1)]
-    return Law(first_a + first_b, mass, _rest(mass))
+    return EntryLaw(first_a + first_b, mass, _rest(mass))
 
 
-def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) -> Law | None:
+def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) -> EntryLaw | None:
     """`shared` places that A and B have in common, `own` more of each; None where the table is too large."""
     limit = capacity // 2 if op == "add" else capacity
     low_x, mass_x = One(law).pmf(shared, limit)
     if not mass_x.size:
-        return Law(0, np.zeros(0), 1.0)
+        return EntryLaw(0, np.zeros(0), 1.0)
     # Given x of the shared places, the others hold a hypergeometric number of what is left.
     rest, mean = law.points - shared, float(law.mean(np.array(2 * own)))
     spread = float(law.variance(np.array(2 * own))) ** 0.5
@@ -118,7 +118,7 @@ def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) ->
     mass: Floats = np.bincount(total.ravel(), table.ravel()).astype(np.float64)
     if op == "add":
         mass = mass[: capacity + 1]
-    return Law(0, mass, _rest(mass))
+    return EntryLaw(0, mass, _rest(mass))
 
 
 def _both_within(own: int, y: Ints, limit: Ints) -> Floats:
@@ -258,7 +258,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Source(ABC):
+class OperandPair(ABC):
     """Two operands of one shape, under an operation and a fit.
 
     Rectangles are k x (row, column, height, width).
@@ -304,7 +304,7 @@ def together(counts: Floats, fits: Floats, over: Floats) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class UniformSource(Source):
+class UniformSource(OperandPair):
     """Uniform random A; B is A rolled by `rolled` rows, or `second` with places of its own, or nothing.
 
     `mirrored`: `second` is A transposed, so that tiles of B are the mirror images of tiles of A.
@@ -434,7 +434,7 @@ class UniformSource(Source):
         found: Floats = (rows - self.shared_rows(rows)) / rows * (1 - self.first.nnz / self.first.points)
         return found
 
-    def _law(self, height: int, width: int, capacity: int) -> Law | None:
+    def _law(self, height: int, width: int, capacity: int) -> EntryLaw | None:
         """The law written out; None where it is too wide."""
         places = height * width
         if self.second is not None:
@@ -462,7 +462,7 @@ class UniformSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class MomentSource(Source):
+class MomentSource(OperandPair):
     """A and B under any models. `rolled`: B is A's rows moved down by so many; `second`: B's own model,
     `swapped` where it is told of the transposed matrix; neither: there is no B."""
 

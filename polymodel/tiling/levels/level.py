@@ -39,7 +39,7 @@ _ADD = ("add", "+")
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class MemoryTiles:
     """The tiles of one Einsum at one memory. Counts are of one execution; there are `executions`.
 
     `tensors`: A, B and the output. `parent`: the memory that each is filled from or drained to, None where
@@ -121,7 +121,7 @@ def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, 
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedTiles:
     """Expected tiles of one Einsum at one memory, where an operand is known by its density only."""
 
     einsum: str
@@ -135,7 +135,7 @@ class Expected:
 
 def levels(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
-) -> tuple[tuple[Level | Expected | ProductLevel, ...], tuple[str, ...]]:
+) -> tuple[tuple[MemoryTiles | ExpectedTiles | ProductLevel, ...], tuple[str, ...]]:
     """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
 
     Operands that are known by density models give expected figures. Raises Refused for what is
@@ -143,7 +143,7 @@ def levels(
     estimated; SpecError for an entry that fits no
     tile.
     """
-    found: list[Level | Expected | ProductLevel] = []
+    found: list[MemoryTiles | ExpectedTiles | ProductLevel] = []
     data = with_unions(problem.cascade, data)
     notes: list[str] = []
     for component in problem.hierarchy.components:
@@ -180,7 +180,7 @@ def _cut(
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
     notes: list[str],
-) -> Level | Expected | ProductLevel:
+) -> MemoryTiles | ExpectedTiles | ProductLevel:
     roles = product_roles(cascade, einsum, component.name)
     if roles is not None:
         return product_level(cascade, einsum, roles, component, parents, data)
@@ -194,7 +194,7 @@ def _level(
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
     notes: list[str],
-) -> Level | Expected:
+) -> MemoryTiles | ExpectedTiles:
     rules = component.data_tiles
     assert rules is not None
     op, (a, b), out = elementwise(cascade, einsum, component.name)
@@ -207,7 +207,7 @@ def _level(
     if not all(data[x.tensor].dense or data[x.tensor].actual is not None for x in (a, b)):
         models = [_model(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor), order) for x in (a, b)]
         said = estimate(models[0], op, fit, rules.tiler, models[1], launch)
-        return Expected(einsum.name, component, names, fit, said, width, einsum.n_instances)
+        return ExpectedTiles(einsum.name, component, names, fit, said, width, einsum.n_instances)
     tensors = [operand_of(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
     planes = _planes(einsum, out, rules, component.name)
     if len(order) > 2:
@@ -219,7 +219,7 @@ def _level(
     except SpecError as error:
         what = f"{einsum.name} at {component.name}"
         raise SpecError([replace(d, message=f"{what}: {d.message}") for d in error.diagnostics]) from error
-    return Level(
+    return MemoryTiles(
         einsum.name,
         component,
         rules,

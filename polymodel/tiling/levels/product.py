@@ -17,7 +17,7 @@ from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.zeros import MULTIPLY, is_union
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.dynamic import LEAST
 from polymodel.tiling.matmul.held import TileRows, held, worked
 from polymodel.tiling.matmul.product import PatternProduct, product_of
@@ -243,7 +243,7 @@ def _asked(what: str, rules: TileRules, component: Component, widest: int) -> Ti
         raise Refused(f"{what}: {component.name} {reason}", "write data_tiles: {product: {capacity: WORDS}}")
     return TilingSearch(
         (room, room, room),
-        Machine(wanted.pes, wanted.bandwidth, launch_of(rules, component.clock)),
+        MatmulMachine(wanted.pes, wanted.bandwidth, launch_of(rules, component.clock)),
         wanted.objective,
         ORDERS if wanted.order is None else (wanted.order,),
         wanted.overbook,

@@ -11,7 +11,7 @@ from polymodel.tiling.cost.model import Launch
 
 
 @dataclass(frozen=True)
-class Machine:
+class MatmulMachine:
     """`pes`: multiplies a cycle. `bandwidth`: words a cycle between memory and buffers. `launch`: what each
     pair of tiles costs to configure and to fill. The defaults are one streaming kernel: a token a cycle.
     """

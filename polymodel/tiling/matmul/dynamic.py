@@ -20,7 +20,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import look
-from polymodel.tiling.matmul.product import PatternProduct, Places, changes
+from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, changes
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Index, Ints
 
@@ -141,16 +141,16 @@ class Sides:
     `touched`: room for a flag per k coordinate.
     """
 
-    s: Places
-    v: Places
-    z: Places
+    s: EntryCoordinates
+    v: EntryCoordinates
+    z: EntryCoordinates
     first_k: Index
     buffers: tuple[int, int, int]
     flip: bool
     touched: Flags
     remembered: dict[tuple[int, int], tuple[ListedEntries, Index, Grown]] = field(default_factory=dict)
 
-    def part(self, places: Places, rows: tuple[int, int]) -> ListedEntries:
+    def part(self, places: EntryCoordinates, rows: tuple[int, int]) -> ListedEntries:
         """Some rows, listed along the columns."""
         piece = slice(places.starts[rows[0]], places.starts[rows[1]])
         across = places.cols[piece]
@@ -194,7 +194,7 @@ def limits_of(sides: Sides) -> tuple[Ints, Ints]:
     return outer, _limit(sides.v, v)
 
 
-def _limit(places: Places, most: int) -> Ints:
+def _limit(places: EntryCoordinates, most: int) -> Ints:
     """For every first row the largest end with at most `most` entries in each column between them."""
     across = places.transposed
     found = np.full(places.shape[0] + 1, places.shape[0], dtype=np.int64)

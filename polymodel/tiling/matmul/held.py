@@ -13,7 +13,7 @@ import numpy as np
 
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import RowPanels
-from polymodel.tiling.matmul.uniform import TensorTiles, Uniform
+from polymodel.tiling.matmul.uniform import TensorTiles, UniformTiles
 from polymodel.tiling.matmul.walk import before
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Rects
 
@@ -34,9 +34,9 @@ class TileRows:
         return TileRows(self.rects.taken(which), self.nnz[which], self.words[which])
 
 
-def held(source: Uniform | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
+def held(source: UniformTiles | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
     """Tiles of A, of B and of Z."""
-    if isinstance(source, Uniform):
+    if isinstance(source, UniformTiles):
         i, k, j = source.tile
         rows, inner, cols = source.product.extents
         return (
@@ -47,12 +47,12 @@ def held(source: Uniform | RowPanels | Dynamic) -> tuple[TileRows, TileRows, Til
     return _panels(source) if isinstance(source, RowPanels) else _dynamic(source)
 
 
-def worked(source: Uniform | RowPanels | Dynamic) -> tuple[int, int, int, int]:
+def worked(source: UniformTiles | RowPanels | Dynamic) -> tuple[int, int, int, int]:
     """Words that the array takes of A, B and of Z so far, and gives of Z, at all launches together.
 
     A tile that stays resident is worked on again at every launch; a panel is one launch.
     """
-    if isinstance(source, Uniform):
+    if isinstance(source, UniformTiles):
         pairs = source.pairs
         return int(pairs.a.sum()), int(pairs.b.sum()), int(before(pairs).sum()), int(pairs.z.sum())
     if isinstance(source, RowPanels):

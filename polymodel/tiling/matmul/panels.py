@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.matmul.product import PatternProduct, Places
+from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Ints
 from polymodel.tiling.tilers.lines import chain
@@ -88,7 +88,7 @@ def _chained(reach: Ints) -> Ints:
     return np.append(chain(reach, np.zeros(1, dtype=np.int64)), reach.size)
 
 
-def _words(places: Places, begins: Ints) -> Ints:
+def _words(places: EntryCoordinates, begins: Ints) -> Ints:
     rows = np.concatenate([[0], np.cumsum(places.row_nnz > 0)])
     nnz, held = np.diff(places.starts[begins]), np.diff(rows[begins])
     found: Ints = np.where(nnz > 0, 2 * nnz + 2 * held + 3, 0)

@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class EntryCoordinates:
     """Entries of a matrix in row-major order: coordinates as int32 (int64 for ranks of 2^31 and more)."""
 
     rows: Index
@@ -51,14 +51,14 @@ class Places:
         return np.diff(self.starts)
 
     @cached_property
-    def transposed(self) -> Places:
+    def transposed(self) -> EntryCoordinates:
         """The same with rows and columns exchanged: a stable sort by column."""
         order = np.argsort(self.cols, kind="stable")
-        return Places(self.cols[order], self.rows[order], self.shape[::-1])
+        return EntryCoordinates(self.cols[order], self.rows[order], self.shape[::-1])
 
-    def taken(self, which: Flags) -> Places:
+    def taken(self, which: Flags) -> EntryCoordinates:
         """Some of the entries."""
-        return Places(self.rows[which], self.cols[which], self.shape)
+        return EntryCoordinates(self.rows[which], self.cols[which], self.shape)
 
     @cached_property
     def words(self) -> int:
@@ -77,9 +77,9 @@ class PatternProduct:
 
     name: str
     second: str
-    a: Places
-    b: Places
-    z: Places
+    a: EntryCoordinates
+    b: EntryCoordinates
+    z: EntryCoordinates
     first_k: Index
     multiplies: int
 
@@ -89,7 +89,7 @@ class PatternProduct:
         return self.a.shape[0], self.a.shape[1], self.b.shape[1]
 
     @cached_property
-    def used(self) -> tuple[Places, Places]:
+    def used(self) -> tuple[EntryCoordinates, EntryCoordinates]:
         """Entries of A whose row of B holds any, and of B whose column of A does: only their tiles meet."""
         meets_a = self.b.row_nnz[self.a.cols] > 0
         meets_b = self.a.transposed.row_nnz[self.b.rows] > 0
@@ -170,12 +170,14 @@ def _second(a: SparseTensor, second: SparseTensor | Transposed | None) -> tuple[
     return SparseTensor(a.name, a.ranks[::-1], a.shape[::-1], coords, a.values), f"{a.name} transposed"
 
 
-def _places(coords: Ints, shape: tuple[int, ...]) -> Places:
+def _places(coords: Ints, shape: tuple[int, ...]) -> EntryCoordinates:
     kind = np.int32 if max(shape) < 2**31 else np.int64
-    return Places(coords[0].astype(kind), coords[1].astype(kind), (shape[0], shape[1]))
+    return EntryCoordinates(coords[0].astype(kind), coords[1].astype(kind), (shape[0], shape[1]))
 
 
-def _multiplied(a: Places, b: Places, progress: Progress | None) -> tuple[Places, Index]:
+def _multiplied(
+    a: EntryCoordinates, b: EntryCoordinates, progress: Progress | None
+) -> tuple[EntryCoordinates, Index]:
     rows, cols, first, held = [], [], [], 0
     k_bits = _bits(a.shape[1])
     for from_row, keys, j_bits in _chunks(a, b):
@@ -198,7 +200,7 @@ def _multiplied(a: Places, b: Places, progress: Progress | None) -> tuple[Places
     found = [
         np.concatenate([np.zeros(0, kind), *x]) for kind, x in zip(kinds, (rows, cols, first), strict=True)
     ]
-    return Places(found[0], found[1], shape), found[2]
+    return EntryCoordinates(found[0], found[1], shape), found[2]
 
 
 def partial_outputs(product: PatternProduct, tile_k: int) -> int:
@@ -212,7 +214,7 @@ def partial_outputs(product: PatternProduct, tile_k: int) -> int:
     return found
 
 
-def _chunks(a: Places, b: Places) -> Iterator[tuple[int, Ints, int]]:
+def _chunks(a: EntryCoordinates, b: EntryCoordinates) -> Iterator[tuple[int, Ints, int]]:
     """Products of some rows of A at a time: first row, sorted numbers (row, j, k) in bits, bits of j."""
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     most_rows = 1 << max(0, 62 - k_bits - j_bits)
@@ -230,7 +232,7 @@ def _chunks(a: Places, b: Places) -> Iterator[tuple[int, Ints, int]]:
         row = end
 
 
-def _expanded(a: Places, b: Places, each: Ints, part: slice, from_row: int) -> Ints:
+def _expanded(a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, from_row: int) -> Ints:
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     i, k, counts = a.rows[part].astype(np.int64) - from_row, a.cols[part].astype(np.int64), each[part]
     at = spread(b.starts[k], counts)

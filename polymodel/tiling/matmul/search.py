@@ -15,12 +15,12 @@ from polymodel.tiling.matmul.dynamic import GROWS, STEPS, Dynamic, Stationary, d
 from polymodel.tiling.matmul.panels import RowPanels, panels_of
 from polymodel.tiling.matmul.product import PatternProduct
 from polymodel.tiling.matmul.shapes import Shaped, TilingSearch, best_shapes
-from polymodel.tiling.matmul.uniform import Shape, Uniform
+from polymodel.tiling.matmul.uniform import Shape, UniformTiles
 from polymodel.tiling.matmul.walk import OrderTraffic
 
 Strategy = Literal["uniform", "panels", "dynamic", "overbooked"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "panels", "dynamic", "overbooked")
-Source = Uniform | RowPanels | Dynamic
+Source = UniformTiles | RowPanels | Dynamic
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def shaped_candidate(product: PatternProduct, shaped: Shaped, strategy: Strategy
         shaped.largest,
         shaped.over,
         shaped.cycles,
-        Uniform(product, shaped.tile),
+        UniformTiles(product, shaped.tile),
     )
 
 
@@ -132,9 +132,9 @@ def given_tiles(product: PatternProduct, tile: Shape, asked: TilingSearch, strea
 
     A size beyond its extent is that of the extent: the indices of a small matrix hold no larger number.
     """
-    given = Uniform(product, tile)
+    given = UniformTiles(product, tile)
     i, k, j = (min(t, max(extent, 1)) for t, extent in zip(given.tile, product.extents, strict=True))
-    uniform = Uniform(product, (i, k, j))
+    uniform = UniformTiles(product, (i, k, j))
     sides = (uniform.a, uniform.b, uniform.z)
     largest = uniform.a.largest, uniform.b.largest, uniform.z.largest
     over = tuple(side.over(m) for side, m in zip(sides, asked.buffers, strict=True))

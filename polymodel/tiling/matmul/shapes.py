@@ -18,9 +18,9 @@ import numpy as np
 
 from polymodel.errors import Refused, TimeUp
 from polymodel.governor import look, until
-from polymodel.tiling.matmul.cost import Machine
-from polymodel.tiling.matmul.product import PatternProduct, Places, changes
-from polymodel.tiling.matmul.uniform import PAIRS, Shape, Uniform, numbers, tiles_of
+from polymodel.tiling.matmul.cost import MatmulMachine
+from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, changes
+from polymodel.tiling.matmul.uniform import PAIRS, Shape, UniformTiles, numbers, tiles_of
 from polymodel.tiling.matmul.walk import ORDERS, OrderTraffic
 from polymodel.tiling.plane.pattern import Index, Ints
 
@@ -40,7 +40,7 @@ class TilingSearch:
     """
 
     buffers: Shape
-    machine: Machine
+    machine: MatmulMachine
     objective: Objective = "time"
     orders: tuple[str, ...] = ORDERS
     over: float = 0.0
@@ -186,7 +186,7 @@ def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[li
 
 
 def _cuts(
-    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: TilingSearch
+    places: EntryCoordinates, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: TilingSearch
 ) -> dict[tuple[int, int], _Cut]:
     """The tile shapes of one tensor that fit, but for the share of tiles that may be too large.
 
@@ -219,7 +219,7 @@ def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, be
     """The shape under its best order; None if the true number of pairs shows that none betters `beat`."""
     if waiting.pairs > PAIRS:
         raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles")
-    uniform, machine = Uniform(product, waiting.tile), asked.machine
+    uniform, machine = UniformTiles(product, waiting.tile), asked.machine
     over = waiting.cuts[0].over, waiting.cuts[1].over, waiting.cuts[2].over
     largest = waiting.cuts[0].largest, waiting.cuts[1].largest, waiting.cuts[2].largest
     found: list[Shaped] = []
@@ -288,7 +288,7 @@ class Bounds:
         return LeastTraffic(pairs, {loop: n + z_words for loop, n in words.items()})
 
 
-def _side(places: Places, tile: tuple[int, int], k: Index) -> _Side:
+def _side(places: EntryCoordinates, tile: tuple[int, int], k: Index) -> _Side:
     bits = int(k.max(initial=0)).bit_length()
     keys = (numbers(places, tile) << bits) | k
     keys.sort()
@@ -297,6 +297,6 @@ def _side(places: Places, tile: tuple[int, int], k: Index) -> _Side:
     )
 
 
-def _tiles_per_row(places: Places, tile: int) -> Ints:
+def _tiles_per_row(places: EntryCoordinates, tile: int) -> Ints:
     new = changes(places.rows, places.cols // tile)
     return np.bincount(places.rows[new], minlength=places.shape[0])

@@ -9,7 +9,14 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import plainly
-from polymodel.tiling.matmul.product import CHUNK, PatternProduct, Places, changes, partial_outputs, spread
+from polymodel.tiling.matmul.product import (
+    CHUNK,
+    EntryCoordinates,
+    PatternProduct,
+    changes,
+    partial_outputs,
+    spread,
+)
 from polymodel.tiling.matmul.walk import OrderTraffic, Pairs, traffic
 from polymodel.tiling.plane.pattern import Index, Ints
 
@@ -64,7 +71,7 @@ def grid_of(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int]:
     return down, across
 
 
-def numbers(places: Places, tile: tuple[int, int]) -> Ints:
+def numbers(places: EntryCoordinates, tile: tuple[int, int]) -> Ints:
     """The tile of every entry."""
     across = grid_of(places.shape, tile)[1]
     found: Ints = (places.rows // tile[0]).astype(np.int64)
@@ -73,7 +80,7 @@ def numbers(places: Places, tile: tuple[int, int]) -> Ints:
     return found
 
 
-def tiles_of(places: Places, tile: tuple[int, int]) -> TensorTiles:
+def tiles_of(places: EntryCoordinates, tile: tuple[int, int]) -> TensorTiles:
     """The nonempty tiles of a matrix cut into tiles of one shape."""
     ids = numbers(places, tile)
     shape = grid_of(places.shape, tile)
@@ -99,7 +106,7 @@ Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Uniform:
+class UniformTiles:
     """Tiles of A (Ti x Tk), B (Tk x Tj) and Z (Ti x Tj), smaller at the edges; `tile` is (Ti, Tk, Tj).
 
     Everything is made when it is first asked for: a search looks at few of a candidate's figures.
@@ -234,14 +241,14 @@ class Uniform:
         return traffic(self.pairs, order, buffers)
 
 
-def _touched(places: Places, tile: int) -> tuple[Index, Index]:
+def _touched(places: EntryCoordinates, tile: int) -> tuple[Index, Index]:
     """Row by row, the tiles along the columns that it has entries in: rows, tiles."""
     across = places.cols // tile
     new = changes(places.rows, across)
     return places.rows[new], across[new]
 
 
-def _row_parts(z: Places, tile: tuple[int, int]) -> tuple[Ints, Ints]:
+def _row_parts(z: EntryCoordinates, tile: tuple[int, int]) -> tuple[Ints, Ints]:
     """The tile of every entry, and where each row of a tile begins."""
     grid_of(z.shape, tile)
     ids = numbers(z, tile)

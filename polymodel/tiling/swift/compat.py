@@ -250,7 +250,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PublishedComparison:
     """Tiler-Swift's published figures beside ours: every bar, and the means that its document claims."""
 
     bars: tuple[Bar, ...]
@@ -259,7 +259,7 @@ class Comparison:
 
 def tiler_swift_comparison(
     patterns: Sequence[Pattern], capacity: int = CAPACITY, launch: Launch | None = None
-) -> Comparison:
+) -> PublishedComparison:
     """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
 
     `patterns`: two operands each, B made by rolling A's rows by 5 in the original; published bars are looked
@@ -274,7 +274,7 @@ def tiler_swift_comparison(
     ops: tuple[Op, ...] = ("add", "multiply")
     bars = tuple(_bar(p, op, fit, tiler, chosen) for op in ops for p in patterns for tiler in CHARTED)
     means = tuple(_mean(bars, op, tiler) for op in ops for tiler in CHARTED[1:])
-    return Comparison(bars, means)
+    return PublishedComparison(bars, means)
 
 
 def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:

@@ -92,7 +92,7 @@ def _searched(
 ) -> tuple[Optima, tuple[Ints, Ints]]:
     lines = _lines(pattern, grid)
     check_empty(pattern, op, fit)
-    measured = Measured.of(pattern, op, fit, lines)
+    measured = RectangleFits.of(pattern, op, fit, lines)
 
     def of_height(height: int) -> tuple[Flags, Flags]:
         found = measured.of_height(height)
@@ -151,7 +151,7 @@ _NAMES = ("nnz_a", "nnz_b", "rows_a", "rows_b", "inner_a", "inner_b")
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class RectangleFits:
     """Whether rectangles of the grid fit, and whether they can have a result.
 
     `sums`: per figure of `Counts`, what the cells above each line hold between each pair of column lines
@@ -168,7 +168,7 @@ class Measured:
     sums: dict[str, Index]
 
     @classmethod
-    def of(cls, pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints]) -> Measured:
+    def of(cls, pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints]) -> RectangleFits:
         rows, cols = lines
         first, last = pairs_of(cols.size - 1)
         cells = (

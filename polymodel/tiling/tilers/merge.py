@@ -25,7 +25,7 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: TileCounts | No
     """
     rects, number = cut.rects, np.arange(cut.tiles, dtype=np.int32)
     counts = counts or TileCounts(pattern, cut.ids, cut.tiles)
-    blocks = Blocks(pattern, cut.ids, cut.tiles)
+    blocks = TilePoints(pattern, cut.ids, cut.tiles)
     figures: Ints | None = None
     if type(fit) is Elements:
         figures = np.stack([counts.nnz_a, counts.nnz_b])
@@ -171,7 +171,7 @@ def figures_of(counts: TileCounts) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class TilePoints:
     """The points, tile after tile."""
 
     pattern: Pattern
@@ -202,7 +202,7 @@ def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
 
 
 def by_steps(
-    chain: TileChain, figures: Ints | None, rule: tuple[Op, Fit], blocks: Blocks, number: Index
+    chain: TileChain, figures: Ints | None, rule: tuple[Op, Fit], blocks: TilePoints, number: Index
 ) -> tuple[Flags, Ints | None]:
     """Where groups begin, for loads that are no sums, and their figures: all chains take a tile at a time.
 
@@ -241,7 +241,7 @@ class _Judge:
 
     chain: TileChain
     rule: tuple[Op, Fit]
-    blocks: Blocks
+    blocks: TilePoints
     members: _Members
 
     def united(self, known: Ints | None, head: Index, last: Index) -> tuple[Flags, Ints | None]:

@@ -23,7 +23,7 @@ from polymodel.tiling.tilers.guillotine import Grid, guillotine
 from polymodel.tiling.tilers.lines import summed
 from polymodel.tiling.tilers.merge import merged
 from polymodel.tiling.tilers.panels import panels
-from polymodel.tiling.tilers.strips import Whole, columns, strips
+from polymodel.tiling.tilers.strips import WholePlane, columns, strips
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, quartered, simple
 from polymodel.tiling.tilers.uniform import MOST_TILES, Sizes, grid
 from polymodel.tiling.tilers.uniform import grid as uniform
@@ -48,7 +48,7 @@ _EMPTY = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TilerTask:
     """What is cut, and by what it is judged. `sizes`: of uniform tiles."""
 
     pattern: Pattern
@@ -97,7 +97,7 @@ class TilerChoice:
         return False
 
 
-def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
+def chosen(task: TilerTask, makers: Mapping[str, Make]) -> Cut:
     """The cut with the least objective; ties go to the next figure, then to the first of `makers`.
 
     Refused only when every tiler refuses; SpecError where an entry fits nowhere.
@@ -149,7 +149,7 @@ class _Trial:
     have many times the tiles of the best; that these are no better is likely, not proven.
     """
 
-    task: Task
+    task: TilerTask
     best: TilerChoice | None = None
     figures: list[tuple[int, str]] = field(default_factory=list)
     before: list[_Before] = field(default_factory=list)
@@ -251,7 +251,7 @@ class _Trial:
         return {figure: known[figure] for figure in _FIGURES[self.task.objective]}
 
 
-def _without_empty(task: Task) -> TilerChoice | None:
+def _without_empty(task: TilerTask) -> TilerChoice | None:
     """Uniform tiles with the empty ones only counted; None where there are few of them, or more than `simple`
     lists (which it then says).
 
@@ -319,7 +319,7 @@ def cut(
         rivals = {**makers, **_sharing(sizes)}
         if watch is not None:
             rivals = {n: watch(n, make) for n, make in rivals.items()}
-        return chosen(Task(pattern, op, fit, objective, launch or Launch(), sizes), rivals)
+        return chosen(TilerTask(pattern, op, fit, objective, launch or Launch(), sizes), rivals)
     if (name, merging) == ("qtree", "merge"):
         return qtree_merge(pattern, op, fit)
     made = makers[name](pattern, op, fit)
@@ -328,7 +328,7 @@ def cut(
 
 def _sharing(sizes: Sizes) -> dict[str, Make]:
     """Tilers that have work in common, which is done once."""
-    whole, leaves = Whole(), cache(quartered)
+    whole, leaves = WholePlane(), cache(quartered)
     return {
         "simple": partial(simple, sizes=sizes),
         "qtree": partial(qtree, leaves=leaves),

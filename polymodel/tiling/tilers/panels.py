@@ -23,7 +23,7 @@ from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, check_empty
 from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern
 from polymodel.tiling.tilers.lines import summed
-from polymodel.tiling.tilers.strips import StripPanels, Whole, in_panels, strips_needed
+from polymodel.tiling.tilers.strips import StripPanels, WholePlane, in_panels, strips_needed
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
@@ -37,14 +37,14 @@ _SEARCHED = 200_000
 _FINE = 3
 
 
-def panels(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
+def panels(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
     """The fewest tiles over panels of rows and of columns: unequal ones, and numbers of about equal ones.
 
     Raises SpecError where a single entry does not fit. Fits that cannot be added up line by line are tried
     with fewer numbers of panels, and with panels of columns only. `whole`: keeps what strips need too.
     """
     check_empty(pattern, op, fit)
-    whole = whole or Whole()
+    whole = whole or WholePlane()
     sides = (False, True) if type(fit) is Elements else (False,)
     plain = [whole.panels(pattern, fit, by_columns) for by_columns in sides]
     found = [(strips_needed(panel, op, fit), panel) for panel in plain]

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.sparse.formats.levels import Levels
+from polymodel.sparse.formats.levels import RankLevels
 from polymodel.sparse.formats.whole import CP, UOP, B, Format, NamedFormat, PerRank, U
 from polymodel.tiling.fits.fit import (
     MOST_BITS,
@@ -60,22 +60,22 @@ _NUMBERS = 2**62
 _TILES_PER_CHAIN = 40
 
 
-def strips(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
+def strips(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
     """Full-width strips of as many rows as fit; a row that does not fit alone is cut so along its columns.
 
     Raises SpecError where a single entry does not fit. Where sums over lines do not tell loads
     (`Panels.additive`), long matrices are cut in parts that are cut side by side: up to one tile in 40 more.
     `whole`: keeps what other tilers need too.
     """
-    return (whole or Whole()).cut(pattern, op, fit, by_columns=False)
+    return (whole or WholePlane()).cut(pattern, op, fit, by_columns=False)
 
 
-def columns(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
+def columns(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
     """The same with columns in the place of rows."""
-    return (whole or Whole()).cut(pattern, op, fit, by_columns=True)
+    return (whole or WholePlane()).cut(pattern, op, fit, by_columns=True)
 
 
-class Whole:
+class WholePlane:
     """The plane as one panel, of rows or of columns, and its strips: each is made once."""
 
     def __init__(self) -> None:
@@ -415,7 +415,7 @@ class StoredSums:
         if largest**2 * max(1, int(coords[-1].max(initial=0))) > _SURE:
             sides = tuple(s.astype(object) for s in shape)  # bits may not fit in 64
         one = np.ones_like(coords[0])
-        levels = Levels(self.ranks, sides, (one, *coords[:-1]), tuple(coords), "exact")
+        levels = RankLevels(self.ranks, sides, (one, *coords[:-1]), tuple(coords), "exact")
         found: Ints = np.broadcast_to(
             np.minimum(self.format.bits(levels).total, MOST_BITS), one.shape
         ).astype(np.int64)

@@ -238,7 +238,7 @@ class _Loop:
         self.ending, self.clock = ending, clock
         self.bound = cost_bound(pattern, op, fit, launch, objective)
         self.bound_cycles = cost_bound(pattern, op, fit, launch, "total")
-        self.search = Search(pattern)
+        self.search = TuningSearch(pattern)
         self.steps: list[Step] = []
         self.best: tuple[Step, Figure, CutCosts] | None = None
         self.idle = 0  # steps since the last improvement
@@ -325,7 +325,7 @@ _LEAST_PARTS, _FEWER = 12, 2
 
 
 @dataclass
-class Search:
+class TuningSearch:
     """The figures so far and, from them, the next proposal."""
 
     pattern: Pattern

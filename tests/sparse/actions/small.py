@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from polymodel.analysis.result import Problem
-from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseAction, SparseRules
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseOptimization, SparseRules
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.numbers import parse_affine
@@ -36,12 +36,14 @@ def product_of(projections: dict[str, tuple[str, ...]], sizes: dict[str, int]) -
     return Cascade((Einsum("Z", variables, constraints, accesses, bounds),))
 
 
-def rule(kind: str, targets: tuple[str, ...], leaders: tuple[str, ...]) -> SparseAction:
-    return SparseAction(kind, (("Z", targets, leaders),))
+def rule(kind: str, targets: tuple[str, ...], leaders: tuple[str, ...]) -> SparseOptimization:
+    return SparseOptimization(kind, (("Z", targets, leaders),))
 
 
 def hierarchy(
-    actions: dict[str, tuple[SparseAction, ...]], fanout: int = 1, formats: dict[str, object] | None = None
+    actions: dict[str, tuple[SparseOptimization, ...]],
+    fanout: int = 1,
+    formats: dict[str, object] | None = None,
 ) -> Hierarchy:
     """DRAM, GLB, PE (X), RF, MAC."""
     names = (("DRAM", "memory"), ("GLB", "memory"), ("PE", "container"), ("RF", "memory"), ("MAC", "compute"))
@@ -91,7 +93,7 @@ def small_problems(
             nodes.append(StorageNode(component, held))
         nodes += draw(loops(extents, 2))
     nodes.append(ComputeNode("Z", "MAC"))
-    actions: dict[str, list[SparseAction]] = {}
+    actions: dict[str, list[SparseOptimization]] = {}
     for component in ("DRAM", "GLB", "RF"):
         for target in TENSORS:
             if draw(st.integers(0, 3)) == 0:

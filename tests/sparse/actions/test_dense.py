@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.api.sparse import sparsify
-from polymodel.architecture.hierarchy import Hierarchy, SparseAction, SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, SparseOptimization, SparseRules
 from polymodel.errors import Refused
 from tests.generators import problems
 
@@ -24,7 +24,7 @@ def with_actions(problem: Problem, draw: st.DataObject) -> Problem:
             targets = tuple(t for t in e.tensors if draw.draw(st.booleans()))
             leaders = tuple(a.tensor for a in e.inputs[:1])
             rows.append((e.name, targets, leaders))
-        action = SparseAction(draw.draw(st.sampled_from(["gate", "skip"])), tuple(rows))
+        action = SparseOptimization(draw.draw(st.sampled_from(["gate", "skip"])), tuple(rows))
         components.append(replace(c, sparse=SparseRules((), (action,))) if c.kind == "memory" else c)
     return replace(problem, hierarchy=Hierarchy(tuple(components), problem.hierarchy.assume_overlap))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.result import Problem
-from polymodel.architecture.hierarchy import Hierarchy, Intersection, SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, IntersectionUnit, SparseRules
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
@@ -86,7 +86,7 @@ def by_hand(problem: Problem, kind: str, nonzero: dict[str, set[tuple[int, ...]]
 
 def ruled(problem: Problem, kind: str) -> Problem:
     leader = "A" if kind == "leader_follower" else ""
-    rule = SparseRules((), (), (Intersection(kind, ("A", "B"), leader),))
+    rule = SparseRules((), (), (IntersectionUnit(kind, ("A", "B"), leader),))
     components = tuple(
         replace(c, sparse=rule if c.kind == "compute" else None) for c in problem.hierarchy.components
     )

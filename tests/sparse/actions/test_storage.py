@@ -14,7 +14,7 @@ from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
-from polymodel.sparse.actions.records import AccessCount, Footprint
+from polymodel.sparse.actions.records import AccessCount, TileFootprint
 from polymodel.sparse.actions.storage import capacity_checks
 from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.formats import Widths, footprint, parse_format
@@ -56,7 +56,7 @@ def of(counts, kind: str, component: str) -> AccessCount:
     return next(a for a in counts.accesses if (a.component, a.tensor, a.kind) == (component, "A", kind))
 
 
-def glb(counts) -> Footprint:
+def glb(counts) -> TileFootprint:
     return next(f for f in counts.footprints if f.component == "GLB")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from polymodel.sparse.density import Hierarchical, RankNnz, Uniform
 from polymodel.sparse.tensaurus import TensaurusReport, Tiles, tensaurus
-from polymodel.sparse.tensaurus.statistics import Expected
+from polymodel.sparse.tensaurus.statistics import ExpectedStatistics
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse import data
 
@@ -79,7 +79,7 @@ MONTE_CARLO = [
 def test_dealing_equals_many_random_tensors(
     i: int, j: int, k: int, nnz: int, largest: float, lockstep: float
 ) -> None:
-    dealt = Expected(Uniform(("I", "J", "K"), (i, j, k), nnz)).deal(i, (j, k), 8, 0, 0.0)
+    dealt = ExpectedStatistics(Uniform(("I", "J", "K"), (i, j, k), nnz)).deal(i, (j, k), 8, 0, 0.0)
     assert nnz / 8 + dealt.largest - dealt.mean_slots == pytest.approx(largest, rel=0.01)
     assert dealt.lockstep == pytest.approx(lockstep, rel=0.025)
 

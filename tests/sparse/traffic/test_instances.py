@@ -12,7 +12,7 @@ from polymodel.errors import Refused
 from polymodel.report.traffic import TrafficReport
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.sparse.traffic import Traffic, traffic
+from polymodel.sparse.traffic import CascadeTraffic, traffic
 from polymodel.spec.teaal import read_teaal
 
 MATRICES = Path(__file__).parents[2] / "data/matrices"
@@ -51,7 +51,7 @@ bindings:
 
 def moved(
     a: SparseTensor, b: SparseTensor, pes: int, depth: int, width: int, space: str = "[M]", lru: bool = True
-) -> Traffic:
+) -> CascadeTraffic:
     time = "[K, N]" if space == "[M]" else "[M, K, N]"
     text = GUSTAVSON.replace("SPACE", space).replace("TIME", time).replace("LAST", str(pes - 1))
     text = text.replace("WIDTH", str(width)).replace("DEPTH", str(depth))

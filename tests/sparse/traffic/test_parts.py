@@ -10,7 +10,7 @@ import yaml
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.sparse.traffic import Traffic, traffic
+from polymodel.sparse.traffic import CascadeTraffic, traffic
 from polymodel.sparse.traffic.units import merge_steps
 from polymodel.spec.teaal import read_teaal
 from tests.sparse.traffic import data
@@ -42,7 +42,7 @@ def changed(name: str, *changes: tuple[str, str]) -> str:
     return text
 
 
-def run(text: str, given: dict[str, SparseTensor] | None = None, **options: object) -> Traffic:
+def run(text: str, given: dict[str, SparseTensor] | None = None, **options: object) -> CascadeTraffic:
     symbols = {f"{r}{i}": n for r in "KMN" for i, n in ((1, 4), (0, 2))}
     return traffic(read_teaal(text), given or tensors(), symbols=symbols, **options)
 

@@ -16,7 +16,7 @@ from polymodel.spec.teaal.records import (
     Directive,
     FactorProduct,
     Index,
-    Operand,
+    IndexedTensor,
     Partition,
     Stamp,
     Take,
@@ -66,7 +66,7 @@ def test_terms_and_factors() -> None:
     assert second.factors[0] == -1
     assert isinstance(third, Take)
     assert third.which == 1
-    assert last == FactorProduct((Operand("g"),))
+    assert last == FactorProduct((IndexedTensor("g"),))
 
 
 def test_scalars_in_take() -> None:
@@ -74,7 +74,7 @@ def test_scalars_in_take() -> None:
         parse_expression(f"Z[k] = take({factors})").expression.terms[0]
         for factors in ("A[k], B[k], 1", "alpha, A[k], 2, B[k], 3", "A[k], alpha, 1")
     )
-    a, b = Operand("A", (Index((("k", 1),)),)), Operand("B", (Index((("k", 1),)),))
+    a, b = IndexedTensor("A", (Index((("k", 1),)),)), IndexedTensor("B", (Index((("k", 1),)),))
     assert plain == Take((a, b), 1)
     assert scaled == Take((a, b), 1, ((0, "alpha"), (2, 2.0)))
     assert taken == Take((a,), -1, ((1, "alpha"),))

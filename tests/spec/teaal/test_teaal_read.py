@@ -11,7 +11,7 @@ from polymodel.spec.teaal.records import (
     Directive,
     FactorProduct,
     Index,
-    Operand,
+    IndexedTensor,
     Partition,
     SpaceTime,
     Stamp,
@@ -49,7 +49,7 @@ def test_what_an_expression_is_made_of() -> None:
     first, second = spec.expressions
     assert first.name == "T"
     assert [o.tensor for o in first.operands] == ["A", "C"]
-    assert first.operands[1] == Operand("C", (Index((("k", 1),)), Index((("f", 1),))))
+    assert first.operands[1] == IndexedTensor("C", (Index((("k", 1),)), Index((("f", 1),))))
     assert [i.variable for i in second.output.indices] == ["i", "f"]
     assert spec.inputs == ("A", "C", "B")
     assert spec.mapping_of("Y").spacetime == SpaceTime(
@@ -89,4 +89,4 @@ def test_older_keys_and_tensors_without_ranks() -> None:
     bare = read_teaal({"einsum": {**new, "expression": ["s[] = b", "Z[k] = s * A[k]"]}})
     full = read_teaal({"einsum": {**new, "expressions": ["s[] = b[]", "Z[k] = s[] * A[k]"]}})
     assert bare.expressions == full.expressions
-    assert full.expressions[0].operands == (Operand("b", ()),)
+    assert full.expressions[0].operands == (IndexedTensor("b", ()),)

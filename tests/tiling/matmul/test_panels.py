@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.search import search
@@ -56,5 +56,5 @@ def test_a_long_row_of_b_that_nothing_names_needs_no_room() -> None:
     """Row 1 of B has 9 entries, 20 words, but column 1 of A is empty."""
     a, b = np.zeros((2, 2), dtype=int), np.zeros((2, 9), dtype=int)
     a[:, 0] = b[1] = b[0, 3] = 1
-    found = search(product_of(*tensors(a, b)), TilingSearch((64, 4, 64), Machine()), ("panels",)).best
+    found = search(product_of(*tensors(a, b)), TilingSearch((64, 4, 64), MatmulMachine()), ("panels",)).best
     assert (found.largest, found.over, found.fits) == ((11, 4, 11), (0, 0, 0), True)

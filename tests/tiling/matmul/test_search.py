@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.dynamic import Dynamic, dynamic
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.search import search
 from polymodel.tiling.matmul.shapes import Objective, TilingSearch, grid_for
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import ORDERS
 from tests.tiling.matmul.drawn import factors, tensors
 
@@ -29,11 +29,11 @@ def test_the_best_is_never_worse_than_any_uniform_shape(
     operands: tuple[np.ndarray, np.ndarray], buffers: tuple[int, int, int], objective: Objective
 ) -> None:
     product = product_of(*tensors(*operands))
-    asked = TilingSearch(buffers, Machine(2, 3.0), objective)
+    asked = TilingSearch(buffers, MatmulMachine(2, 3.0), objective)
     found = search(product, asked)
     best = asked.value(found.best.traffic.words, found.best.cycles)
     for tile in every(*grid_for(product)):
-        uniform = Uniform(product, tile)
+        uniform = UniformTiles(product, tile)
         if max(s.largest - m for s, m in zip((uniform.a, uniform.b, uniform.z), buffers, strict=True)) > 0:
             continue
         for order in ORDERS:
@@ -55,14 +55,14 @@ def test_every_strategy_is_compared() -> None:
     rng = np.random.default_rng(1)
     product = product_of(*tensors(rng.random((50, 40)) < 0.1, rng.random((40, 60)) < 0.1))
     told: list[str] = []
-    found = search(product, TilingSearch((60, 60, 60), Machine(), progress=told.append))
+    found = search(product, TilingSearch((60, 60, 60), MatmulMachine(), progress=told.append))
     assert {c.strategy for c in found.candidates} == {"uniform", "panels", "dynamic", "overbooked"}
     assert found.best.fits
     given_up = sum("given up" in note for note in found.notes)
     assert sum(c.strategy == "dynamic" for c in found.candidates) + given_up == 6
     over = next(c for c in found.candidates if c.strategy == "overbooked")
     assert any(over.over)
-    assert isinstance(over.source, Uniform)
+    assert isinstance(over.source, UniformTiles)
     sides = (over.source.a, over.source.b, over.source.z)
     assert all(n <= 0.1 * side.count for n, side in zip(over.over, sides, strict=True))
     assert {"row panels", "dynamic tiles: B stays, k first"} <= set(told)
@@ -71,15 +71,17 @@ def test_every_strategy_is_compared() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     product = product_of(*tensors(np.ones((3, 3)), np.ones((3, 3))))
     with pytest.raises(Refused, match="no uniform tiles fit buffers of 6, 20 and 20 words"):
-        search(product, TilingSearch((6, 20, 20), Machine()), ("uniform",))
+        search(product, TilingSearch((6, 20, 20), MatmulMachine()), ("uniform",))
     with pytest.raises(SpecError, match="buffer of B holds 6 words"):
-        search(product, TilingSearch((20, 6, 20), Machine()))
+        search(product, TilingSearch((20, 6, 20), MatmulMachine()))
 
 
 def test_a_search_out_of_time_says_what_it_left() -> None:
     product = product_of(*tensors(np.ones((30, 30)), np.ones((30, 30))))
     found = search(
-        product, TilingSearch((2000, 2000, 2000), Machine(), until=0.0), ("panels", "uniform", "dynamic")
+        product,
+        TilingSearch((2000, 2000, 2000), MatmulMachine(), until=0.0),
+        ("panels", "uniform", "dynamic"),
     )
     assert found.best.strategy == "panels"
     assert any("were not looked at in time" in note for note in found.notes)

@@ -10,16 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.tiling.cost.model import Launch
-from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.shapes import Bounds, Objective, TilingSearch, best_shapes, grid_for, sizes
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import ORDERS
 from tests.tiling.matmul.drawn import factors, tensors
 
 BUFFERS = st.tuples(*[st.integers(7, 60)] * 3)
 MACHINES = st.sampled_from(
-    [Machine(), Machine(4, 0.5, Launch(config_multiply=3)), Machine(launch=Launch(config_multiply=0))]
+    [
+        MatmulMachine(),
+        MatmulMachine(4, 0.5, Launch(config_multiply=3)),
+        MatmulMachine(launch=Launch(config_multiply=0)),
+    ]
 )
 ASKED_ORDERS = st.sampled_from([ORDERS, ("ijk",), ("kji", "ikj")])
 
@@ -37,7 +41,7 @@ def test_no_shape_of_the_grid_is_better(
     operands: tuple[np.ndarray, np.ndarray],
     buffers: tuple[int, int, int],
     objective: Objective,
-    machine: Machine,
+    machine: MatmulMachine,
     orders: tuple[str, ...],
     share: float,
 ) -> None:
@@ -46,7 +50,7 @@ def test_no_shape_of_the_grid_is_better(
     found = best_shapes(product, asked)
     values = []
     for tile in every(*grid_for(product)):
-        uniform = Uniform(product, tile)
+        uniform = UniformTiles(product, tile)
         sides = list(zip((uniform.a, uniform.b, uniform.z), buffers, strict=True))
         if any(sum(w > m for w in side.words.tolist()) > share * side.count for side, m in sides):
             continue
@@ -66,7 +70,7 @@ def test_no_shape_of_the_grid_is_better(
 def test_bounds_are_below_what_is_counted(
     operands: tuple[np.ndarray, np.ndarray], tile: tuple[int, int, int]
 ) -> None:
-    uniform = Uniform(product_of(*tensors(*operands)), tile)
+    uniform = UniformTiles(product_of(*tensors(*operands)), tile)
     z = uniform.z.total, uniform.z.count
     least = Bounds(uniform.product).least(tile, z, (uniform.a.largest, uniform.b.largest))
     assert least.pairs <= uniform.effectual
@@ -83,11 +87,11 @@ def test_sizes_are_powers_of_two_and_even_splits() -> None:
 def test_time_that_runs_out_is_told() -> None:
     rng = np.random.default_rng(0)
     product = product_of(*tensors(rng.random((40, 40)) < 0.2, rng.random((40, 40)) < 0.2))
-    found = best_shapes(product, TilingSearch((100, 100, 100), Machine(), until=0.0))
+    found = best_shapes(product, TilingSearch((100, 100, 100), MatmulMachine(), until=0.0))
     assert found.best == ()
     assert found.left == found.fitting > 100
     told: list[str] = []
-    found = best_shapes(product, TilingSearch((100, 100, 100), Machine(), progress=told.append))
+    found = best_shapes(product, TilingSearch((100, 100, 100), MatmulMachine(), progress=told.append))
     assert found.left == 0
     assert told[0] == "tile shapes: which fit"
     assert told[-1].startswith("tile shapes: ")

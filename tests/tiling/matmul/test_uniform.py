@@ -11,7 +11,7 @@ import polymodel.tiling.matmul.product as made
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import ORDERS, OrderTraffic
 from polymodel.tiling.plane.operands import Transposed
 from tests.tiling.matmul.drawn import factors, tensors
@@ -31,7 +31,7 @@ def figures(t: OrderTraffic) -> dict[str, int]:
 def test_pairs_and_traffic_of_every_order(
     operands: tuple[np.ndarray, np.ndarray], tile: tuple[int, int, int], buffers: tuple[int, int, int] | None
 ) -> None:
-    uniform = Uniform(product_of(*tensors(*operands)), tile)
+    uniform = UniformTiles(product_of(*tensors(*operands)), tile)
     for order in ORDERS:
         theirs = walk(*operands, tile, order, buffers)
         ours = figures(uniform.traffic(order, buffers))
@@ -50,7 +50,7 @@ def test_tiles_of_all_three_tensors(
     operands: tuple[np.ndarray, np.ndarray], tile: tuple[int, int, int]
 ) -> None:
     a, b = operands
-    uniform = Uniform(product_of(*tensors(a, b)), tile)
+    uniform = UniformTiles(product_of(*tensors(a, b)), tile)
     z = (a @ b != 0).astype(int)
     i, k, j = tile
     for ours, dense, shape in ((uniform.a, a, (i, k)), (uniform.b, b, (k, j)), (uniform.z, z, (i, j))):
@@ -76,7 +76,7 @@ def test_chunks_of_products_do_not_change_the_result(monkeypatch: pytest.MonkeyP
         assert np.array_equal(parts.z.rows, whole.z.rows)
         assert np.array_equal(parts.z.cols, whole.z.cols)
         assert np.array_equal(parts.first_k, whole.first_k)
-        ours, theirs = (Uniform(p, (4, 3, 5)) for p in (parts, whole))
+        ours, theirs = (UniformTiles(p, (4, 3, 5)) for p in (parts, whole))
         assert np.array_equal(ours.keys, theirs.keys)
         assert ours.partial_outputs == theirs.partial_outputs
     assert len(told) > 30
@@ -96,7 +96,7 @@ def test_tiles_far_apart_are_counted_by_sorting() -> None:
     n = 10**6
     coords = [[0, 5, n - 1], [n - 1, 5, 0]]
     a = SparseTensor.from_coo("A", ("I", "K"), (n, n), coords, [1, 1, 1])
-    uniform = Uniform(product_of(a), (1, 1, 1))
+    uniform = UniformTiles(product_of(a), (1, 1, 1))
     assert (uniform.effectual, uniform.product.z.nnz, uniform.candidates) == (3, 3, 3)
     assert uniform.traffic("ijk").words == 9 * 7
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_multiplied_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SpecError, match="C has 3 ranks"):
         product_of(cube, Transposed())
     with pytest.raises(SpecError) as told:
-        Uniform(product_of(wide, Transposed()), (0, 2, -1))
+        UniformTiles(product_of(wide, Transposed()), (0, 2, -1))
     assert [d.message.split(" of")[0] for d in told.value.diagnostics] == ["tile size 0", "tile size -1"]
     monkeypatch.setattr(made, "MULTIPLIES", 5)
     with pytest.raises(Refused, match="takes 12 multiplies"):
