@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import write_text
 from polymodel.sweeps.grid import Grid
-from polymodel.view.answer import Answer, Block, Line, Section, declared
+from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
 from polymodel.view.files import saved_text
 from polymodel.view.table import Cell, Column, Table
 
@@ -190,6 +190,46 @@ class Codesign(Answer):
         ]  # fmt: skip
         return Table("machines", tuple(columns), tuple(rows))
 
+    @declared(title="What each symbol is worth")
+    def symbols(self) -> Table:
+        """One row per symbol and value: the least of each figure over all machines with that value, each with
+        mappings of its own, and by how much that is above the least there is (a share)."""
+        names = list(self.request.figures)
+        columns = [Column("symbol"), Column("value")]
+        for n in names:
+            columns += [Column(f"least {n}", unit_of(n)), Column(f"{n} above the least")]
+        best = {n: self._least(n, self.rows) for n in names}
+        rows: list[tuple[Cell, ...]] = []
+        for symbol in self._symbols:
+            for value in sorted({r.machine.symbols[symbol] for r in self.rows}):
+                here = [r for r in self.rows if r.machine.symbols[symbol] == value]
+                cells: list[Cell] = [symbol, value]
+                for n in names:
+                    least, of_all = self._least(n, here), best[n]
+                    share = least / of_all - 1 if least is not None and of_all else None
+                    cells += [least, share]
+                rows.append(tuple(cells))
+        return Table("symbols", tuple(columns), tuple(rows))
+
+    def _least(self, name: str, rows: Sequence[MachineRow]) -> float | None:
+        """The least of a figure over machines; None where none has a mapping."""
+        return min((x for r in rows if (x := r.least[name]) is not None), default=None)
+
+    @declared(title="Layers")
+    def layer_costs(self) -> Table:
+        """One row per point of the joint front and layer: its Einsums, how often it is executed, and energy
+        and latency of one execution."""
+        columns = [Column("point"), Column("layer"), Column("times"), Column("energy", "J")]
+        columns.append(Column("latency", "s"))
+        raw = [s.raw_workload for s in self.layers]
+        names = ["" if w is None else ", ".join(e.name for e in w.einsums) for w in raw]
+        rows: list[tuple[Cell, ...]] = [
+            (i, name, n, energy, latency)
+            for i, p in enumerate(self.points)
+            for name, n, (energy, latency) in zip(names, self.times, p.costs, strict=True)
+        ]
+        return Table("layer_costs", tuple(columns), tuple(rows))
+
     @property
     def _symbols(self) -> tuple[str, ...]:
         return (*self.grid.names, *(n for n, _ in self.grid.linked))
@@ -239,12 +279,21 @@ class Codesign(Answer):
         return tuple(found)
 
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
-        """The joint front over two figures (area and the first other objective), machines named. SpecError
-        for an unknown figure, and where there is no point."""
-        from polymodel.report.plots_machines import machine_axes
+        """The joint front over two figures (area and the first other objective), machines named. With a
+        symbol of the hardware as `x`: what it is worth, the least figure at each of its values, where each
+        machine has mappings of its own. SpecError for an unknown figure, and where there is no point."""
+        from polymodel.report.plots_machines import machine_axes, symbol_axes
 
         first = self.best()
         others = [o for o in (*self.objectives, "energy") if o != "area"]
+        if x in self._symbols:
+            up = canonical(y) if y else others[0]
+            if up not in self.request.figures:
+                near = suggestion(up, self.request.figures, "figures of the front")
+                raise SpecError([Diagnostic(f"there is no figure {up}", near)])
+            least = [(float(r.machine.symbols[x]), r.least[up]) for r in self.rows]
+            known = [(value, figure) for value, figure in least if figure is not None]
+            return symbol_axes(known, x, up, f"What {x} is worth", ax)
         across, up = canonical(x) if x else "area", canonical(y) if y else others[0]
         for name in (across, up):
             if name not in first.figures:
@@ -252,6 +301,25 @@ class Codesign(Answer):
                 raise SpecError([Diagnostic(f"there is no figure {name}", near)])
         points = [(p.machine.name, p.figures) for p in self.points]
         return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """Pictures of the front and of what each symbol is worth, every table, and what it was made from."""
+        from polymodel.report.search_page import Plot, plotted
+
+        pictures: list[Plot] = []
+        if plots and self.points:
+            figures = [n for n in dict.fromkeys([*self.objectives, "energy", "latency"]) if n != "area"]
+            if self.rows[0].machine.area:
+                pictures += [Plot(f"{n} against area", partial(self._drawn, "area", n)) for n in figures]
+            asked = [n for n in self.request.figures if n != "area"]
+            pictures += [
+                Plot(f"what {symbol} is worth", partial(self._drawn, symbol, asked[0]))
+                for symbol in (self._symbols if asked else ())
+            ]
+        return [*plotted(pictures), *super().parts(live, plots, command)]
+
+    def _drawn(self, x: str, y: str, ax: Axes) -> None:
+        self.plot(x, y, ax=ax)
 
     def content(self, live: bool = True) -> list[Block]:
         """The first rows of the front, and how good it is."""

@@ -1,4 +1,4 @@
-"""Points of a co-design as a picture, each machine named once."""
+"""Points of a co-design as a picture, each machine named once, and what a symbol is worth."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 NAMED = 12  # machines that have their names in the picture
+WIDE = 16  # values of a symbol that lie so far apart are drawn on a logarithmic axis
 MOST_MM2 = 1e-3  # areas up to here (m^2) are drawn in mm^2
 
 
@@ -36,6 +37,32 @@ def machine_axes(
     ax.grid(True, color="0.92")
     ax.set_axisbelow(True)
     ax.margins(0.2, 0.12)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def symbol_axes(
+    points: Sequence[tuple[float, float]], symbol: str, up: str, title: str, ax: Axes | None
+) -> Axes:
+    """A figure over the values of a symbol: a point per machine, a line through the least at each value."""
+    ax = axes(ax, 7.0, 4.4)
+    least: dict[float, float] = {}
+    for value, figure in points:
+        least[value] = min(figure, least.get(value, figure))
+    if len(points) > len(least):
+        ax.plot(*zip(*points, strict=True), "o", color="0.75", markersize=3, label="machines")
+    values = sorted(least)
+    ax.plot(values, [least[v] for v in values], "o-", color="#2563a8", markersize=5, label="best of them")
+    if values[0] > 0 and values[-1] / values[0] >= WIDE:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(values if len(values) <= NAMED else [values[0], values[-1]], minor=False)
+        ax.xaxis.set_major_formatter("{x:g}")
+    if len(points) > len(least):
+        ax.legend(fontsize=8)
+    ax.set_xlabel(symbol)
+    _labelled(ax.yaxis, up, "m^2")
+    ax.grid(True, color="0.92")
+    ax.set_axisbelow(True)
     ax.set_title(title, fontsize=10)
     return ax
 

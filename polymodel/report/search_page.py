@@ -108,7 +108,7 @@ def found_head(found: Finding) -> list[Block]:
 def found_parts(found: Finding, plots: bool, command: str) -> list[Part]:
     """The sections of the page. `plots=False` leaves out what takes matplotlib, `command` is the command line
     to be told."""
-    parts = [_table(found), *(_plots(found) if plots else ()), *_mappings(found), *_looked(found)]
+    parts = [_table(found), *(plotted(found.pictures) if plots else ()), *_mappings(found), *_looked(found)]
     parts.append(made_part(command, found.asked))
     return [*parts, *(spec_part(spec, title) for title, spec in found.specs)]
 
@@ -128,8 +128,9 @@ def _table(found: Finding) -> Part:
     return Part("Table: points", [*notes(told), shown], opened=True)
 
 
-def _plots(found: Finding) -> Iterator[Part]:
-    for number, picture in enumerate(found.pictures):
+def plotted(pictures: Sequence[Plot]) -> Iterator[Part]:
+    """A section per picture, the first one open."""
+    for number, picture in enumerate(pictures):
         figure, ax = blank(picture.width, picture.height)
         picture.draw(ax)
         title = f"Plot: {picture.title}"

@@ -473,7 +473,9 @@ def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: pytest.Captu
         "codesign.txt",
         "point-0-layer-0.yaml",
     }
-    assert "Every machine" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    for title in ("Every machine", "energy against area", "what S is worth", "What each symbol is worth"):
+        assert title in text
     assert main([*command, "--format", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2
     assert main([*command, "--limit", "latency <= 1e-12"]) == 1
@@ -503,6 +505,19 @@ def test_the_picture_names_machines() -> None:
     assert "S=256, F=2" in [t.get_text() for t in axes.texts]
     with pytest.raises(pm.SpecError, match="there is no figure enrgy"):
         found.plot("enrgy")
+    worth = found.plot("S", "latency")
+    (line,) = [x for x in worth.lines if x.get_label() == "best of them"]
+    rows = found.machines
+    least = [rows[rows["S"] == s]["least latency"].min() for s in (128, 256)]
+    np.testing.assert_allclose(line.get_xydata(), np.column_stack([(128, 256), least]))
+    table = found.symbols
+    of_s = table[table["symbol"] == "S"]
+    assert list(of_s["value"]) == [128, 256]
+    np.testing.assert_allclose(of_s["least latency"], least)
+    np.testing.assert_allclose(of_s["latency above the least"], np.array(least) / min(least) - 1)
+    assert len(table) == 4
+    with pytest.raises(pm.SpecError, match="there is no figure accesses"):
+        found.plot("S", "accesses")
 
 
 SECTION = {
