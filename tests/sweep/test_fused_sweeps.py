@@ -8,6 +8,7 @@ import pytest
 
 import polymodel as pm
 from benchmarks.tied import flash
+from polymodel.analysis.symbolic import pair_atoms
 from tests.conv_pair import HOLD, pair_text
 from tests.sweep.test_sweep import check_blocks, check_rows
 
@@ -77,8 +78,9 @@ def test_fused_points_equal_evaluate(tmp_path: Path, nodes: str, spread: bool) -
 
 
 @pytest.mark.parametrize("size", ["inf", 21000])
-def test_peaks_without_a_closed_form_at_some_tiles(size: str | int) -> None:
+def test_peaks_without_a_closed_form_at_some_tiles(size: str | int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not looked at where no memory is too small for them; else points are evaluated one by one."""
+    monkeypatch.setattr(pair_atoms, "PEAKS", 3)
     spec, _ = flash(16, size)
     grid = {"TM": [3, 8], "TN": [8, 7], "TH": [1], "TE": [64], "TF": [64]}
     with pytest.raises(pm.NotSeparable, match="at tiles 3, 8 more than 3 stamps may be the peak"):
@@ -87,3 +89,16 @@ def test_peaks_without_a_closed_form_at_some_tiles(size: str | int) -> None:
     check_rows(found)
     assert found.feasible == (4 if size == "inf" else 2)
     assert bool(found.notes) == (size != "inf")
+
+
+def test_six_stamps_of_fused_causal_attention_may_be_the_peak() -> None:
+    """Queries, keys that stay, scores and weights: now one of them is largest, now another."""
+    spec, _ = flash(24, 8 * 2048)
+    sizes = {"TM": [3, 4, 5, 5, 7], "TN": [14, 11, 9, 10, 9], "TH": 1, "TE": 2, "TF": 3}
+    found = pm.compile(spec)(sizes)
+    for point, bits, fits in zip(
+        zip(sizes["TM"], sizes["TN"], strict=True), found["working_set:GLB"], found["feasible"], strict=True
+    ):
+        one = spec.bind(TM=point[0], TN=point[1], TH=1, TE=2, TF=3)
+        report = pm.evaluate(one, engine="exact")
+        assert (bits, fits) == (report.value("working_set:GLB"), report.feasible)

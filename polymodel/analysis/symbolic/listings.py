@@ -23,7 +23,7 @@ from polymodel.errors import NotSeparable
 Ints = Any
 MOST_POINTS = 2**22
 MOST_WITHIN_BOUNDS = 2**20  # there engine exact, which tells pieces, does not take longer
-PEAKS = 3  # stamps at which now one tile, now another is larger
+PEAKS = 6  # stamps at which now one tile, now another is larger
 
 
 @dataclass(frozen=True)

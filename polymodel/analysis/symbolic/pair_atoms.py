@@ -391,7 +391,7 @@ def _box(asked: TileQuery, n: int, m: int) -> int:
 # once for each different choice of tile sizes.
 
 _NAMES = {"none": "tiles", "u": "elements", "v": "elements", "both": "points", "rank": "elements"}
-PEAKS = 3  # tiles of which now one, now another is larger: so many stamps may be the peak
+PEAKS = 6  # tiles of which now one, now another is larger: so many stamps may be the peak
 
 
 @dataclass(frozen=True)
