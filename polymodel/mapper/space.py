@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
@@ -47,33 +45,6 @@ REMEDY = "write its mapping by hand and evaluate or sweep it"
 
 
 @dataclass(frozen=True)
-class EqualRanges:
-    """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
-    one per (count, apart) of `steps`."""
-
-    size: int
-    steps: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> EqualRanges:
-        """In its shortest form: ranges that follow each other without a gap are one."""
-        left = []
-        for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
-            if apart == size:
-                size *= count
-            else:
-                left.append((count, apart))
-        return cls(size, tuple(left))
-
-    @cached_property
-    def values(self) -> Array:
-        result = np.arange(self.size)
-        for count, apart in self.steps:
-            result = (result[:, None] + apart * np.arange(count)).reshape(-1)
-        return result
-
-
-@dataclass(frozen=True)
 class RankWindow:
     """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps."""
 
@@ -85,14 +56,6 @@ class RankWindow:
     def elements(self, p: int, r: int) -> int:
         """Of a tile of these sizes, without holes."""
         return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
-
-
-@lru_cache(maxsize=65536)
-def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
-    """Different elements of a window's rank in all these ranges of its variables."""
-    if not p.steps and not r.steps:
-        return window.elements(p.size, r.size)
-    return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from polymodel.mapper.einsum_rules import POINTS, Tie
-from polymodel.mapper.space import EinsumSpace, EqualRanges, Operand, RankWindow, window_elements
+from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
@@ -22,6 +23,41 @@ Tiles = tuple[
 
 
 Runs = tuple[tuple[int, int], ...]  # of values: the first and how many follow each other
+
+
+@dataclass(frozen=True)
+class EqualRanges:
+    """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
+    one per (count, apart) of `steps`."""
+
+    size: int
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> EqualRanges:
+        """In its shortest form: ranges that follow each other without a gap are one."""
+        left = []
+        for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
+            if apart == size:
+                size *= count
+            else:
+                left.append((count, apart))
+        return cls(size, tuple(left))
+
+    @cached_property
+    def values(self) -> Array:
+        result = np.arange(self.size)
+        for count, apart in self.steps:
+            result = (result[:, None] + apart * np.arange(count)).reshape(-1)
+        return result
+
+
+@lru_cache(maxsize=65536)
+def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
+    """Different elements of a window's rank in all these ranges of its variables."""
+    if not p.steps and not r.steps:
+        return window.elements(p.size, r.size)
+    return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
 class Factors:
