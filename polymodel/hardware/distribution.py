@@ -37,7 +37,8 @@ MOST_CHIPS = 4096  # each is looked at by itself
 @dataclass(frozen=True, eq=False)
 class ChipPiece:
     """Einsums between two exchanges on all chips. `latency`: of the slowest chip, `energy`: of all;
-    infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work."""
+    infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work;
+    `working`: seconds that all chips work, added up."""
 
     einsums: tuple[str, ...]
     latency: float
@@ -45,6 +46,7 @@ class ChipPiece:
     trees: Mapping[int, LoopTree]
     complete: bool
     reason: str = ""
+    working: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,16 @@ class ChipCount:
     pieces: tuple[ChipPiece, ...]
     exchanges: tuple[ChipExchange, ...]
     area: float
+    leak: float = 0.0
+
+    @property
+    def waiting(self) -> float:
+        """Joules that leak in chips which wait for others or exchange; `leak`: watts of one chip. They are no
+        part of the energy."""
+        if not self.leak:
+            return 0.0
+        every = self.chips * (self.computing + self.exchanging)
+        return self.leak * (every - sum(p.working for p in self.pieces))
 
     @property
     def computing(self) -> float:
@@ -116,10 +128,13 @@ class Distribution(Answer):
     @declared(title="Chips")
     def chips(self) -> Table:
         """One row per number of chips. Efficiency: the time on one chip over n times that on n, where both
-        were searched to the end; received: words of the chip that receives most."""
+        were searched to the end; received: words of the chip that receives most. Where chips leak: what
+        leaks in those that wait or exchange, which is no part of the energy."""
+        leaks = any(c.leak for c in self.counts)
         columns = (
             Column("chips", given=True), Column("latency", "s"), Column("computing", "s"),
             Column("exchanging", "s"), Column("energy", "J"), Column("energy of links", "J"),
+            *([Column("leakage while waiting", "J")] if leaks else []),
             Column("received", "words"), Column("area", "m^2"), Column("efficiency", "1"),
         )  # fmt: skip
         # Times of searches that were cut short say more of the searches than of the chips.
@@ -132,7 +147,8 @@ class Distribution(Answer):
             links = sum(e.energy for e in c.exchanges)
             energy = c.figures["energy"]
             times = took, c.computing, c.exchanging
-            rows.append((c.chips, *times, energy, links, c.received, c.area, share))
+            waiting = (c.waiting,) if leaks else ()
+            rows.append((c.chips, *times, energy, links, *waiting, c.received, c.area, share))
         return Table("chips", columns, tuple(rows), self.notes)
 
     @declared(title="What chips exchange")
@@ -276,6 +292,7 @@ def distribute(
     with terminable():
         answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
     area = total_area(spec.arch)
+    leak = sum(spec.arch.instances(c.name) * c.leak_power for c in spec.arch.components)
     rows = tuple(
         ChipCount(
             s.chips,
@@ -283,6 +300,7 @@ def distribute(
             tuple(_piece(einsums, here, answers, name) for einsums, here in parts),
             tuple(_timed(e, s.chips, link) for e in found),
             area * s.chips,
+            leak,
         )
         for s, found, parts in zip(splits, exchanges, work, strict=True)
     )
@@ -452,7 +470,9 @@ def _piece(
     latency = max((float(a.figures["latency"][0]) for a in found.values()), default=0.0)
     energy = sum(float(a.figures["energy"][0]) for a in found.values())
     trees = {chip: a.mappings[0].tree for chip, a in found.items()}
-    return ChipPiece(einsums, latency, energy, trees, all(a.complete for a in found.values()))
+    working = sum(float(a.figures["latency"][0]) for a in found.values())
+    complete = all(a.complete for a in found.values())
+    return ChipPiece(einsums, latency, energy, trees, complete, working=working)
 
 
 def _timed(exchange: Exchange, chips: int, link: Interconnect) -> ChipExchange:

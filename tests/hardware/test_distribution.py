@@ -45,7 +45,12 @@ def test_pieces_cost_what_their_blocks_cost() -> None:
 
 
 def test_the_slowest_chip_counts_where_blocks_differ() -> None:
-    """5 columns over 4 chips: 2, 2, 1 and none."""
+    """5 columns over 4 chips: 2, 2, 1 and none, which wait for the slowest and leak meanwhile."""
+    leaking = small(MLP, {"M": 2, "G": 3, "C": 5, "J": 3}, S=512, leak=2e-3)
+    (waiting,) = pm.distribute(leaking, 4, split="c").table("chips").column("leakage while waiting")
+    two, one = (least(small(MLP, {"M": 2, "G": 3, "C": c, "J": 3}, S=512, leak=2e-3)) for c in (2, 1))
+    idle = 4 * two.total_latency - 2 * two.total_latency - one.total_latency
+    assert waiting == pytest.approx(2e-3 * idle, rel=1e-12, abs=0)
     found = pm.distribute(mlp(c=5), 4, split="c")
     for count, blocks in zip(found, ([2, 2, 1],), strict=True):
         each = [least(mlp(c=c)) for c in blocks]
