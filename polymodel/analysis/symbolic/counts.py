@@ -32,6 +32,7 @@ from polymodel.analysis.symbolic.tied_groups import (
     is_listed,
     kept_within,
     listing,
+    needs_boxes,
     ranks_of,
     runs_once,
     runs_through,
@@ -418,13 +419,17 @@ def check_tied_loops(problem: Problem) -> frozenset[int]:
         if not isinstance(loop, Loop):
             continue
         ways: dict[tuple[Region | None, int], str] = {}
-        ranges = set()
+        ranges, unbound = set(), False
         for e in users(problem.tree, node_id):
             variable = loop.variable_in(e)
-            if variable in problem.cascade[e].rank_variables:
+            if variable not in problem.cascade[e].rank_variables:
+                unbound = True
+            else:
                 group, side = _tied(problem, e).get(variable, (None, 0))
                 ways[None if group is None else group.region, side] = e
                 ranges.add(problem.cascade[e].bound(variable))
+        if unbound and any(region is not None for region, _ in ways):
+            found.add(node_id)
         if len(ways) < 2:
             continue
         found.add(node_id)
@@ -463,8 +468,8 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
     loops = set().union(*decided.values())
     for e in problem.tree.einsums:
         tied = _tied(problem, e)
-        over = {i for i, loop in problem.tree.loops(e) if loop.variable_in(e) in tied}
-        if tied and (decided.get(e) or over & loops):
+        over = loops & {i for i, loop in problem.tree.loops(e) if loop.variable_in(e) in tied}
+        if tied and (decided.get(e) or (over and not needs_boxes(problem, e, max(over)))):
             raise NotSeparable(
                 f"the iteration space of {e} is no box, and what some Einsum executes is inferred",
                 "use engine exact",

@@ -215,13 +215,31 @@ def runs_through(problem: Problem, name: str, node_id: int) -> bool:
     It does if of the variables that its bounds tie together these loops are over one alone, at each value of
     which there are points.
     """
-    einsum, tree = problem.cascade[name], problem.tree
-    loops = [(i, loop) for i, loop in tree.loops(name) if i <= node_id]
-    shared = {loop.variable_in(name) for i, loop in loops if not runs_once(problem, i, loop)}
+    einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
     for group in groups(einsum):
         over = shared & set(group.variables)
         if len(over) > 1 or not all(is_whole(group, v) for v in over):
             return False
+    return True
+
+
+def _looped(problem: Problem, name: str, node_id: int) -> set[str]:
+    """The variables of an Einsum that loops down to one are over, but for loops of one iteration."""
+    loops = [(i, loop) for i, loop in problem.tree.loops(name) if i <= node_id]
+    return {loop.variable_in(name) for i, loop in loops if not runs_once(problem, i, loop)}
+
+
+def needs_boxes(problem: Problem, name: str, node_id: int) -> bool:
+    """Whether what an Einsum needs of others, in each iteration of the loops down to one, is what it would
+    need without bounds: of the variables that these tie together the loops and a tensor's ranks are over one
+    alone, at each value of which there are points."""
+    einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
+    made = [a for a in einsum.inputs if problem.cascade.producer(a.tensor) is not None]
+    for group in groups(einsum):
+        for touched in (set(), *(set(a.variables) for a in made)):
+            over = (shared | touched) & set(group.variables)
+            if len(over) > 1 or not all(is_whole(group, v) for v in over):
+                return False
     return True
 
 
