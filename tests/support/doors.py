@@ -109,7 +109,7 @@ def codesign(feature: Feature) -> str:
     fast = [{**a, "throughput": f"{a['throughput']} * SPEED"} for a in first["actions"]]
     spec = feature.spec(mapped=False, machine=({**first, "actions": fast}, *rest), symbols={"SPEED": 1})
     asked = feature.constraints or None
-    found = pm.codesign(spec, {"SPEED": [1, 2]}, objectives=BOTH, constraints=asked)
+    found = pm.codesign(spec, {"SPEED": [1, 2, 4]}, objectives=BOTH, constraints=asked)
     (own,) = (row for row in found.rows if row.machine.symbols["SPEED"] == 1)
     least = _front(feature.name).frame[list(BOTH)].min()
     require_close(feature.name, *((float(own.least[o] or 0), float(least[o])) for o in BOTH))
