@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from polymodel.integers import np
@@ -27,7 +28,7 @@ class Affine:
     def variable(name: str) -> Affine:
         return Affine(((name, 1),))
 
-    @property
+    @cached_property
     def variables(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.terms)
 

@@ -105,7 +105,7 @@ def nest_of(views: Sequence[View], block: RankBlock, order: Sequence[int]) -> Na
     if nest is None or any(_nest(view, block, order)[0] != nest for view in views[1:]):
         return None, ()
     # A nest does not know where its elements lie: those of several views have to be the same.
-    if len({_first(view, block) for view in views}) > 1:
+    if len(views) > 1 and len({_first(view, block) for view in views}) > 1:
         return None, ()
     return nest, variables
 
@@ -129,7 +129,7 @@ def _nest(view: View, block: RankBlock, order: Sequence[int]) -> Named:
         if loop.variable_in(name) in origins:
             origins[loop.variable_in(name)] = origin
     extents = tuple(view.einsum.bound(v)[1] - origins[v] + 1 for v in variables)
-    bounds = _bounds(view, variables, origins, extents)
+    bounds = _bounds(view.einsum, variables, tuple(origins.values()), extents)
     loops = []
     for position in order:
         if position >= len(view.loops):
@@ -150,12 +150,13 @@ def _row(expr: Affine, variables: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(expr.coefficient(v) for v in variables)
 
 
+@lru_cache(maxsize=4096)
 def _bounds(
-    view: View, variables: tuple[str, ...], origins: dict[str, int], extents: tuple[int, ...]
+    einsum: Einsum, variables: tuple[str, ...], origins: tuple[int, ...], extents: tuple[int, ...]
 ) -> tuple[LinearInequality, ...] | None:
     """The bounds that the box does not imply, from the origins on; None if one is no inequality."""
     found: dict[LinearInequality, None] = {}
-    for constraint in essential_constraints(view.einsum):
+    for constraint in essential_constraints(einsum):
         if not set(constraint.expr.variables) & set(variables):
             continue
         bound = _bound(constraint, variables, origins)
@@ -168,12 +169,12 @@ def _bounds(
 
 
 def _bound(
-    constraint: Constraint, variables: tuple[str, ...], origins: dict[str, int]
+    constraint: Constraint, variables: tuple[str, ...], origins: tuple[int, ...]
 ) -> LinearInequality | None:
     if constraint.kind != "ge":
         return None
     row = _row(constraint.expr, variables)
-    moved = sum(c * origins[v] for v, c in zip(variables, row, strict=True))
+    moved = sum(c * origin for c, origin in zip(row, origins, strict=True))
     return LinearInequality(row, constraint.expr.constant + moved)
 
 
