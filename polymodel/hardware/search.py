@@ -73,8 +73,9 @@ def codesign(
     What is None of `hardware`, `objectives`, `limits`, `where`, `layer_by_layer`, `eps` and `time_limit`
     comes from the `codesign:` section of the first layer.
 
-    Machines that differ only in sizes of memories, area, prices per bit and leakage are searched once
-    (docs/howto/codesign.md says why that is exact). Raises SpecError for wrong input, Refused for what
+    Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
+    Einsum, throughputs of memories are searched once (docs/howto/codesign.md says why that is exact).
+    Raises SpecError for wrong input, Refused for what
     `explore` does not cover.
     """
     begun = perf_counter()
