@@ -75,8 +75,7 @@ def codesign(
 
     Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
     Einsum, throughputs of memories are searched once (docs/howto/codesign.md says why that is exact).
-    Raises SpecError for wrong input, Refused for what
-    `explore` does not cover.
+    Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
     faults = Faults()
