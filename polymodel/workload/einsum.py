@@ -515,7 +515,10 @@ def require_plain(
                 found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
                 raise Refused(found, remedy)
             if access.guard and not (carried and (access.stands_for or access.tensor in forward)):
-                found = f"{one.name} reads {access.tensor} in some iterations only; {what} others"
+                found = f"{one.name} reads {access.tensor} of the iteration before"
+                if access.stands_for:
+                    found = f"{one.name} reads {access.tensor} in its first iteration alone"
+                found = f"{found}; {what} Einsums without that"
                 raise Refused(found, remedy)
         for tensor in (t for t in one.tensors if not (carried and t in forward)):
             found_here = one.accesses_of(tensor)
