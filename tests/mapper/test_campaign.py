@@ -1,0 +1,200 @@
+"""Random small spaces that mix what the search offers: the front is that of all mappings, each evaluated.
+
+Windows and products, padded ones and masks, over fanouts with links and tolls, under constraints, with nodes
+that slide, with tiles over fanouts that need not divide. The listers share no code with the search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from tests.mapper.brute_evaluated import Listed, UnevenlyListed, figures
+from tests.mapper.test_slides import sliding
+from tests.mapper.test_ties import Apart
+from tests.mapper.test_ties import figures as whole_tiles
+from tests.mapper.test_windows import fanouts, memory
+
+MOST = 300  # mappings of one space
+TEXTS = {
+    "product": "Z[m] = A[m,k] * B[k]",
+    "window": "O[p] = I[W=p+r] * F[r]",
+    "stride": "O[p,c] = I[W=2*p+r, c] * F[r,c]",
+    "padding": "O[p] = I[W=p+r-1] * F[r]",
+    "channels": "O[p,c] = I[W=p+r-1] * F[r,c]",
+    "mask": "Z[m] = A[m,n] * B[n]",
+    "masked": "Z[m,k] = A[m,n] * B[n,k]",
+}
+
+
+class UnevenlyApart(UnevenlyListed):
+    """The same where bounds tie all variables together but c and k: these alone are spread."""
+
+    def _over(self, v: str, tile: int, dims: list[int]) -> Iterator[tuple[int, ...]]:
+        yield from super()._over(v, tile, dims) if v in "ck" else [(tile,) * len(dims)]
+
+
+@dataclass
+class Space:
+    """A spec, what is asked for besides, and the features that it has."""
+
+    spec: Spec
+    asked: dict[str, Any]
+    features: set[str] = field(default_factory=set)
+
+    @property
+    def listed(self) -> Listed:
+        if "uneven in space" in self.features:
+            return (UnevenlyApart if "padding" in self.features else UnevenlyListed)(self.spec)
+        return Apart(self.spec) if "padding" in self.features else Listed(self.spec)
+
+    def trees(self) -> Iterator[LoopTree]:
+        """All mappings that obey the constraints."""
+        for tree in self.listed.trees():
+            for one in sliding(tree) if "slide" in self.features else (tree,):
+                if self._obeys(one):
+                    yield one
+
+    def _obeys(self, tree: LoopTree) -> bool:
+        """A reading of the rules on fanouts and of `no_refetch`, loop by loop."""
+        (one,) = self.spec.workload.einsums
+        now = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
+        spread: dict[tuple[str, str], int] = {}
+        passed: set[str] = set()
+        refetched = False
+        kept = self.asked.get("memories", {}).get("GLB", {}).get("no_refetch", "")
+        for n in tree.nodes:
+            if isinstance(n, Loop):
+                tile = int(n.tile_shape)
+                if n.spatial:
+                    spread[n.dim, n.rank_variable] = -(-now[n.rank_variable] // tile)
+                else:
+                    passed.add(n.rank_variable)
+                now[n.rank_variable] = tile
+            elif isinstance(n, StorageNode) and (n.component, n.tensors) == ("GLB", (kept,)):
+                refetched = bool(passed - set(one.access_of(kept).variables))
+        for dim, rule in self.asked.get("fanouts", {}).get("PE", {}).items():
+            over = {v: n for (d, v), n in spread.items() if d == dim}
+            barred = set(one.access_of(rule["must_reuse"]).variables) if "must_reuse" in rule else set()
+            factors = all(over.get(v, 1) == n for v, n in rule.get("factors", {}).items())
+            if not factors or over.keys() & barred or not over.keys() <= set(rule.get("variables", over)):
+                return False
+        return not refetched
+
+    def cost(self, tree: LoopTree) -> tuple[float, float] | None:
+        try:
+            return (whole_tiles if "padding" in self.features else figures)(self.spec, tree)
+        except SpecError:
+            return None
+
+
+def space_of(pick: Random) -> Space:
+    """One of any features that go together."""
+    kind = pick.choice(("product", "window", "window", "stride", "padding", "channels", "mask", "masked"))
+    tied = kind not in ("product", "window", "stride")
+    text, found = TEXTS[kind], {"padding" if tied else kind.replace("stride", "window")}
+    sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2)}
+    shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
+    ranks = {}
+    if kind in ("mask", "masked"):
+        shape["n"] = "0 <= n <= m"
+    if kind in ("padding", "channels"):
+        size = pick.choice((3, 4, 6))
+        shape.update({"p": f"0 <= p < {size}", "r": "0 <= r < 3"})
+        ranks = {"W": size}
+    dims = fanouts(pick, pick.choice((1, 1, 2)))
+    pes = {"type": "Container", "name": "PE", "spatial": dims}
+    buffer = memory("GLB", 4, pick.choice((24, 32, 48, 64)), 32, buffering=pick.choice(("single", "double")))
+    nodes = [memory("DRAM", 64, "inf", 16), *pick.choice(([buffer, pes], [pes, buffer]))]
+    if pick.random() < 0.3:
+        found.add("tolls")
+        paying = {"keep": pick.choice(("All", "Inputs"))}
+        wire = {"type": "Toll", "name": "Wire", "tensors": paying, "actions": memory("", 3, 0, 24)["actions"]}
+        nodes.insert(pick.randint(1, 3), wire)
+    meshed = any(d.get("link", {}).get("topology") == "mesh" for d in dims)
+    found |= {"links"} if any("link" in d for d in dims) else set()
+    asked: dict[str, Any] = {}
+    if not meshed and pick.random() < 0.5:
+        found.add("uneven in space")
+        asked["spatial_sizes"] = "all"
+    elif kind in ("window", "stride") and pick.random() < 0.5:
+        found.add("slide")
+        asked["memories"] = {"GLB": {"reuse": ["refill", "slide"]}}
+    rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
+    work = {
+        "iteration_space_shape": shape, "rank_sizes": ranks, "bits_per_value": {"All": 8}, "einsums": [text],
+    }  # fmt: skip
+    arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.7}
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": arch})
+    if pick.random() < 0.4:
+        found.add("constraints")
+        _constrain(pick, spec, asked)
+    return Space(spec, asked, found)
+
+
+def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
+    """One rule on a fanout, or a tensor that is fetched once."""
+    (one,) = spec.workload.einsums
+    variables = list(one.rank_variables)
+    rule = pick.choice(
+        (
+            {"variables": pick.sample(variables, 1)},
+            {"factors": {pick.choice(variables): pick.choice((1, 1, 2))}},
+            {"must_reuse": pick.choice(one.tensors)},
+            None,
+        )
+    )
+    if rule is not None:
+        asked["fanouts"] = {"PE": {"X": rule}}
+        return
+    asked.setdefault("memories", {}).setdefault("GLB", {})["no_refetch"] = pick.choice(one.inputs).tensor
+
+
+def check(space: Space) -> int:
+    """Whether both fronts are the same; how many mappings there are that fit."""
+    mine = [(p.energy, p.latency) for p in pm.explore(space.spec, constraints=space.asked)]
+    listed = [x for x in map(space.cost, space.trees()) if x is not None]
+    for energy, latency in listed:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
+    for e, x in mine:
+        assert any(e == pytest.approx(a) and x == pytest.approx(b) for a, b in listed)
+    return len(listed)
+
+
+def spaces(pick: Random) -> Iterator[Space]:
+    while True:
+        space = space_of(pick)
+        if 1 < space.listed.size() <= MOST:
+            yield space
+
+
+def campaign(seed: int, many: int) -> Counter[str]:
+    """Spaces by their features, and all mappings."""
+    pick, found = Random(seed), Counter[str]()
+    for _, space in zip(range(many), spaces(pick), strict=False):
+        found["mappings"] += check(space)
+        found.update(space.features)
+    return found
+
+
+def test_some_spaces() -> None:
+    assert campaign(8, 1)["mappings"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_fronts_are_those_of_all_mappings(seed: int) -> None:
+    found = campaign(seed, 60)
+    assert found["mappings"] > 1000
+    assert min(found[f] for f in ("window", "padding", "links", "constraints", "uneven in space")) >= 8
+    assert found["slide"] >= 4
