@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, permutations, product
+from math import inf
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused, SpecError
 from polymodel.factoring import divisors
+from polymodel.governor import until
+from polymodel.mapper.budget import CUT
 from polymodel.mapper.confirm import figures_of
 from polymodel.mapper.records import Candidate, Limits, Request
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
@@ -259,14 +262,15 @@ def _may_hold(memory: Component, tensor: str, einsum: str) -> bool:
 
 @dataclass
 class HaloSearch:
-    """Mappings with halos around some without fused loops. `going_on`: whether there is time for another one.
-    `tried`: how many forms of chains; `evaluated`: how many mappings; `complete`: whether there was time for
-    all of them."""
+    """Mappings with halos around some without fused loops. `going_on`: whether to look at another one; `end`:
+    when time is over (`time.monotonic`). `tried`: how many forms of chains; `evaluated`: how many mappings;
+    `complete`: whether there was time for all of them."""
 
     cascade: Cascade
     hierarchy: Hierarchy
     request: Request
     going_on: Callable[[], bool]
+    end: float = inf
     tried: int = 0
     evaluated: int = 0
     complete: bool = True
@@ -305,9 +309,14 @@ class HaloSearch:
             self.complete = self.complete and self.going_on()
             if not self.complete:
                 return None
-            self.evaluated += 1
             whole = plan.tree(base, self.cascade)
-            report = _report(self.cascade, self.hierarchy, whole)
+            try:
+                with until(self.end):
+                    report = _report(self.cascade, self.hierarchy, whole)
+            except CUT:
+                self.complete = False
+                return None
+            self.evaluated += 1
             known[plan] = None
             if report is not None:
                 candidate = _candidate(self.request, whole, report)
@@ -339,4 +348,8 @@ def _report(cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree) -> Report | 
 def _candidate(request: Request, tree: LoopTree, report: Report) -> Candidate:
     figures = figures_of(report)
     values = tuple(float(report.value(o)) for o in request.objectives)
-    return Candidate(values, figures.energy, figures.latency, figures.buffers, lambda: tree)
+    return Candidate(values, figures.energy, figures.latency, figures.buffers, partial(_itself, tree))
+
+
+def _itself(tree: LoopTree) -> LoopTree:
+    return tree

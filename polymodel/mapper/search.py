@@ -419,14 +419,12 @@ def _with_halos(
     flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
     result = search(cascade, hierarchy, third)
     until_then = inf if limit is None else end - SHARE * limit
-    work = halos.HaloSearch(
-        cascade, hierarchy, request, lambda: not stopped.flag and monotonic() < until_then
-    )
+    work = halos.HaloSearch(cascade, hierarchy, request, lambda: not stopped.flag, until_then)
     begun = perf_counter()
     for candidate in halos.of_least(flat.candidates, request.objectives):
         work.around(candidate.tree)
     stage = StageRecord("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
-    several = (*result.candidates, *work.found)
+    several = (*result.candidates, *flat.candidates, *work.found)
     return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
 
 
