@@ -115,7 +115,7 @@ def in_order(values: Any) -> NDArray[np.float64]:
     return np.unique(exact, return_inverse=True)[1].reshape(exact.shape).astype(np.float64)
 
 
-def told_apart(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def distinguishable(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Rows of integers or floats as one array: float64 if that tells the integers apart, else objects."""
     narrow = [_narrow(row) for row in rows]
     if all(row.dtype == np.float64 for row in narrow):

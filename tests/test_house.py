@@ -327,3 +327,24 @@ def test_a_class_name_has_one_meaning() -> None:
     assert len(places) > 500
     several = {name: found for name, found in places.items() if len(found) > 1}
     assert {name: found for name, found in several.items() if name not in _READ_AND_RESOLVED} == {}
+
+
+# Words that say nothing to a reader who does not know the code; the field has better ones.
+_VAGUE = frozenset(
+    "keeper asked given wanted beside slips meets between worlds relaxing deepening wholes floors paged "
+    "sparsely said unread few rooms thin tail tracks told found".split()
+)
+_LEFT = 28
+
+
+def test_names_are_those_of_the_field() -> None:
+    modules = [p for p in sources("polymodel") if _VAGUE & {p.stem}]
+    assert modules == []
+    vague = [
+        f"{where(path, node)} {node.name}"
+        for path in sources("polymodel")
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if _VAGUE & {*node.name.split("_")}
+    ]
+    assert len(vague) <= _LEFT, vague

@@ -15,7 +15,7 @@ from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
 from polymodel.schedule.legality import require_legal
-from polymodel.spec.document import given_symbols, words_of
+from polymodel.spec.document import coerce_symbols, words_of
 from polymodel.spec.faults import not_a, not_a_spec
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("evaluate", spec)
-    named = given_symbols(symbols)
+    named = coerce_symbols(symbols)
     bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind refuses what is not a number
     if bound.mapping is None:
         raise bound.no_mapping()

@@ -14,7 +14,7 @@ from polymodel.spec.faults import as_number, not_a, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.search import STRATEGIES, given_tiles, search
+from polymodel.tiling.matmul.search import STRATEGIES, search, tiles_of_shape
 from polymodel.tiling.matmul.shapes import UNBOUNDED, Grid, Objective, TilingSearch
 from polymodel.tiling.matmul.uniform import Shape
 from polymodel.tiling.matmul.walk import ORDERS
@@ -78,7 +78,7 @@ def tile_matmul(
     asked = TilingSearch(buffers, machine, objective, orders, overbook, sizes, last, progress)
     if shape is not None:
         with until(end):
-            best = given_tiles(product, shape, asked, chosen == "overbooked")
+            best = tiles_of_shape(product, shape, asked, chosen == "overbooked")
         return MatmulTiling(product, asked, best, (best,), known)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.document import given_symbols
+from polymodel.spec.document import coerce_symbols
 from polymodel.spec.faults import Faults, as_number, by_name, not_a_spec, shown
 from polymodel.spec.teaal.records import TeaalSpec
 
@@ -67,7 +67,7 @@ def traffic(
     symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
     name, for what is not covered.
     """
-    from polymodel.sparse.coerce import given_tensor
+    from polymodel.sparse.coerce import coerce_tensor
     from polymodel.sparse.traffic.model import traffic as moved
 
     teaal, symbols = _teaal(spec, "traffic", symbols)
@@ -76,7 +76,7 @@ def traffic(
     known, faults = {}, Faults()
     for name, given in tensors.items():
         with faults.noting():
-            known[name] = given_tensor(name, _ranks(teaal, name), given)
+            known[name] = coerce_tensor(name, _ranks(teaal, name), given)
     faults.raise_if_any()
     found = moved(teaal, known, symbols=whole, replacement=replacement)
     return replace(found, sources=_files(spec))
@@ -130,7 +130,7 @@ def _teaal(
     """The TeAAL spec, and the values of its symbols with those that are given."""
     from polymodel.loading import Spec as Loaded
 
-    numbers: dict[str, Any] = given_symbols(symbols)
+    numbers: dict[str, Any] = coerce_symbols(symbols)
     wrong = [n for n, v in numbers.items() if as_number(v) is None]
     faults = [Diagnostic(f"{shown(numbers[n])} is not a number", "give one", f"symbols.{n}") for n in wrong]
     if faults:

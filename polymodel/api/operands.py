@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.coerce import given_tensor
+from polymodel.sparse.coerce import coerce_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
@@ -72,7 +72,7 @@ def operand(
         return found, ((f"{name}: {done}",) if done else ())
     if isinstance(source, np.ndarray | list | tuple):
         ranks = tuple("IJKLMN"[: np.ndim(source)] if names is None else names)
-        return given_tensor(name, ranks, source), ()
+        return coerce_tensor(name, ranks, source), ()
     raise not_a("sparse tensor or file", call, source, _TENSORS)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_engine, add_format, add_html, add_values
-from polymodel.cli.output import save_page, with_told
+from polymodel.cli.output import save_page, with_saved_files
 from polymodel.cli.parser import symbols
 from polymodel.cli.specs import variables, with_files
 
@@ -46,4 +46,4 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
-    return with_told(written(options.format), told, options.format == "table"), code
+    return with_saved_files(written(options.format), told, options.format == "table"), code

@@ -6,7 +6,7 @@ import argparse
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_engine, add_format, add_sources
-from polymodel.cli.output import check_html, formatted, saved_text, with_told
+from polymodel.cli.output import check_html, formatted, saved_text, with_saved_files
 from polymodel.cli.specs import evaluated
 from polymodel.errors import Diagnostic, SpecError
 
@@ -51,9 +51,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         report.to_html(options.html, live=options.live, command=options.command)
         told.append(f"saved {options.html}")
     if options.out:
-        saved = report.save(
-            options.out, live=options.live, parquet=options.parquet, command=options.command
-        )
+        saved = report.save(options.out, live=options.live, parquet=options.parquet, command=options.command)
         told.append(saved_text(saved))
-    text = with_told(text, told, options.format == "table")
+    text = with_saved_files(text, told, options.format == "table")
     return text, FINE if verdict(report)[0] else INFEASIBLE

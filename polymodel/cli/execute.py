@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.cli.codes import FINE, INFEASIBLE, REFUSED
-from polymodel.cli.output import check_html, tell, told_files, write_file
+from polymodel.cli.output import check_html, saved_files, tell, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
@@ -81,7 +81,7 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if options.html:
         page = formatted_tables(sections_of(report), "html", title, [*drawn_blocks(drawn), *checked])
         files.append(write_file(Path(options.html), page))
-    return text + (told_files(files, options.format) if files else ""), code
+    return text + (saved_files(files, options.format) if files else ""), code
 
 
 def _checks(found: Execution) -> tuple[str, int]:

@@ -123,7 +123,7 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
         padding=options.padding,
         strict=options.strict,
     )
-    return told(found, options.out)
+    return write_import(found, options.out)
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
@@ -152,7 +152,7 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.importers.timeloop import import_timeloop
 
     found = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
-    return told(found, options.out)
+    return write_import(found, options.out)
 
 
 def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
@@ -161,14 +161,14 @@ def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
 
     words = {"true": True, "false": False}
     given = {n: words.get(str(v).lower(), v) for n, v in variables(options.var).items()}
-    return told(import_accelforge(options.files, allow=options.allow, **given), options.out)
+    return write_import(import_accelforge(options.files, allow=options.allow, **given), options.out)
 
 
 def run_zigzag(options: argparse.Namespace) -> tuple[str, int]:
     """The spec on stdout, or in a new file; notes and what is left out on stderr."""
     from polymodel.importers.zigzag import import_zigzag
 
-    return told(import_zigzag(options.files, clock=options.clock, allow=options.allow), options.out)
+    return write_import(import_zigzag(options.files, clock=options.clock, allow=options.allow), options.out)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return kind(options)
 
 
-def told(imported: Imported, out: str | None) -> tuple[str, int]:
+def write_import(imported: Imported, out: str | None) -> tuple[str, int]:
     """What is printed: the YAML, or where it was written. Notes go to stderr, so that stdout is a spec."""
     for remark in imported.remarks:
         tell(f"{remark}\n")

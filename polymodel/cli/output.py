@@ -53,7 +53,7 @@ def saved_text(files: Sequence[Path]) -> str:
     return f"saved {seen}, and {tables} tables beside them"
 
 
-def with_told(text: str, told: Sequence[str], below: bool) -> str:
+def with_saved_files(text: str, told: Sequence[str], below: bool) -> str:
     """What was saved, below a text for people; beside any other text, on stderr."""
     if below:
         return text + "".join(f"\n{line}\n" for line in told)
@@ -108,7 +108,7 @@ def write_page(found: Answer, options: argparse.Namespace) -> None:
         tell(f"saved {options.html}\n")
 
 
-def told_files(files: Sequence[Path], style: str) -> str:
+def saved_files(files: Sequence[Path], style: str) -> str:
     """Where files are: behind a text for people, or, where stdout is data, on stderr."""
     if not files:
         return ""

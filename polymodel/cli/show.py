@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import PICTURED, add_html, add_sources
-from polymodel.cli.output import save_page, with_told
+from polymodel.cli.output import save_page, with_saved_files
 from polymodel.cli.specs import load_spec
 
 NAME, ABOUT = "show", "Show the workload, the architecture and the LoopTree of a spec."
@@ -42,4 +42,4 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     saved = save_page(options.html, drawn)
     if options.out:
         saved.append(f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}")
-    return with_told(text, saved, options.format != "html"), FINE
+    return with_saved_files(text, saved, options.format != "html"), FINE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import add_format
-from polymodel.cli.output import told_files, write_file
+from polymodel.cli.output import saved_files, write_file
 from polymodel.cli.progress import waiting
 from polymodel.errors import Diagnostic, SpecError, writing
 
@@ -54,7 +54,7 @@ def _predicted(options: argparse.Namespace) -> str:
     if options.out:
         files = [write_file(Path(options.out) / TABLE, found.to_csv())]
         files += _pictures(Path(options.out), options.files, ranks)
-        text += told_files(files, options.format)
+        text += saved_files(files, options.format)
     return text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from polymodel.cli.codes import FINE, INFEASIBLE
-from polymodel.cli.output import told_files
+from polymodel.cli.output import saved_files
 from polymodel.cli.parser import read_numbers
 from polymodel.cli.progress import waiting
 from polymodel.cli.tile_options import (
@@ -90,7 +90,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
     saved += _tables_saved(tables, options)
     if options.out:
         saved += save_charts(found, options.out)
-    return _shown(found, tables, options) + told_files(saved, options.format), FINE
+    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
 
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
@@ -107,7 +107,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     saved = _other_files(found, {"steps": found.table()}, options)
     if options.export:
         saved.append(found.tiling.export(options.export, most=most_of(options)))
-    return text + told_files(saved, options.format), FINE
+    return text + saved_files(saved, options.format), FINE
 
 
 def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
@@ -117,7 +117,7 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
     found = _estimates(options)
     tables = {"estimates": found.table()}
     saved = _other_files(found, tables, options)
-    return _shown(found, tables, options) + told_files(saved, options.format), FINE
+    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
 
 
 def _estimates(options: argparse.Namespace) -> TilingEstimates:
@@ -171,7 +171,7 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     tables = {name: found.table(name) for name in found.tables}
     text = _shown(found, tables, options)
     saved = _other_files(found, tables, options)
-    return text + told_files(saved, options.format), FINE if found.fits else INFEASIBLE
+    return text + saved_files(saved, options.format), FINE if found.fits else INFEASIBLE
 
 
 def _shown(found: Answer, tables: dict[str, Table], options: argparse.Namespace) -> str:
@@ -231,7 +231,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     )
     names = _tilers(options, found)
     text = _text(found, names, options)
-    text += told_files(_saved(found, names, options), options.format)
+    text += saved_files(_saved(found, names, options), options.format)
     return text, INFEASIBLE if found.costs.overflowing else FINE
 
 
@@ -252,9 +252,7 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
     if options.format == "csv":
         return table.to_csv()
     if options.format == "json":
-        return json_text(
-            {**as_data(found), "summary": json_rows(table), "advice": list(found.advice(names))}
-        )
+        return json_text({**as_data(found), "summary": json_rows(table), "advice": list(found.advice(names))})
     if options.format == "html":
         from polymodel.view.html import page
 

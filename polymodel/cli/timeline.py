@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_format, add_html, add_sources
-from polymodel.cli.output import save_page, with_told
+from polymodel.cli.output import save_page, with_saved_files
 from polymodel.cli.specs import evaluated
 from polymodel.errors import writing
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.out:
         files = _save(Path(options.out), report, found, rows, most)
         told.append(f"saved {', '.join(map(str, files))}")
-    return with_told(text, told, options.format == "table"), FINE if report.feasible else INFEASIBLE
+    return with_saved_files(text, told, options.format == "table"), FINE if report.feasible else INFEASIBLE
 
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:

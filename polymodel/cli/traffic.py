@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
-from polymodel.cli.output import check_html, told_files, write_file
+from polymodel.cli.output import check_html, saved_files, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
@@ -52,4 +52,4 @@ def _counted(options: argparse.Namespace, spec: Spec) -> str:
     files = list(report.to_csv(options.out)) if options.out else []
     if options.html:
         files.append(write_file(Path(options.html), formatted_tables(report.sections(), "html", title, more)))
-    return text + (told_files(files, options.format) if files else "")
+    return text + (saved_files(files, options.format) if files else "")

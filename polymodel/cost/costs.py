@@ -226,7 +226,7 @@ def slots(counts: Counts) -> tuple[Number, Number]:
     return executed, places
 
 
-def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
+def objective_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
     """The value of one objective on dense data, whose name may be wrong: SpecError."""
     known = known_names(hierarchy.memories, hierarchy.tolls)
     name = canonical(written(objective))

@@ -17,7 +17,7 @@ from polymodel.hardware.collectives import NONE, ChipSplit, CollectiveWords, Exc
 from polymodel.hardware.search import Answered, SearchTask, answered, mark_of
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits
-from polymodel.mapper.request import Constraints, asked_for, given_section, of_part
+from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
 from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
@@ -287,7 +287,9 @@ def distribute(
     splits = [split_of(cascade, n, names, whole=whole) for n in counts]
     exchanges = [s.exchanges() for s in splits]
     work = [_pieces(spec, s, {e.tensor for e in found}) for s, found in zip(splits, exchanges, strict=True)]
-    _check_fused(asked_for(spec, (name,), constraints, None, None, 1, None).request.limits.fuse, work)
+    _check_fused(
+        read_search_request(spec, (name,), constraints, None, None, 1, None).request.limits.fuse, work
+    )
     orders = _orders(spec, work, name, constraints, store, resume)
     with terminable():
         answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
@@ -391,7 +393,7 @@ def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraint
         named: object = constraints.unfused
         before = [f"({named})"] if isinstance(named, str) else [*constraints.unfused]
         return replace(constraints, unfused=frozenset({*before, *work.later}))
-    section, faults = given_section(constraints)
+    section, faults = section_of_arguments(constraints)
     if faults:
         return constraints  # the search tells them
     given = section if "unfused" in section.model_fields_set else work.spec.raw_explore

@@ -13,7 +13,7 @@ from polymodel.architecture.hierarchy import Component
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import SpecError
 from polymodel.governor import look
-from polymodel.hardware.machines import asked_symbols
+from polymodel.hardware.machines import relevant_symbols
 from polymodel.loading import Spec
 from polymodel.objectives import objective_of
 from polymodel.pareto import undominated
@@ -48,7 +48,7 @@ def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec,
     Einsums are told apart where the workload, or what its search is asked, has symbols of the grid, and where
     the search is asked something of rank variables, tensors or Einsums by their names.
     """
-    bound = None if _by_name(spec, given) or asked_symbols((spec,), grid, given) else _bound(spec, grid)
+    bound = None if _by_name(spec, given) or relevant_symbols((spec,), grid, given) else _bound(spec, grid)
     found: dict[object, list[str]] = {}
     for name in (e.name for e in (spec.raw_workload.einsums if spec.raw_workload else spec.workload)):
         alone = None if bound is None else bound.only(name)

@@ -177,7 +177,7 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     if any(section.limits for section in _sections(layers, given)):
         return tuple(map(alone, every))
     groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[DesignPoint]] = {}
-    asked = asked_symbols(layers, grid, given)
+    asked = relevant_symbols(layers, grid, given)
     for machine in every:
         key = _plain(machine), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
@@ -198,7 +198,7 @@ def _sections(layers: Sequence[Spec], given: ExploreSection) -> tuple[ExploreSec
     return (*(s.raw_explore for s in layers if s.raw_explore is not None), given)
 
 
-def asked_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> tuple[str, ...]:
+def relevant_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> tuple[str, ...]:
     """The symbols of the grid on which workloads, or what their searches are asked, depend."""
     found: set[str] = set()
     for spec in layers:

@@ -23,7 +23,7 @@ from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.confirm import LONGEST
 from polymodel.mapper.records import Candidate
-from polymodel.mapper.request import Constraints, asked_for, given_section, of_part
+from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapper.search import explored
 from polymodel.objectives import value
 from polymodel.pareto import undominated
@@ -86,7 +86,7 @@ def codesign(
         wanted = arguments.over(specs[0].raw_codesign)
         asked, grid = _read(specs, wanted, store)
     eps, time_limit = wanted.eps, wanted.time_limit
-    given, _ = given_section(constraints)  # what is wrong with them is told by the searches
+    given, _ = section_of_arguments(constraints)  # what is wrong with them is told by the searches
     wholes = specs
     if wanted.layer_by_layer:
         specs, times, wholes = _einsums(specs, times, grid, given)
@@ -247,7 +247,7 @@ def answered(
 
 def _searched(order: SearchTask, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
-    checked = asked_for(
+    checked = read_search_request(
         order.spec, order.objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
     )
     front = explored(order.spec, checked, order.store, order.resume, order.evaluated)

@@ -64,7 +64,7 @@ def load(
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
+    spec = _with_symbols(_spec(document, given, pair), naming.coerce_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
@@ -195,9 +195,7 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     if pair.arch is None:
         if pair.variant:
             message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
-            document.faults.note(
-                Diagnostic(message, suggestion("", files.architectures(), "architectures"))
-            )
+            document.faults.note(Diagnostic(message, suggestion("", files.architectures(), "architectures")))
         return
     given = "mapping" in document.entries or "mapping" in document.sections
     variant = pair.variant or (None if given else files.default_variant(pair.workload, pair.arch))

@@ -414,7 +414,7 @@ class Combination:
         more = np.array(space.added_up([self.form(f) for f in self.costs.more], latency)).reshape(-1, self.n)
         return CombinedPoints(self.points.keys, energy, latency, more, local, above, number, self.choice())
 
-    def told_apart(self) -> list[Array]:
+    def distinguishing_forms(self) -> list[Array]:
         """Every form that matters, of every point."""
         return [self.form(f) for f in self.forms]
 

@@ -445,7 +445,7 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
                 raise Refused(f"the search does not cover {told}", remedy)
 
 
-def refuse_beside(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
+def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
     """Refuses what is counted only where all tiles are equal."""
     for what in besides if ties else ():
         told = f"the iteration space of {one.name} is no box"
@@ -532,7 +532,7 @@ def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], 
     return position[v]
 
 
-def refuse_carried_beside(
+def refuse_carried_uneven(
     one: Einsum, carried: Iterable[int], ties: Iterable[Tie], besides: Iterable[str], remedy: str
 ) -> None:
     """Refuses tensors that are carried forward beside what is counted only where all tiles are equal."""

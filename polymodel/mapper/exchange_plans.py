@@ -177,7 +177,7 @@ class Plans:
         """The Einsums for which all that is exchanged at one time leaves no room in some memory."""
         result = []
         plan = self.plan(sketch)
-        rooms = room_beside(self.spaces, plan, self.lives)
+        rooms = remaining_capacity(self.spaces, plan, self.lives)
         for i, (space, part, room) in enumerate(zip(self.spaces, plan, rooms, strict=True)):
             left = list(room)
             for number, m, depth in part.shape.shared:
@@ -336,7 +336,7 @@ def _held_above(space: EinsumSpace, variable: int) -> Iterator[int]:
             yield k
 
 
-def room_beside(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
+def remaining_capacity(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
     """Per Einsum what tensors that are there beside its own leave of every memory: those that pass it by, and
     while a run of Einsums shares a loop all that is above it."""
     memories = spaces[0].memories

@@ -29,7 +29,7 @@ from polymodel.mapper.descent import (
     TooManyPoints,
 )
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
-from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, room_beside
+from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, remaining_capacity
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.join import JoinRules
@@ -125,7 +125,7 @@ class _OfPlan:
     def __init__(self, work: Deepening, plan: Plan, known: Known) -> None:
         """`known`: what was found for other plans."""
         self.work, self.plan, self.known = work, plan, known
-        self.rooms = room_beside(work.spaces, plan, work.rules.lives)
+        self.rooms = remaining_capacity(work.spaces, plan, work.rules.lives)
         self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
         self.least = inf
 

@@ -246,16 +246,16 @@ class Front(Answer):
 
     def head(self, live: bool = True) -> list[Block]:
         """What was asked and found, and how good it is."""
-        from polymodel.report.search_page import found_head
+        from polymodel.report.search_page import search_figures
 
-        return found_head(self.finding)
+        return search_figures(self.finding)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """A table that sorts (up to 3,000 points), plots, LoopTree and mapping YAML of the best, what was
         looked at, what it was made from."""
-        from polymodel.report.search_page import found_parts
+        from polymodel.report.search_page import search_sections
 
-        return found_parts(self.finding, plots, command)
+        return search_sections(self.finding, plots, command)
 
     @cached_property
     def finding(self) -> Finding:

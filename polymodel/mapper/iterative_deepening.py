@@ -21,7 +21,7 @@ from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
 from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
-from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound, floors_of, ladders
+from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound, ladders, lower_bounds_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, SearchedRegions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
@@ -104,7 +104,7 @@ class Deepening:
             for k in (k for k in first if first[k] == i and before is not None):
                 args = self.spaces[k], self.request.limits, self.passing[k], depth, self.rules
                 wanted |= exchanged_inside(*args)
-            self.floors[i] = floors_of(
+            self.floors[i] = lower_bounds_of(
                 self.spaces[i],
                 self.request.limits,
                 self.rules.interest,

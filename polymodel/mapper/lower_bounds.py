@@ -67,7 +67,7 @@ def ladders(capacities: Array, most: float) -> tuple[Array, ...]:
     return tuple(result)
 
 
-def floors_of(
+def lower_bounds_of(
     space: EinsumSpace,
     limits: Limits,
     interest: Interest,

@@ -22,7 +22,7 @@ from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequen
 from polymodel.mapper.join import lives_of, passing_of
 from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
-from polymodel.mapper.request import Constraints, asked_for
+from polymodel.mapper.request import Constraints, read_search_request
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import Passing, Sharing, deepest, shapes
 from polymodel.mapper.tile_chains import free_sizes
@@ -48,7 +48,7 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
 
     if not isinstance(spec, Spec):
         raise not_a_spec("mapspace", spec)
-    asked = asked_for(spec, None, constraints, None, None, 1, None)
+    asked = read_search_request(spec, None, constraints, None, None, 1, None)
     if of_loops := [r.written for r in asked.request.limits.rules if not r.spatial]:
         raise Refused(
             f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",

@@ -211,7 +211,7 @@ def inner_regions(
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
         local, _ = joined.slots()
         tally.ask()
-        figures = [*joined.told_apart(), *local, *needs]
+        figures = [*joined.distinguishing_forms(), *local, *needs]
         kept = np.arange(joined.n)
         priced = [(joined.form(c.energy) * space.times, *_times(joined, c, space, cut)) for c in each]
         leaked: list[Array | None] = [None] * len(each)

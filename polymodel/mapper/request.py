@@ -26,7 +26,7 @@ LimitsGiven = Sequence[str] | Mapping[str, object] | str
 SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
-def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
+def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
     """A section in which only what was given is set, and the faults of what had to be left out of it."""
     if constraints is None:
         return ExploreSection(), ()
@@ -48,7 +48,7 @@ def of_part(constraints: Constraints | None, part: Spec, whole: Spec) -> Constra
     if constraints is None or mine is None or every is None:
         return constraints
     if not isinstance(constraints, Limits):
-        section, faults = given_section(constraints)
+        section, faults = section_of_arguments(constraints)
         return constraints if faults else section.of_part(mine, every)
     others = {e.name for e in every.einsums} - {e.name for e in mine.einsums}
     apart = every.tensors - mine.tensors | (every.handed_on - mine.handed_on)
@@ -123,7 +123,7 @@ class CheckedRequest:
     hierarchy: Hierarchy
 
 
-def asked_for(
+def read_search_request(
     spec: Spec,
     objectives: Sequence[str] | str | None,
     constraints: Constraints | None,
@@ -137,7 +137,7 @@ def asked_for(
 ) -> CheckedRequest:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
-    section, early = given_section(constraints)
+    section, early = section_of_arguments(constraints)
     reader = _Reader(spec, section)
     reader.given_faults.extend(early)
     reader.taken = constraints.rules if isinstance(constraints, Limits) else ()

@@ -42,7 +42,7 @@ from polymodel.mapper.lower_bounds import compulsory_of
 from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cut_again
-from polymodel.mapper.request import CheckedRequest, Constraints, LimitsGiven, asked_for
+from polymodel.mapper.request import CheckedRequest, Constraints, LimitsGiven, read_search_request
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
 from polymodel.objectives import on_sparse_data, score
@@ -369,7 +369,7 @@ def explore(
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)
-    asked = asked_for(
+    asked = read_search_request(
         spec, objectives, constraints, eps, time_limit, workers, progress, store, resume, limits
     )
     return explored(spec, asked, store, resume)

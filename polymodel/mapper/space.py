@@ -29,8 +29,8 @@ from polymodel.mapper.einsum_rules import (
     generations_of,
     loop_rules,
     points_of,
-    refuse_beside,
-    refuse_carried_beside,
+    refuse_carried_uneven,
+    refuse_uneven,
     require_counted,
     require_searchable,
     ties_of,
@@ -387,9 +387,9 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     require_counted(one, ties, operands, REMEDY)
     _require_even(one, memories, rounding, limits)
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
-    refuse_beside(one, ties, besides, REMEDY)
+    refuse_uneven(one, ties, besides, REMEDY)
     carried = {v for o in operands for v in o.first_differs}
-    refuse_carried_beside(one, carried, ties, besides, REMEDY)
+    refuse_carried_uneven(one, carried, ties, besides, REMEDY)
     _require_counted_unevenly(hierarchy, rounding, limits, carried)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}

@@ -14,7 +14,7 @@ from polymodel.analysis.symbolic.forms import ChainSize, Form, HeldBuffet, Symbo
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.algebra import FORMULAS, ExactCount, Ratio
 from polymodel.cost.algebra import value as number_of
-from polymodel.cost.costs import CostFigures, asked_value, closed_costs, in_formulas
+from polymodel.cost.costs import CostFigures, closed_costs, in_formulas, objective_value
 from polymodel.cost.records import Costs, Counts, row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
@@ -251,7 +251,7 @@ class SymbolicReport(Answer):
         """One objective by the name that searches give it (`edp`, `area`, `accesses:DRAM` ...): a SymPy
         expression with common factors taken out, or its number if every symbol has a value. SpecError for
         an unknown name."""
-        found: Cell = asked_value(objective, self.problem.hierarchy, self.figures)
+        found: Cell = objective_value(objective, self.problem.hierarchy, self.figures)
         if self.values.keys() >= self.symbols.keys():
             return number_of(found, self.values)
         return factored(filled(found, self.renderer, self.values))

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from polymodel.analysis.result import Analysis, Buffet, Engine, Problem, Traffic
-from polymodel.cost.costs import Cost, CostFigures, asked_value, needs, stored_bits
+from polymodel.cost.costs import Cost, CostFigures, needs, objective_value, stored_bits
 from polymodel.cost.records import CapacityViolation, Costs, Counts
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading.spec import kept_files
@@ -395,7 +395,7 @@ class Evaluated(Answer):
         """One objective by the name that searches give it: `edp`, `utilisation`, `accesses:DRAM`,
         `working_set:GLB` and so on (`polymodel.objectives`). SpecError for an unknown name.
         """
-        return asked_value(objective, self.problem.hierarchy, self.figures)
+        return objective_value(objective, self.problem.hierarchy, self.figures)
 
     @cached_property
     def _live(self) -> tuple[Analysis | None, tuple[str, ...]]:

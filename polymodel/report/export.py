@@ -94,7 +94,7 @@ def _tiling_data(report: Report) -> Json:
     }
 
 
-def save_beside(report: Report, target: Path, parquet: bool) -> list[Path]:
+def save_sparse_files(report: Report, target: Path, parquet: bool) -> list[Path]:
     """What the spec says of zeros: a page of sparse data, files of the tables named `sparse_` and `tiling_`;
     and pictures of the spec. What is refused is left out: report.json says why."""
     found: list[Path] = []

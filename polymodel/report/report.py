@@ -163,11 +163,11 @@ class Report(Evaluated):
     ) -> tuple[Path, ...]:
         """Everything in one folder: tables as CSV (and parquet), report.json, report.html, report.txt, the
         tables and the page of sparse data, those of tiles, and pictures of the spec."""
-        from polymodel.report.export import save_beside
+        from polymodel.report.export import save_sparse_files
 
         with self.keeping():
             found = super().save(folder, live=live, parquet=parquet, command=command)
-            return (*found, *save_beside(self, Path(folder), parquet))
+            return (*found, *save_sparse_files(self, Path(folder), parquet))
 
     def whole_text(self, *, live: bool = False) -> str:
         """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""

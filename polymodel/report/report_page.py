@@ -13,7 +13,7 @@ from polymodel.quantities import engineering
 from polymodel.report.plots import plot, plot_height
 from polymodel.report.plots_timeline import timeline_axes
 from polymodel.report.provenance import provenance
-from polymodel.report.sparse_pointers import beside, pointers, verdict
+from polymodel.report.sparse_pointers import pointers, sparse_figures, verdict
 from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.report.tables import says_sparse, says_tiles
@@ -130,7 +130,7 @@ def _head(
 
 def head(report: Report) -> list[Block]:
     """What stands at the top of a page: the figures, sparse ones beside them, and what to know."""
-    return _head(report, beside(report), *verdict(report))
+    return _head(report, sparse_figures(report), *verdict(report))
 
 
 def title(report: Report) -> str:

@@ -99,13 +99,13 @@ def picked(total: int, first: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def found_head(found: Finding) -> list[Block]:
+def search_figures(found: Finding) -> list[Block]:
     """The figures at the top, how good the answer is, and what else to know."""
     state = [] if found.found else [Line("nothing valid was found", "bad")]
     return [Facts(found.facts), *state, *(Line(p) for p in found.promise), *notes(found.notes)]
 
 
-def found_parts(found: Finding, plots: bool, command: str) -> list[Part]:
+def search_sections(found: Finding, plots: bool, command: str) -> list[Part]:
     """The sections of the page. `plots=False` leaves out what takes matplotlib, `command` is the command line
     to be told."""
     parts = [_table(found), *(plotted(found.pictures) if plots else ()), *_mappings(found), *_looked(found)]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
-from polymodel.cost.costs import Bits, CostFigures, asked_value, costs, data_bits
+from polymodel.cost.costs import Bits, CostFigures, costs, data_bits, objective_value
 from polymodel.cost.records import Costs, Counts
 from polymodel.quantities import engineering
 from polymodel.report import tables as costed
@@ -219,7 +219,7 @@ class SparseReport(Answer):
 
     def value(self, objective: str) -> float:
         """One objective on sparse data, without `sparse_` before it: see `Report.value`."""
-        return asked_value(objective, self.dense.problem.hierarchy, self.figures)
+        return objective_value(objective, self.dense.problem.hierarchy, self.figures)
 
     @property
     def total_energy(self) -> float:

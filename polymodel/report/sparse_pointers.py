@@ -22,7 +22,7 @@ def pointers(report: Report) -> list[tuple[str, str]]:
     return found
 
 
-def beside(report: Report) -> list[tuple[str, str]]:
+def sparse_figures(report: Report) -> list[tuple[str, str]]:
     """The sparse figures themselves, for a page that has their sections too, as (name, text)."""
     found = []
     if says_sparse(report.problem):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Refused
 from polymodel.quantities import data_unit, engineering
 from polymodel.report import tables as costed
-from polymodel.report.sparse_pointers import beside, pointers, verdict
+from polymodel.report.sparse_pointers import pointers, sparse_figures, verdict
 from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.reuse import Reuse
 from polymodel.view.answer import Facts, Line, Section, notes, printed
@@ -111,7 +111,7 @@ def report_text(
 
 def whole_text(report: Report, live: bool = False) -> str:
     """The report, behind it what the spec says of zeros: the sparse report, and tiles."""
-    text = report_text(report, live=live, more=beside(report), fits=verdict(report)[1])
+    text = report_text(report, live=live, more=sparse_figures(report), fits=verdict(report)[1])
     if says_sparse(report.problem):
         text += f"\nOn sparse data\n{report.sparse}"
     if says_tiles(report.problem):

@@ -67,7 +67,7 @@ def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
     }
 
 
-def curves_asked(options: SlopeOptions, curves: object) -> tuple[str, ...]:
+def selected_curves(options: SlopeOptions, curves: object) -> tuple[str, ...]:
     before = len(options.faults)
     result = options.names(("curves",), curves, CURVES, "curve")
     if not result and len(options.faults) == before:
@@ -75,7 +75,7 @@ def curves_asked(options: SlopeOptions, curves: object) -> tuple[str, ...]:
     return result
 
 
-def rules_asked(
+def switches_as_rules(
     options: SlopeOptions, plain: FusionRules, uneven: object, roles: object, cascade: Cascade
 ) -> FusionRules:
     """The switches of a call as rules, with the names in `uneven` and `roles`."""
@@ -229,7 +229,7 @@ class GraphPoint:
         words = {"backing": "backing store", "whole": "whole in the buffer"}
         handed = [f"  {t}: {words.get(how, f'tiles of {how}')}" for t, how in self.handed]
         width = max((len(e.einsum) for e in self.einsums), default=0) + 1
-        loops = [f"  {e.einsum + ':':{width}} {told(e)}" for e in self.einsums]
+        loops = [f"  {e.einsum + ':':{width}} {choice_text(e)}" for e in self.einsums]
         key = "  per Einsum: fused loops | loops below, each with its tile [tensors stored between the two]"
         bound = [f"  {LOWER_BOUND}: {self.apart}"] if self.apart else []
         return "\n".join([figures_text(self), *bound, *handed, *loops, key])
@@ -374,7 +374,7 @@ class GraphSlope(Answer):
                     f"accesses_{self.unit}": p.accesses,
                 }
                 handed: dict[str, Cell] = {f"tensor_{t}": how for t, how in p.handed}
-                loops: dict[str, Cell] = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
+                loops: dict[str, Cell] = {f"einsum_{e.einsum}": choice_text(e) for e in p.einsums}
                 is_ = LOWER_BOUND if p.apart else EXECUTABLE
                 rows.append({"curve": name, **figures, "mapping": is_, **handed, **loops})
         units = dict.fromkeys((f"capacity_{self.unit}", f"accesses_{self.unit}"), self.unit)
@@ -445,7 +445,7 @@ class GraphSlope(Answer):
         return "\n".join([repr(self), repr(self.curves), *(f"  note: {n}" for n in self.notes)])
 
 
-def told(choice: EinsumChoice) -> str:
+def choice_text(choice: EinsumChoice) -> str:
     """Loops of one Einsum as text: fused ones, a bar, the others; uneven tensors in brackets."""
     fused = " ".join(f"{v}={t}" for v, t in choice.fused)
     below = " ".join(f"{v}={t}" for v, t in choice.order)
@@ -488,13 +488,13 @@ def graph_slope(
     if not isinstance(spec, Loaded):
         raise not_a_spec("graph_slope", spec)
     cascade, options = spec.workload, SlopeOptions()
-    names = curves_asked(options, curves)
+    names = selected_curves(options, curves)
     options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
     options.unit(unit)
     options.called("progress", progress)
     plain = FusionRules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
     plain = plain if equal_outer_sizes is None else replace(plain, equal_outer_sizes=equal_outer_sizes)
-    rules = rules_asked(options, plain, uneven, roles, cascade)
+    rules = switches_as_rules(options, plain, uneven, roles, cascade)
     options.raise_if_any()
     graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
     graph = affordable(graph) if equal_outer_sizes is None else graph

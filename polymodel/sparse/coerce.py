@@ -13,7 +13,7 @@ from polymodel.spec.faults import shown
 WAYS = "pass a SparseTensor, a SciPy sparse matrix, an array of numbers, or pm.read_tensor(file)"
 
 
-def given_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTensor:
+def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTensor:
     """`given` under the name and the declared ranks of an input.
 
     A `SparseTensor` with the same ranks in another order is turned, one with other ranks takes the declared

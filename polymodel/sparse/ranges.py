@@ -71,7 +71,7 @@ def neighbours(labels: Ints) -> tuple[Ints, Ints]:
     return before, after
 
 
-def distinct_between(before: Ints, after: Ints, weights: Ints, asked: Ints) -> Ints:
+def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints) -> Ints:
     """For some accesses with one to the same label before them: the weight of the labels in between, each
     counted once. `weights`: of the label of each access."""
     first = before[asked] + 1

@@ -155,7 +155,7 @@ def right_symbols(
     return {name: number for name, number in numbers.items() if number is not None and number == number}
 
 
-def given_symbols(symbols: object) -> dict[str, object]:
+def coerce_symbols(symbols: object) -> dict[str, object]:
     """The argument `symbols` of a call, its numbers plain. SpecError where it is no table by name."""
     return by_name("symbols", {} if symbols is None else symbols, 'symbols={"TM": 16}')
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.integers import told_apart
+from polymodel.integers import distinguishable
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.infeasibility import TILES, WHERE
 from polymodel.sweeps.metrics import Block
@@ -168,7 +168,7 @@ def keep_best(
     chosen = np.flatnonzero(np.broadcast_to(masks.apply(np.logical_and, good, hope), shape))
     if len(chosen):
         i, j = chosen // shape[1], chosen % shape[1]
-        state.offer(told_apart([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)
+        state.offer(distinguishable([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)
 
 
 def hopeful(landmarks: Array, values: Sequence[Array], masks: Scratch) -> Array:

@@ -25,7 +25,7 @@ import numpy as np
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.errors import TimeUp
 from polymodel.governor import tick
-from polymodel.integers import told_apart
+from polymodel.integers import distinguishable
 from polymodel.pareto import Archive
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.blocks import Masks, count_left_out, keep_best
@@ -391,7 +391,7 @@ class BoxSearch:
         fit = np.ones(len(nodes), bool)
         for mask in found.fits:
             fit &= np.broadcast_to(mask, shape)[:, 0]
-        return told_apart(values), fit
+        return distinguishable(values), fit
 
     def beaten(self, bounds: Array, numbers: Array) -> Array:
         """Whether nothing can be kept whose objectives are no lower than these, nor its number."""

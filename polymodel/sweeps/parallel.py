@@ -43,7 +43,7 @@ class SweepRequest:
         return wanted and self.keep != "all" and not is_sparse(self.objectives)
 
 
-def asked_for(
+def read_sweep_request(
     spec: Spec,
     symbols: Mapping[str, Choice] | None,
     where: Sequence[str] | None,

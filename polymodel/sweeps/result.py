@@ -13,7 +13,7 @@ from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.objectives import canonical, objective_of, score, unit_of
-from polymodel.report.search_page import Finding, found_head, found_parts, search_title
+from polymodel.report.search_page import Finding, search_figures, search_sections, search_title
 from polymodel.spec.faults import as_number, shown, suggestion
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.html_page import finding, outcomes, shown_rows
@@ -203,12 +203,12 @@ class Sweep(Answer):
 
     def head(self, live: bool = True) -> list[Block]:
         """What was asked and found, and how good it is."""
-        return found_head(self.finding)
+        return search_figures(self.finding)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """The kept points as a table that sorts (up to 3,000), plots, LoopTree and mapping YAML of the best,
         where the other points went, and what it was made from."""
-        return found_parts(self.finding, plots, command)
+        return search_sections(self.finding, plots, command)
 
     @cached_property
     def finding(self) -> Finding:

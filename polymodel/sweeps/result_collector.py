@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.integers import TOLD_APART, told_apart
+from polymodel.integers import TOLD_APART, distinguishable
 from polymodel.objectives import on_sparse_data, score
 from polymodel.pareto import Archive
 from polymodel.sweeps.infeasibility import shared
@@ -126,7 +126,7 @@ class Keeper:
         if self.keep == "all":
             self.everything(np.array([number]))
             return
-        self.offer(told_apart([np.asarray([score(o, row[o])]) for o in objectives]), np.array([number]))
+        self.offer(distinguishable([np.asarray([score(o, row[o])]) for o in objectives]), np.array([number]))
         if len(self.rows) > 2 * (len(self.front.ids) + self.top) + 1000 and not self.parts:
             kept = {*self.front.ids.tolist(), *(i for ids in self.ids for i in ids.tolist())}
             self.rows = {n: r for n, r in self.rows.items() if n in kept}

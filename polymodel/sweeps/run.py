@@ -25,10 +25,10 @@ from polymodel.sweeps.objectives import check_objectives
 from polymodel.sweeps.parallel import (
     SweepRequest,
     WorkerTask,
-    asked_for,
     in_section,
     options,
     orders_of,
+    read_sweep_request,
     together,
 )
 from polymodel.sweeps.pointwise import evaluate_points, point_cells
@@ -96,7 +96,7 @@ def sweep(
     if not isinstance(spec, Spec):
         raise not_a_spec("sweep", spec)
     faults = Faults()
-    asked = asked_for(spec, symbols, where, objectives, keep, top, prune, faults)
+    asked = read_sweep_request(spec, symbols, where, objectives, keep, top, prune, faults)
     with faults.noting():
         eps, workers = options(eps, workers, asked, resume, memory, time_limit, progress, store)
     with limits(memory=None if faults.found else memory):

@@ -15,7 +15,7 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
-from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, asked_of_loop, total
+from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, loop_demand, total
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
 
@@ -361,11 +361,11 @@ def _compare_steps(
     for k in range(len(loops.order)):
         steps = [(s, t) for s, t in pairwise(stamps) if s[:k] == t[:k] and s[k] != t[k]]
         moved = sum(len(found[s] & found[t]) for s, t in steps)
-        assert asked_of_loop(loops, k, "moves", what, rank) == moved
+        assert loop_demand(loops, k, "moves", what, rank) == moved
         runs = [[s for s in stamps if s[:k] == head] for head in {s[:k] for s in stamps}]
         wrapped = sum(len(found[run[-1]] & found[run[0]]) for run in runs)
-        assert asked_of_loop(loops, k, "wraps", what, rank) == wrapped
+        assert loop_demand(loops, k, "wraps", what, rank) == wrapped
         alike = all(
             found[s] == found[t] for s in stamps for t in stamps if s[:k] + s[k + 1 :] == t[:k] + t[k + 1 :]
         )
-        assert asked_of_loop(loops, k, "settled", what, rank) == alike
+        assert loop_demand(loops, k, "settled", what, rank) == alike

@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.symbolic import between
+from polymodel.analysis.symbolic import cross_branch_residency
 from polymodel.cli import main
 from polymodel.schedule.legality import MAX_READERS
 from polymodel.workload.resolve import MAX_EINSUMS
@@ -86,8 +86,8 @@ def fused(count: int) -> str:
 def test_sizes_of_tiles_are_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not again for every Einsum: of twice as many there are about twice as many."""
     asked: list[object] = []
-    whole = between._elements
-    monkeypatch.setattr(between, "_elements", lambda *of: (asked.append(of), whole(*of))[1])
+    whole = cross_branch_residency._elements
+    monkeypatch.setattr(cross_branch_residency, "_elements", lambda *of: (asked.append(of), whole(*of))[1])
     found = []
     for count in (5, 10, 20):
         asked.clear()

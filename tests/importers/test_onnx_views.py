@@ -152,4 +152,4 @@ def test_whether_an_index_is_ever_in_range(step: int) -> None:
     for constant, other, size in itertools.product(range(-14, 15), (1, -2, 7), (1, 3)):
         expr = Affine(((a, step), (b, other)), constant)
         values = [constant + step * i + other * k for i in range(4) for k in range(3)]
-        assert slots.meets(expr, size) == any(0 <= v < size for v in values)
+        assert slots.reaches(expr, size) == any(0 <= v < size for v in values)

@@ -48,7 +48,9 @@ def spec() -> pm.Spec:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("where", "name"),
-    seeds(2, [(deepening, "floors_of"), (CompletionBounds, "work_out"), (CompletionBounds, "__init__")]),
+    seeds(
+        2, [(deepening, "lower_bounds_of"), (CompletionBounds, "work_out"), (CompletionBounds, "__init__")]
+    ),
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_a_step_that_never_asks(
@@ -111,7 +113,7 @@ def test_a_diagnosis_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_that_runs_out(workers: int, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deepening, "floors_of", large)
+    monkeypatch.setattr(deepening, "lower_bounds_of", large)
     with pm.limits(memory="300MB"):
         found = pm.explore(spec, workers=workers)
     assert len(found) > 0

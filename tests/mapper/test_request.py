@@ -15,7 +15,7 @@ from polymodel.errors import SpecError
 from polymodel.mapper import search
 from polymodel.mapper.aims import SearchFigures
 from polymodel.mapper.records import Request, SearchResult
-from polymodel.mapper.request import asked_for
+from polymodel.mapper.request import read_search_request
 from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
 from polymodel.objectives import value
 from polymodel.spec.section_schemas import ExploreSection
@@ -202,7 +202,7 @@ def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
     path = tmp_path / "wanted.yaml"
     path.write_text(section)
     read = pm.load("attention", "simple_two_level", path)
-    request = asked_for(read, None, None, None, None, 1, None).request
+    request = read_search_request(read, None, None, None, None, 1, None).request
     assert request.objectives == ("energy", "latency", "working_set:GLB")
     assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
     assert request.limits.fuse == {"QK", "SM"}
@@ -246,14 +246,14 @@ def test_limits_take_what_the_dictionary_takes(written: dict[str, object]) -> No
     }  # fmt: skip
     wanted = pm.Limits(**{n: plain[n] for n in written})  # type: ignore[arg-type]  # fields by name
     limits = pm.Limits(**written)  # type: ignore[arg-type]  # other forms of the fields
-    assert asked_for(spec, None, limits, None, None, 1, None).request.limits == wanted
+    assert read_search_request(spec, None, limits, None, None, 1, None).request.limits == wanted
     if all(isinstance(value, (str, dict)) for value in written.values()):
-        assert asked_for(spec, None, written, None, None, 1, None).request.limits == wanted
+        assert read_search_request(spec, None, written, None, None, 1, None).request.limits == wanted
 
 
 def test_one_name_in_a_section_is_a_list_of_it() -> None:
     section = {"explore": {"objectives": "energy", "exchange": "GLB"}}
-    request = asked_for(
+    request = read_search_request(
         pm.load("matmul_chain_2", "simple_two_level", section), None, None, None, None, 1, None
     ).request
     assert (request.objectives, request.limits.exchange) == (("energy",), frozenset({"GLB"}))

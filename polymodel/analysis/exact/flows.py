@@ -215,7 +215,7 @@ class TollPassage:
         return self.einsum, None, self.component, self.tensor, "up" if self.up else "down"
 
 
-def tolls_between(
+def tolls_on_path(
     layout: ExactLayout, einsum: str, parent: ExactBuffet, child: str, now: Touch
 ) -> Iterator[tuple[str, int]]:
     """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
@@ -265,7 +265,7 @@ def pass_tolls(
     single = layout.problem.hierarchy[child].computes
     now, held, carries = moving
     found = []
-    for toll, charge in tolls_between(layout, einsum, parent, child, now):
+    for toll, charge in tolls_on_path(layout, einsum, parent, child, now):
         if direction == "partial":
             assert chain is not None
             products = _partial(chain[0], chain[1], charge, result_view(layout, einsum, parent.tensor))

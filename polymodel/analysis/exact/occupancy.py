@@ -153,7 +153,7 @@ def has_gaps(layout: ExactLayout, einsum: str, component: str) -> bool:
         if einsum not in node.users:
             if node.policy_carries or (around and _other_ranges(layout, einsum, node)):
                 return True
-        elif (node.policy_carries or around) and idle_beside(layout, einsum, node):
+        elif (node.policy_carries or around) and idles_while_others_run(layout, einsum, node):
             return True  # resident as well where this Einsum is idle
     return False
 
@@ -239,7 +239,7 @@ def peak(
     if not items:
         return None
     beside = measure == "reserved" and any(
-        i.fixed is None and idle_beside(layout, einsum, i.node) for i in items
+        i.fixed is None and idles_while_others_run(layout, einsum, i.node) for i in items
     )
     stamps = _stamps(layout, einsum, items, beside)
     tables = []
@@ -375,7 +375,7 @@ def same_stamps(layout: ExactLayout, one: str, other: str, reach: int) -> bool:
     return all(sets.same(a.text, b.text) for a, b in _shared_stamps(layout, (one, other), reach))
 
 
-def idle_beside(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
+def idles_while_others_run(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
     """True if another user of a node above the Einsum runs in an instance where the Einsum is idle meanwhile.
 
     Both run products of factors over the loops above the node, so one factor decides.

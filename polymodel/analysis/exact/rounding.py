@@ -25,7 +25,7 @@ from polymodel.analysis.exact.flows import (
     output_chain,
     result_view,
     shared_axes,
-    tolls_between,
+    tolls_on_path,
 )
 from polymodel.analysis.exact.occupancy import tensor_bits
 from polymodel.analysis.exact.partials import OutputChain, OutputLevel
@@ -302,7 +302,7 @@ class _Walk:
             ((einsum, parent.id, parent.component, tensor, kinds[0]), ChargedAxes(parent.loops, shared)),
             ((einsum, child.id, child.component, tensor, kinds[2]), ChargedAxes(len(now.axes), NOBODY)),
         ]
-        for toll, charge in tolls_between(self.layout, einsum, parent, child.component, now):
+        for toll, charge in tolls_on_path(self.layout, einsum, parent, child.component, now):
             ends.append(((einsum, None, toll, tensor, kinds[1]), ChargedAxes(charge, shared)))
         yield from (end for end in ends if rounds(self.layout, end[0]))
 

@@ -280,12 +280,12 @@ def _check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) ->
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):
         loop = spaces[0].axes[i].loop
-        ways = {trips_told_by(s, i) for s in spaces if s.window(s.axes[i].variable) is None}
+        ways = {iteration_keys(s, i) for s in spaces if s.window(s.axes[i].variable) is None}
         if loop is not None and len(ways) > 1 and any(settled(s, i).constant != 1 for s in spaces):
             raise other_ranges(tuple(einsums), loop)
 
 
-def trips_told_by(space: Space, axis: int) -> tuple[object, ...]:
+def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
     """What tells the iterations of a loop: equal where two Einsums run through them alike."""
     v = space.axes[axis].variable
     return (str(space.extent(v)), *(i for i in space.of(v) if i < axis))

@@ -21,8 +21,8 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import SIZE, Role
-from polymodel.analysis.symbolic.between import chain, divergence, shared_loops
 from polymodel.analysis.symbolic.counts import settled
+from polymodel.analysis.symbolic.cross_branch_residency import chain, divergence, shared_loops
 from polymodel.analysis.symbolic.forms import (
     ZERO,
     Form,
@@ -36,9 +36,9 @@ from polymodel.analysis.symbolic.forms import (
 from polymodel.analysis.symbolic.layout import (
     SymbolicBuffet,
     SymbolicLayout,
+    iteration_keys,
     policy,
     tile_signature,
-    trips_told_by,
 )
 from polymodel.analysis.symbolic.occupancy import OccupancyItem, item_of
 from polymodel.analysis.symbolic.spaces import Space
@@ -350,7 +350,7 @@ def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
     for one, other in combinations(node.users, 2):
         shared = shared_loops(layout, one, other)
         mine, theirs = (layout.space(e, node.tensor, shared) for e in (one, other))
-        ranges = ([trips_told_by(s, i) for i in range(shared)] for s in (mine, theirs))
+        ranges = ([iteration_keys(s, i) for i in range(shared)] for s in (mine, theirs))
         if tile_signature(mine) != tile_signature(theirs) or len({tuple(r) for r in ranges}) > 1:
             raise _unknown(node.component, f"{one} and {other} use {node.tensor} unlike each other")
 

@@ -15,7 +15,8 @@ from itertools import combinations
 from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.atoms import Role
-from polymodel.analysis.symbolic.between import (
+from polymodel.analysis.symbolic.counts import count
+from polymodel.analysis.symbolic.cross_branch_residency import (
     Stamp,
     Stay,
     chain,
@@ -24,11 +25,10 @@ from polymodel.analysis.symbolic.between import (
     executes_once,
     joined_steps,
     made_once_before,
-    phases_between,
+    peak_candidates,
     shared_loops,
     stays_unevenly,
 )
-from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import (
     Form,
     HeldBuffet,
@@ -205,7 +205,7 @@ def _peak(
             stays = [i for i in buffets if isinstance(i, Stay)]
             _refuse_other_instances(buffets)
             lasting = [i.held for i in used if i.fixed]
-            return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
+            return peak_candidates(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
         if times or gap:
             steps, shared = tuple(sorted((times or {}).items())), None if b.on_path else b.shared
             first, last = ((), steps) if b.before else (steps, ())

@@ -20,7 +20,7 @@ from polymodel.analysis.symbolic.regions import (
     Region,
     Tiles,
     What,
-    asked_of_loop,
+    loop_demand,
     pairs,
     resident,
     starts,
@@ -539,4 +539,4 @@ class StepAtom(TiedRegion):
     def number(self, *tiles: Tiles) -> int:
         u, v = tiles
         loops = Loops(self.region, u, v, self.order)
-        return asked_of_loop(loops, self.axis, self.kind, self.what, self.rank)
+        return loop_demand(loops, self.axis, self.kind, self.what, self.rank)

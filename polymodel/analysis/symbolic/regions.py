@@ -394,7 +394,7 @@ def visits(loops: Loops) -> StampOrder:
 
 
 @lru_cache(maxsize=65536)
-def asked_of_loop(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
+def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
     """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
     import numpy as np
 
@@ -487,7 +487,7 @@ def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tup
     import numpy as np
 
     depth = len(held.loops.order)
-    depends = (k for k in reversed(range(depth)) if not asked_of_loop(held.loops, k, "settled", what, rank))
+    depends = (k for k in reversed(range(depth)) if not loop_demand(held.loops, k, "settled", what, rank))
     innermost = next(depends, -1) if policy.by_tile else -1
     allowed = np.zeros(len(steps), bool)
     for axis in range(depth):

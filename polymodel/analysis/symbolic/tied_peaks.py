@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
-from polymodel.analysis.symbolic.between import Stay, leaves_nothing
 from polymodel.analysis.symbolic.counts import settled
+from polymodel.analysis.symbolic.cross_branch_residency import Stay, leaves_nothing
 from polymodel.analysis.symbolic.forms import ZERO, Form, HeldBuffet, number, of_atom
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, policy, temporal
 from polymodel.analysis.symbolic.listings import BuffetLoops, ListedPeak

@@ -271,7 +271,7 @@ class Builder:
         limits: Sequence[tuple[Affine, int]],
     ) -> None:
         """Raises Unsupported for an iteration space that is empty, or has an index that no tensor has."""
-        if not all(self.slots.meets(expr, size) for expr, size in limits):
+        if not all(self.slots.reaches(expr, size) for expr, size in limits):
             raise Unsupported("all that it reads lies in the zeros around, so that nothing is computed")
         indexed = {t for a in accesses for e in a.index for t in e.variables}
         if any(s not in indexed for found in slots_of.values() for s in found):

@@ -35,7 +35,7 @@ def packed_attention(b: Builder, node: OnnxNode) -> None:
         joint = added
     if width % 3:
         raise InvalidNode(f"a weight {width} wide has no three equal parts", "check its weight")
-    sizes = node.wholes("qkv_hidden_sizes") or [width // 3] * 3
+    sizes = node.int_list("qkv_hidden_sizes") or [width // 3] * 3
     parts = [b.fresh(f"{out}_{p}") for p in ("query", "key", "value")]
     split(b, _step(node, "parts", [joint], parts, axis=-1, split=sizes))
     attend(b, replace(node, inputs=tuple(parts)), (heads, heads), node.real("scale", 0.0), node.input(5))

@@ -111,7 +111,7 @@ def _computed(
 def _shaped(node: OnnxNode, a: list[Array], given: list[Array | None]) -> Array | None:
     op = node.op
     if op in ("Unsqueeze", "Squeeze"):
-        axes = node.wholes("axes") if len(a) < 2 else [int(v) for v in a[1].ravel()]
+        axes = node.int_list("axes") if len(a) < 2 else [int(v) for v in a[1].ravel()]
         if op == "Squeeze":
             return np.squeeze(a[0], tuple(axes) if axes is not None else None)
         return np.expand_dims(a[0], tuple(axes or ()))
@@ -134,7 +134,7 @@ def _shaped(node: OnnxNode, a: list[Array], given: list[Array | None]) -> Array 
     if (
         op in ("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
         and len(a) == 1
-        and not node.wholes("axes")
+        and not node.int_list("axes")
     ):
         joins = {
             "ReduceProd": np.multiply,

@@ -44,8 +44,8 @@ class OnnxNode:
         found = self.attributes.get(key)
         return found if isinstance(found, str) else default
 
-    def wholes(self, key: str) -> list[int] | None:
-        """A list of whole numbers; None where it is not given."""
+    def int_list(self, key: str) -> list[int] | None:
+        """An attribute that is a list of integers; None if the node does not have it."""
         found = self.attributes.get(key)
         return [int(v) for v in found if isinstance(v, int)] if isinstance(found, list) else None
 

@@ -133,7 +133,7 @@ def conv(b: Builder, node: OnnxNode) -> None:
 
 def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: int, bias: str) -> None:
     """What a convolution says of its weight and bias twice must agree. Raises Wrong."""
-    told = node.wholes("kernel_shape")
+    told = node.int_list("kernel_shape")
     if told is not None and told != list(kernel[2:]):
         raise InvalidNode(
             f"kernel_shape {told} is not that of its weight {list(kernel)}", "leave kernel_shape out"
@@ -226,9 +226,9 @@ def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Wind
 
 def _steps(node: OnnxNode, dims: int) -> tuple[list[int], list[int], list[int]]:
     """Strides, dilations and padding as they are given. Raises Wrong where they do not fit."""
-    strides = node.wholes("strides") or [1] * dims
-    dilations = node.wholes("dilations") or [1] * dims
-    pads = node.wholes("pads") or [0] * 2 * dims
+    strides = node.int_list("strides") or [1] * dims
+    dilations = node.int_list("dilations") or [1] * dims
+    pads = node.int_list("pads") or [0] * 2 * dims
     if (
         not len(strides) == len(dilations) == dims
         or len(pads) != 2 * dims
@@ -278,7 +278,7 @@ def conv_transpose(b: Builder, node: OnnxNode) -> None:
             f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes"
         )
     strides, dilations, pads = _steps(node, dims)
-    extra, sizes = node.wholes("output_padding") or [0] * dims, node.wholes("output_shape")
+    extra, sizes = node.int_list("output_padding") or [0] * dims, node.int_list("output_shape")
     if len(extra) != dims or len(sizes or extra) not in (dims, dims + 2):
         raise InvalidNode(
             f"output_padding or output_shape do not fit {dims} dimensions", "give one per dimension"

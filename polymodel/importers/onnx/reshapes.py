@@ -38,7 +38,7 @@ def identity(b: Builder, node: OnnxNode) -> None:
 def transpose(b: Builder, node: OnnxNode) -> None:
     """Ranks in another order."""
     view = source_of(b, node)
-    order = node.wholes("perm") or list(reversed(range(len(view.dims))))
+    order = node.int_list("perm") or list(reversed(range(len(view.dims))))
     if sorted(order) != list(range(len(view.dims))):
         raise InvalidNode(
             f"perm {order} is no order of {len(view.dims)} dimensions", "name each dimension once"
@@ -59,7 +59,7 @@ def reshape(b: Builder, node: OnnxNode) -> None:
     elif node.op == "Reshape":
         shape = _wanted(b, node, shape)
     else:
-        axes = node.wholes("axes")
+        axes = node.int_list("axes")
         if axes is None and node.input(1):
             axes = whole_numbers(b, node.input(1), "axes")
         if node.op == "Unsqueeze":
@@ -81,7 +81,7 @@ def reshape(b: Builder, node: OnnxNode) -> None:
 
 
 def _wanted(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]:
-    given = node.wholes("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
+    given = node.int_list("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
     found = list(given or [])
     if any(s < -1 for s in found) or found.count(-1) > 1:
         raise InvalidNode(
@@ -154,8 +154,8 @@ def slice_(b: Builder, node: OnnxNode) -> None:
     view = source_of(b, node)
     rank = len(view.shape)
     if node.version < 10:
-        starts, ends = node.wholes("starts") or [], node.wholes("ends") or []
-        axes, steps = node.wholes("axes") or list(range(len(starts))), [1] * len(starts)
+        starts, ends = node.int_list("starts") or [], node.int_list("ends") or []
+        axes, steps = node.int_list("axes") or list(range(len(starts))), [1] * len(starts)
     else:
         starts, ends = (whole_numbers(b, node.input(k), "starts and ends") for k in (1, 2))
         axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(len(starts)))
@@ -179,7 +179,7 @@ def split(b: Builder, node: OnnxNode) -> None:
     view = source_of(b, node)
     (axis,) = positive([node.whole("axis", 0)], len(view.shape))
     size, parts = view.shape[axis], len(node.outputs)
-    sizes = node.wholes("split")
+    sizes = node.int_list("split")
     if sizes is None and node.input(1):
         sizes = whole_numbers(b, node.input(1), "split")
     if sizes is None:
@@ -249,7 +249,7 @@ def pad(b: Builder, node: OnnxNode) -> None:
     rank = len(view.shape)
     if node.text("mode", "constant") != "constant":
         raise Unsupported(f"mode {node.text('mode', '')} repeats elements")
-    pads = node.wholes("pads") or node.wholes("paddings")
+    pads = node.int_list("pads") or node.int_list("paddings")
     pads = whole_numbers(b, node.input(1), "pads") if pads is None else pads
     value = b.scalar(node.input(2)) if node.input(2) else node.real("value", 0.0)
     if value != 0:

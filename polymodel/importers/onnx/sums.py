@@ -43,7 +43,7 @@ def reduction(b: Builder, node: OnnxNode) -> None:
     """ReduceSum and its kin, ArgMax and ArgMin."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
-    axes = node.wholes("axes")
+    axes = node.int_list("axes")
     if node.op.startswith("Arg"):
         axes = [node.whole("axis", 0)]
     elif node.input(1):
@@ -118,7 +118,7 @@ def pool(b: Builder, node: OnnxNode) -> None:
         join = "max" if kind == "MaxPool" else "add"
         reduced(b, node, out, view, range(2, dims + 2), "", join, ("mean",) if join == "add" else ())
         return
-    kernel = node.wholes("kernel_shape") or []
+    kernel = node.int_list("kernel_shape") or []
     if len(kernel) != dims or min(kernel) < 1:
         raise InvalidNode(
             f"kernel_shape {kernel} does not fit {dims} dimensions", "give one size per dimension"

@@ -148,7 +148,7 @@ class AxisSlots:
         ends = [(c * (self.size(s) - 1)) for s, c in expr.terms]
         return expr.constant + sum(e for e in ends if e < 0), expr.constant + sum(e for e in ends if e > 0)
 
-    def meets(self, expr: Affine, size: int) -> bool:
+    def reaches(self, expr: Affine, size: int) -> bool:
         """Whether the expression lies in [0, size) for some index; True where that takes too long to see."""
         if not expr.terms:
             return 0 <= expr.constant < size

@@ -218,7 +218,7 @@ def ranks(operand: IndexedTensor) -> list[str]:
     return [rank_of(i.variable) for i in operand.indices if i.variable]
 
 
-def find_thin(
+def find_dense_rank(
     expressions: Sequence[Expression],
     mappings: Sequence[EinsumMapping],
     tensors: Mapping[str, SparseTensor],

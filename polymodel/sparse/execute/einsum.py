@@ -23,11 +23,11 @@ from polymodel.sparse.execute.values import (
     Values,
     coordinates,
     gathered,
+    innermost_dense_values,
     leaf_values,
     leaves_of,
     merged_result,
     presence,
-    tail_values,
     term_multiplies,
 )
 from polymodel.sparse.fibertree import Ints, changes, sorting
@@ -355,7 +355,7 @@ def _with_tail_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
             leaves = leaves[:1]
         nodes = np.flatnonzero(tail.kind == kind)
         if values:
-            outputs, rows = tail_values(ran.plan, ran.walk, tail, kind, nodes, element[nodes])
+            outputs, rows = innermost_dense_values(ran.plan, ran.walk, tail, kind, nodes, element[nodes])
         else:
             outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.coerce import given_tensor
-from polymodel.sparse.execute.dense_ranks import Thin, find_thin
+from polymodel.sparse.coerce import coerce_tensor
+from polymodel.sparse.execute.dense_ranks import Thin, find_dense_rank
 from polymodel.sparse.execute.einsum import constant, count, result, walk_through
 from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
@@ -62,7 +62,7 @@ def run(
     mappings = [_mapping(teaal, e.name) for e in teaal.expressions]
     thin = None
     if not (values or keep_loops):
-        thin = find_thin(teaal.expressions, mappings, known, sizes, whole)
+        thin = find_dense_rank(teaal.expressions, mappings, known, sizes, whole)
     if thin is not None:
         known = {name: thin.thinned(t) for name, t in known.items()}
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
@@ -142,7 +142,7 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             faults.append(Diagnostic(f"{name} is no input of the cascade", f"its inputs are {known}"))
             continue
         try:
-            found[name] = given_tensor(name, teaal.declaration[name], tensor)
+            found[name] = coerce_tensor(name, teaal.declaration[name], tensor)
         except SpecError as wrong:
             faults.extend(wrong.diagnostics)
     if faults:

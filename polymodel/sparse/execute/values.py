@@ -127,7 +127,7 @@ def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
     return np.add.reduceat(values, np.flatnonzero(new)) if values.size else values
 
 
-def tail_values(
+def innermost_dense_values(
     plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, output: Ints
 ) -> tuple[Ints, Values]:
     """For nodes of one kind: their outputs, ascending, and per output a row of values, one per leaf below.

@@ -12,7 +12,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.times import keys_of, numbered
 from polymodel.sparse.fibertree import Bools, Ints
-from polymodel.sparse.ranges import distinct_between, neighbours, sums_before
+from polymodel.sparse.ranges import neighbours, reuse_distances, sums_before
 from polymodel.sparse.traffic.nest import OutLevel, OutTree, WalkedEinsum
 from polymodel.spec.teaal.records import SpaceTime
 
@@ -310,7 +310,7 @@ def lru_misses(accesses: Sequence[Accesses], lines: int, visits: FiberAccesses |
     own = np.where(kind == len(accesses), weights - 1, 0)
     # Only where all that was used in between would not fit does it matter how much of it was the same.
     asked = np.flatnonzero((before >= 0) & (between + own >= lines))
-    between[asked] = distinct_between(before, after, weights, asked)
+    between[asked] = reuse_distances(before, after, weights, asked)
     missed = (before < 0) | (between >= lines)
     missed &= kind < len(accesses)
     found = [int(n) for n in np.bincount(kind[missed], minlength=len(accesses))]

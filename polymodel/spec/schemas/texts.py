@@ -15,7 +15,7 @@ class Said:
     examples: tuple[object, ...] = ()
 
 
-def said(text: str, *examples: object) -> Said:
+def entry(text: str, *examples: object) -> Said:
     """One description."""
     return Said(text, examples)
 
@@ -24,67 +24,71 @@ Texts = dict[str, dict[str, Said]]
 
 
 _COMPONENT = {
-    "name": said("Name of the component: letters, digits and _.", "GLB"),
-    "spatial": said(
+    "name": entry("Name of the component: letters, digits and _.", "GLB"),
+    "spatial": entry(
         "Fanout: how many instances of this component and of all below it there are, dimension by dimension.",
         [{"name": "X", "fanout": 16}],
     ),
-    "leak_power": said(
+    "leak_power": entry(
         "Static power of one instance, in watts. Left out, it comes from the energy model, else it is 0.",
         0.02,
     ),
-    "area": said("Area of one instance, in square metres. Left out, it comes from the energy model.", 1.2e-6),
-    "energy_model": said("Where energies, leakage and area come from that are not written here."),
-    "source": said("Where these numbers were published; becomes part of their provenance."),
+    "area": entry(
+        "Area of one instance, in square metres. Left out, it comes from the energy model.", 1.2e-6
+    ),
+    "energy_model": entry("Where energies, leakage and area come from that are not written here."),
+    "source": entry("Where these numbers were published; becomes part of their provenance."),
 }
-_TENSORS = said(
+_TENSORS = entry(
     "Which tensors are kept here. Left out, the component may keep every tensor.",
     {"keep": "~Intermediates", "may_keep": "All"},
 )
-_PORTS = said("`shared`: reads and writes add up in time. `separate`: the slower of both counts.")
-_FILL = said("Seconds added once to each Einsum's latency, to fill and drain the component.", 1e-6)
-_CLOCK = said("Clock in hertz. It only adds a column of cycles to the reports.", 1.05e9)
-_SPARSE = said("Formats, gating and skipping, and intersections, for sparse tensors.")
+_PORTS = entry("`shared`: reads and writes add up in time. `separate`: the slower of both counts.")
+_FILL = entry("Seconds added once to each Einsum's latency, to fill and drain the component.", 1e-6)
+_CLOCK = entry("Clock in hertz. It only adds a column of cycles to the reports.", 1.05e9)
+_SPARSE = entry("Formats, gating and skipping, and intersections, for sparse tensors.")
 
 ARCH: Texts = {
     "Arch": {
-        "nodes": said("Components, outermost first: memories, tolls, containers, and a compute unit last."),
-        "assume_overlap": said("Transfers overlap compute. With false, refills of single buffers add up."),
-        "name": said("Name of the architecture, as reports show it.", "two_level"),
+        "nodes": entry("Components, outermost first: memories, tolls, containers, and a compute unit last."),
+        "assume_overlap": entry("Transfers overlap compute. With false, refills of single buffers add up."),
+        "name": entry("Name of the architecture, as reports show it.", "two_level"),
     },
     "Memory": {
         **_COMPONENT,
-        "size": said(
+        "size": entry(
             "Capacity of one instance, in bits or with a unit; an expression, or `inf`.",
             "64 KiB",
             "8 * 64 * 1024",
             "inf",
         ),
-        "allocation": said(
+        "allocation": entry(
             "What takes room: `tile`, whole tiles; `live`, only elements between first and last use."
         ),
         "tensors": _TENSORS,
-        "actions": said(
+        "actions": entry(
             "Energy and throughput of `read` and `write`; on sparse data also `gated_read`, `gated_write`, "
             "`metadata_read` and `metadata_write`.",
             [{"name": "read", "energy": 7.0e-12, "throughput": "8 * 64e9"}],
         ),
-        "read_first": said("Partial sums are also read before the first addition: nothing starts from zero."),
+        "read_first": entry(
+            "Partial sums are also read before the first addition: nothing starts from zero."
+        ),
         "ports": _PORTS,
-        "buffering": said(
+        "buffering": entry(
             "Under `assume_overlap: false`: `double` overlaps refills and takes twice the tile."
         ),
         "fill_drain_latency": _FILL,
         "clock": _CLOCK,
         "sparse": _SPARSE,
-        "data_tiles": said(
+        "data_tiles": entry(
             "How sparse operands are cut to fit this memory, and what launching a tile costs."
         ),
     },
     "Toll": {
         **_COMPONENT,
         "tensors": _TENSORS,
-        "actions": said("Energy and throughput of `read` (data going down) and `write` (data going up)."),
+        "actions": entry("Energy and throughput of `read` (data going down) and `write` (data going up)."),
         "ports": _PORTS,
         "fill_drain_latency": _FILL,
         "clock": _CLOCK,
@@ -92,7 +96,7 @@ ARCH: Texts = {
     "Container": dict(_COMPONENT),
     "ComputeUnit": {
         **_COMPONENT,
-        "actions": said(
+        "actions": entry(
             "Energy in joules per operation and operations per second of `compute`, and of `gated_compute`.",
             [{"name": "compute", "energy": 0.3e-12, "throughput": 1.0e9}],
         ),
@@ -101,197 +105,197 @@ ARCH: Texts = {
         "sparse": _SPARSE,
     },
     "Fanout": {
-        "name": said("Name of the dimension; a `!Spatial` loop names it.", "X"),
-        "fanout": said("How many instances stand side by side along it.", 16),
-        "may_reuse": said(
+        "name": entry("Name of the dimension; a `!Spatial` loop names it.", "X"),
+        "fanout": entry("How many instances stand side by side along it.", 16),
+        "may_reuse": entry(
             "Tensors that may be multicast or reduced across it, a set expression. Left out, all.", "input"
         ),
-        "broadcast_partials": said("A refilled partial sum goes to every instance, not only to one."),
-        "multicast": said(
+        "broadcast_partials": entry("A refilled partial sum goes to every instance, not only to one."),
+        "multicast": entry(
             "`overlapping`: instances share the common elements of their tiles; `identical`: only a tensor "
             "that the loop does not index is shared, as in Timeloop."
         ),
-        "link": said("Its interconnect: energy per hop, and throughput."),
+        "link": entry("Its interconnect: energy per hop, and throughput."),
     },
     "Link": {
-        "energy_per_bit_hop": said("Joules per bit and hop.", 1e-14),
-        "topology": said("How hops are counted: `bus`, `mesh` or `tree`."),
-        "throughput": said("Bits per second of the whole link; `inf` if it never limits.", "inf"),
+        "energy_per_bit_hop": entry("Joules per bit and hop.", 1e-14),
+        "topology": entry("How hops are counted: `bus`, `mesh` or `tree`."),
+        "throughput": entry("Bits per second of the whole link; `inf` if it never limits.", "inf"),
     },
     "Action": {
-        "name": said("Name of the action.", "read", "write", "compute"),
-        "energy": said(
+        "name": entry("Name of the action.", "read", "write", "compute"),
+        "energy": entry(
             "Joules per bit (compute: per operation); with `bits_per_action`, joules per action. "
             "Left out, it comes from the energy model.",
             7.0e-12,
         ),
-        "throughput": said("Bits per second of one instance (compute: operations per second).", "8 * 64e9"),
-        "bits_per_action": said("Bits moved by one action; transfers round up to whole actions.", 64),
-        "source": said("Where the energy was published; becomes part of its provenance."),
+        "throughput": entry("Bits per second of one instance (compute: operations per second).", "8 * 64e9"),
+        "bits_per_action": entry("Bits moved by one action; transfers round up to whole actions.", 64),
+        "source": entry("Where the energy was published; becomes part of its provenance."),
     },
     "EnergyModel": {
-        "name": said(
+        "name": entry(
             "`constants`, `table`, `published`, `compound`, `hwcomponents`, or an installed entry point.",
             "table",
         ),
-        "values": said("For `constants`: quantity -> number.", {"read": 1e-12, "area": 1e-6}),
-        "file": said("For `table`: a CSV file in the spec's folder.", "energies.csv"),
-        "component": said("Rows to take from the table, or the name in hwcomponents. Left out, our name."),
-        "source": said("Where the numbers were published; becomes part of their provenance."),
-        "options": said(
+        "values": entry("For `constants`: quantity -> number.", {"read": 1e-12, "area": 1e-6}),
+        "file": entry("For `table`: a CSV file in the spec's folder.", "energies.csv"),
+        "component": entry("Rows to take from the table, or the name in hwcomponents. Left out, our name."),
+        "source": entry("Where the numbers were published; becomes part of their provenance."),
+        "options": entry(
             "Of `published` and `compound`: see docs/energy_models.md. Handed to an entry point as they are; "
             "to hwcomponents as attributes."
         ),
     },
     "Tensors": {
-        "keep": said("Tensors that must be kept here, a set expression.", "~Intermediates"),
-        "may_keep": said("Tensors that may be kept here besides, a set expression.", "All"),
+        "keep": entry("Tensors that must be kept here, a set expression.", "~Intermediates"),
+        "may_keep": entry("Tensors that may be kept here besides, a set expression.", "All"),
     },
     "SparseSection": {
-        "format": said("Tensors (a name or set expression) -> format.", {"A": "CSR", "B": ["U", "CP"]}),
-        "actions": said("What is gated or skipped where an operand is zero.", [{"skip": "B", "on": "A"}]),
-        "intersect": said(
+        "format": entry("Tensors (a name or set expression) -> format.", {"A": "CSR", "B": ["U", "CP"]}),
+        "actions": entry("What is gated or skipped where an operand is zero.", [{"skip": "B", "on": "A"}]),
+        "intersect": entry(
             "How coordinates of tensors are matched.", [{"tensors": ["A", "B"], "kind": "two_finger"}]
         ),
-        "dense_outputs": said(
+        "dense_outputs": entry(
             "Outputs that move between this memory and the next one further in whatever was computed; others "
             "only where an operation was executed.",
             "Outputs",
         ),
     },
     "SparseAction": {
-        "gate": said("Tensors whose accesses still take time, but no energy.", "B"),
-        "skip": said(
+        "gate": entry("Tensors whose accesses still take time, but no energy.", "B"),
+        "skip": entry(
             "Tensors whose accesses take neither time nor energy; `compute` in a compute unit.", "B"
         ),
-        "on": said("The tensors that must be zero for it. Left out, all operands.", "A"),
+        "on": entry("The tensors that must be zero for it. Left out, all operands.", "A"),
     },
     "Intersection": {
-        "tensors": said("The tensors whose coordinates are matched.", ["A", "B"]),
-        "kind": said("The unit: `two_finger`, `leader_follower` or `skip_ahead`."),
-        "leader": said(
+        "tensors": entry("The tensors whose coordinates are matched.", ["A", "B"]),
+        "kind": entry("The unit: `two_finger`, `leader_follower` or `skip_ahead`."),
+        "leader": entry(
             "Of `leader_follower`: the tensor whose coordinates are looked up in the others.", "A"
         ),
     },
     "DataTiles": {
-        "fit": said("What the capacity counts: `elements`, `words` of compressed tiles, or `stored` bits."),
-        "format": said("Format of a tile, with `fit: stored` only.", "CSR"),
-        "capacity": said("Room of one operand's buffer. Left out, it follows from the memory's size.", 128),
-        "word_bits": said("Bits of one word. Left out, the widest value of the Einsum.", 16),
-        "tiler": said("How operands are cut: `best`, or the name of a tiler.", "best"),
-        "objective": said("What `best` makes least."),
-        "run": said("Which tiles become kernels."),
-        "configuration": said(
+        "fit": entry("What the capacity counts: `elements`, `words` of compressed tiles, or `stored` bits."),
+        "format": entry("Format of a tile, with `fit: stored` only.", "CSR"),
+        "capacity": entry("Room of one operand's buffer. Left out, it follows from the memory's size.", 128),
+        "word_bits": entry("Bits of one word. Left out, the widest value of the Einsum.", 16),
+        "tiler": entry("How operands are cut: `best`, or the name of a tiler.", "best"),
+        "objective": entry("What `best` makes least."),
+        "run": entry("Which tiles become kernels."),
+        "configuration": entry(
             "Cycles that configure the array for one kernel.", {"add": 824, "multiply": 907}
         ),
-        "ramp": said("Cycles in which a kernel starts and ends.", 8),
-        "empty": said("Cycles of a kernel on an empty tile.", 10),
-        "ranks": said("The two ranks that are cut in tensors of more. Left out, the output's first two."),
-        "product": said("How products of two matrices are cut."),
+        "ramp": entry("Cycles in which a kernel starts and ends.", 8),
+        "empty": entry("Cycles of a kernel on an empty tile.", 10),
+        "ranks": entry("The two ranks that are cut in tensors of more. Left out, the output's first two."),
+        "product": entry("How products of two matrices are cut."),
     },
     "Configuration": {
-        "add": said("Cycles to configure a kernel that adds.", 824),
-        "multiply": said("Cycles to configure a kernel that multiplies.", 907),
+        "add": entry("Cycles to configure a kernel that adds.", 824),
+        "multiply": entry("Cycles to configure a kernel that multiplies.", 907),
     },
     "ProductTiles": {
-        "strategy": said("How to cut. Left out, `uniform` where `tile` is given, else `search`."),
-        "tile": said(
+        "strategy": entry("How to cut. Left out, `uniform` where `tile` is given, else `search`."),
+        "tile": entry(
             "Sizes along the output's first rank, the shared one and the output's second.", [32, 32, 32]
         ),
-        "capacity": said("Words of each operand's buffer.", 128),
-        "order": said("Loops, outermost first. Left out, the best one."),
-        "objective": said("What the search makes least."),
-        "pes": said("Multiplications a cycle.", 1),
-        "bandwidth": said("Words a cycle.", 1),
-        "overbook": said("Share of tiles that may exceed their buffer, from 0 to 1.", 0.1),
-        "time_limit": said("Seconds of a search.", 30),
+        "capacity": entry("Words of each operand's buffer.", 128),
+        "order": entry("Loops, outermost first. Left out, the best one."),
+        "objective": entry("What the search makes least."),
+        "pes": entry("Multiplications a cycle.", 1),
+        "bandwidth": entry("Words a cycle.", 1),
+        "overbook": entry("Share of tiles that may exceed their buffer, from 0 to 1.", 0.1),
+        "time_limit": entry("Seconds of a search.", 30),
     },
 }
 
 
-_RANK = said("The rank variable that is looped over; of tied ranks, Einsum -> variable.", "m")
-_TILE = said(
+_RANK = entry("The rank variable that is looped over; of tied ranks, Einsum -> variable.", "m")
+_TILE = entry(
     "Values of the rank variable below the loop: a number, a symbol, or Einsum -> size.", 8, "TM", {"E1": 8}
 )
-_FIRST = said("Size of the first tile, where it differs from `tile_shape`.", 4)
+_FIRST = entry("Size of the first tile, where it differs from `tile_shape`.", 4)
 _PERSISTENT = "stays in backing storage for the whole run"
 
 WORKLOAD: Texts = {
     "Workload": {
-        "einsums": said(
+        "einsums": entry(
             "Einsums in order of execution: a line of text, named after its output, or a mapping.",
             ["C[m, n] = A[m, k] * B[k, n]"],
         ),
-        "rank_sizes": said("Rank -> its size, a number or an expression.", {"M": 64, "K": 128}),
-        "iteration_space_shape": said("Rank variable -> constraint.", {"m": "0 <= m < 64"}),
-        "bits_per_value": said("Tensors (a set expression) -> bits of one value.", {"All": 8}),
-        "n_instances": said("How many times the whole workload runs.", 1),
-        "persistent_tensors": said(f"Tensors of which a copy {_PERSISTENT}: set expressions.", "weight"),
-        "densities": said("Tensor -> share of nonzeros from 0 to 1, or a density model.", {"A": 0.05}),
-        "default": said("Tensor -> the number that its absent points hold, 0 unless said.", {"S": "-inf"}),
-        "operators": said("Formulas by name, for `operations` of Einsums.", {"cap": {"form": "min(_0, 6)"}}),
-        "generational": said("Ranks along which tensors are carried forward; else inferred.", ["P"]),
-        "init": said("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
-        "name": said("Name of the workload, as reports show it.", "matmul"),
+        "rank_sizes": entry("Rank -> its size, a number or an expression.", {"M": 64, "K": 128}),
+        "iteration_space_shape": entry("Rank variable -> constraint.", {"m": "0 <= m < 64"}),
+        "bits_per_value": entry("Tensors (a set expression) -> bits of one value.", {"All": 8}),
+        "n_instances": entry("How many times the whole workload runs.", 1),
+        "persistent_tensors": entry(f"Tensors of which a copy {_PERSISTENT}: set expressions.", "weight"),
+        "densities": entry("Tensor -> share of nonzeros from 0 to 1, or a density model.", {"A": 0.05}),
+        "default": entry("Tensor -> the number that its absent points hold, 0 unless said.", {"S": "-inf"}),
+        "operators": entry("Formulas by name, for `operations` of Einsums.", {"cap": {"form": "min(_0, 6)"}}),
+        "generational": entry("Ranks along which tensors are carried forward; else inferred.", ["P"]),
+        "init": entry("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
+        "name": entry("Name of the workload, as reports show it.", "matmul"),
     },
     "Einsum": {
-        "name": said("Name of the Einsum; mappings refer to it.", "Matmul"),
-        "tensor_accesses": said("The tensors that it reads and writes, and how they are indexed."),
-        "is_copy_operation": said("Moves data from one backing storage to another without computing."),
-        "n_instances": said("How many times this Einsum runs, times the workload's own number.", 1),
-        "rank_sizes": said("Rank -> size, in this Einsum alone.", {"M": 64}),
-        "iteration_space_shape": said("Constraints on the rank variables.", ["0 <= p < 32"]),
-        "renames": said("Names for sets of tensors, in this Einsum.", {"input": "T0"}),
-        "operations": said("What the executor computes with actual data."),
+        "name": entry("Name of the Einsum; mappings refer to it.", "Matmul"),
+        "tensor_accesses": entry("The tensors that it reads and writes, and how they are indexed."),
+        "is_copy_operation": entry("Moves data from one backing storage to another without computing."),
+        "n_instances": entry("How many times this Einsum runs, times the workload's own number.", 1),
+        "rank_sizes": entry("Rank -> size, in this Einsum alone.", {"M": 64}),
+        "iteration_space_shape": entry("Constraints on the rank variables.", ["0 <= p < 32"]),
+        "renames": entry("Names for sets of tensors, in this Einsum.", {"input": "T0"}),
+        "operations": entry("What the executor computes with actual data."),
     },
     "TensorAccess": {
-        "name": said("Name of the tensor.", "A"),
-        "projection": said(
+        "name": entry("Name of the tensor.", "A"),
+        "projection": entry(
             "Rank variables (ranks are then their upper-cased names), or rank -> affine expression.",
             ["m", "k"],
             {"H": "p + r", "W": "q"},
         ),
-        "output": said("The Einsum writes this tensor."),
-        "accumulate": said("The output has values before, to which results are added (`+=`)."),
-        "bits_per_value": said("Bits of one value here. Left out, the workload's.", 8),
-        "persistent": said(f"A copy of the tensor {_PERSISTENT}."),
-        "backing_storage_size_scale": said("Multiplies the room taken in backing storage.", 1),
-        "density": said("Density of the tensor. Left out, that of the workload's `densities`.", 0.05),
+        "output": entry("The Einsum writes this tensor."),
+        "accumulate": entry("The output has values before, to which results are added (`+=`)."),
+        "bits_per_value": entry("Bits of one value here. Left out, the workload's.", 8),
+        "persistent": entry(f"A copy of the tensor {_PERSISTENT}."),
+        "backing_storage_size_scale": entry("Multiplies the room taken in backing storage.", 1),
+        "density": entry("Density of the tensor. Left out, that of the workload's `densities`.", 0.05),
     },
     "Rename": {
-        "name": said("The new name.", "input"),
-        "source": said("The tensors or rank variables that it stands for, a set expression.", "Inputs"),
-        "expected_count": said("How many there must be; checked.", 1),
+        "name": entry("The new name.", "input"),
+        "source": entry("The tensors or rank variables that it stands for, a set expression.", "Inputs"),
+        "expected_count": entry("How many there must be; checked.", 1),
     },
     "Operations": {
-        "map": said("How operands are combined at a point.", "multiply", "add"),
-        "reduce": said("How the values of one output point are combined.", "add"),
-        "populate": said("How the result enters the output."),
+        "map": entry("How operands are combined at a point.", "multiply", "add"),
+        "reduce": entry("How the values of one output point are combined.", "add"),
+        "populate": entry("How the result enters the output."),
     },
     "OperatorSpec": {
-        "form": said("A formula of `_0`, or of `_0` and `_1`.", "log(exp(_0) + exp(_1))"),
-        "identity": said("What leaves the other operand as it is; needed to reduce with it.", "-inf"),
-        "cost": said("The operator that it costs as; left out, the outermost one of `form`.", "exp"),
+        "form": entry("A formula of `_0`, or of `_0` and `_1`.", "log(exp(_0) + exp(_1))"),
+        "identity": entry("What leaves the other operand as it is; needed to reduce with it.", "-inf"),
+        "cost": entry("The operator that it costs as; left out, the outermost one of `form`.", "exp"),
     },
-    "Renames": {"einsums": said("Renames for each Einsum; the one named `default` holds for all.")},
+    "Renames": {"einsums": entry("Renames for each Einsum; the one named `default` holds for all.")},
     "EinsumRenames": {
-        "name": said("The Einsum, or `default` for all of them.", "default"),
-        "tensor_accesses": said("New name -> tensors, a set expression.", {"output": "Outputs"}),
-        "rank_variables": said("New name -> rank variables, a set expression."),
+        "name": entry("The Einsum, or `default` for all of them.", "default"),
+        "tensor_accesses": entry("New name -> tensors, a set expression.", {"output": "Outputs"}),
+        "rank_variables": entry("New name -> rank variables, a set expression."),
     },
 }
 
 MAPPING: Texts = {
     "MappingSpec": {
-        "nodes": said(
+        "nodes": entry(
             "The LoopTree from the outside in: storage, loops, at most one split, and a compute leaf."
         ),
-        "name": said("Name of the mapping, as reports show it.", "fused"),
+        "name": entry("Name of the mapping, as reports show it.", "fused"),
     },
     "Storage": {
-        "component": said("The memory (or toll) that holds the tiles.", "GLB"),
-        "tensors": said("The tensors whose tiles are held from here down.", ["A", "B"]),
-        "reuse": said(
+        "component": entry("The memory (or toll) that holds the tiles.", "GLB"),
+        "tensors": entry("The tensors whose tiles are held from here down.", ["A", "B"]),
+        "reuse": entry(
             "`refill` fills each tile anew, `slide` fetches only what is new in a window, `keep_previous` "
             "keeps whatever the next step needs."
         ),
@@ -301,128 +305,130 @@ MAPPING: Texts = {
         "rank_variable": _RANK,
         "tile_shape": _TILE,
         "initial_tile_shape": _FIRST,
-        "component": said("The component whose fanout runs the iterations side by side.", "PE"),
-        "name": said("The fanout dimension of that component.", "X"),
+        "component": entry("The component whose fanout runs the iterations side by side.", "PE"),
+        "name": entry("The fanout dimension of that component.", "X"),
     },
     "Compute": {
-        "einsum": said("The Einsum that is executed.", "Matmul"),
-        "component": said("The compute unit that executes it.", "MAC"),
+        "einsum": entry("The Einsum that is executed.", "Matmul"),
+        "component": entry("The compute unit that executes it.", "MAC"),
     },
-    "Nested": {"nodes": said("Nodes one below the other.")},
-    "Sequential": {"nodes": said("Branches that run one after the other, each a `!Nested`.")},
-    "Pipeline": {"nodes": said("Branches that run overlapped, each on another iteration of the loop above.")},
+    "Nested": {"nodes": entry("Nodes one below the other.")},
+    "Sequential": {"nodes": entry("Branches that run one after the other, each a `!Nested`.")},
+    "Pipeline": {
+        "nodes": entry("Branches that run overlapped, each on another iteration of the loop above.")
+    },
 }
 
 SEARCH: Texts = {
     "SweepSection": {
-        "symbols": said(
+        "symbols": entry(
             "Symbol -> its values: a list, or `divisors(m)`, `all_sizes(m)`, `powers(2, m)`, `range(1, 65)`, "
             "or an expression over others.",
             {"TM": "divisors(m)", "TN": [1, 2, 4]},
         ),
-        "where": said("What every point must satisfy.", ["TM0 <= TM1"]),
-        "objectives": said(
+        "where": entry("What every point must satisfy.", ["TM0 <= TM1"]),
+        "objectives": entry(
             f"What is minimised, of utilisation what is maximised: {listed()}, or {SUMS}; X is a memory or "
             "toll, and `sparse_` before the others than area and utilisation means sparse data.",
             ["energy", "accesses:DRAM"],
         ),
-        "keep": said("Which points are kept: the Pareto `front`, `all`, or the `top` ones."),
-        "top": said("With `keep: top`: how many, by the first objective.", 10),
+        "keep": entry("Which points are kept: the Pareto `front`, `all`, or the `top` ones."),
+        "top": entry("With `keep: top`: how many, by the first objective.", 10),
     },
     "CodesignSection": {
-        "hardware": said(
+        "hardware": entry(
             "Symbol of the architecture -> its values: a list, or `powers(2, 64)`, `range(1, 9)`, or an "
             "expression over others.",
             {"KIB": [8, 16, 32], "F": "powers(2, 16)"},
         ),
-        "where": said("What every machine must satisfy.", ["KIB >= F"]),
-        "objectives": said(
+        "where": entry("What every machine must satisfy.", ["KIB >= F"]),
+        "objectives": entry(
             "What is minimised: energy, latency, edp, area, working_set:X, or weighted sums of them.",
             ["energy", "area"],
         ),
-        "limits": said(
+        "limits": entry(
             "Figures that machines with their mappings keep: texts, or a table of figures and numbers.",
             {"area": "4 mm^2", "latency": "2 ms"},
         ),
-        "layer_by_layer": said("Each Einsum is a layer of its own: nothing is fused."),
-        "eps": said("Share by which a point left out may be better than one kept.", 0.01),
-        "time_limit": said("Seconds, shared out over the searches.", 60),
+        "layer_by_layer": entry("Each Einsum is a layer of its own: nothing is fused."),
+        "eps": entry("Share by which a point left out may be better than one kept.", 0.01),
+        "time_limit": entry("Seconds, shared out over the searches.", 60),
     },
     "ExploreSection": {
-        "objectives": said(
+        "objectives": entry(
             f"What is minimised, of utilisation what is maximised: {listed()}, or {SUMS}; X is a memory or "
             "toll, `working_set` alone is that of the outermost bounded memory; on sparse data "
             "`sparse_energy`, `sparse_latency`, `sparse_edp`.",
             ["energy", "accesses:DRAM"],
         ),
-        "limits": said(
+        "limits": entry(
             "Figures that mappings keep: texts, or a table of figures and numbers.",
             {"latency": "2 ms", "accesses:DRAM": 1e9},
         ),
-        "eps": said("Share by which a point left out may be better than one kept.", 0.01),
-        "time_limit": said("Seconds, after which the best found so far is the answer.", 60),
-        "max_fused_loops": said("Most fused loops above a split.", 2),
-        "max_fused_loops_per_rank_variable": said("Most fused loops over one rank variable.", 1),
-        "sizes": said("Tile sizes looked at: `divisors` of the rank sizes, or `all`."),
-        "spatial_sizes": said(
+        "eps": entry("Share by which a point left out may be better than one kept.", 0.01),
+        "time_limit": entry("Seconds, after which the best found so far is the answer.", 60),
+        "max_fused_loops": entry("Most fused loops above a split.", 2),
+        "max_fused_loops_per_rank_variable": entry("Most fused loops over one rank variable.", 1),
+        "sizes": entry("Tile sizes looked at: `divisors` of the rank sizes, or `all`."),
+        "spatial_sizes": entry(
             "Tile sizes over fanouts: `divisors` of the tile around them, or `all`, so that the last "
             "instance may have less than the others."
         ),
-        "halos": said(
+        "halos": entry(
             "Chains of windows are fused besides: what their tiles share is `retained`, or `recomputed`.",
             ["retained", "recomputed"],
         ),
-        "force_memory_order": said("Storage nodes follow the order of the memories in the architecture."),
-        "loop_order": said("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
-        "min_utilisation": said(
+        "force_memory_order": entry("Storage nodes follow the order of the memories in the architecture."),
+        "loop_order": entry("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
+        "min_utilisation": entry(
             "Component -> dimension -> least share of its fanout that is used; `max`: as high as it can be.",
             {"PE": {"X": 0.5}},
         ),
-        "compute": said("Einsum -> the compute unit that executes it.", {"E1": "MAC"}),
-        "exchange": said("Memories in which intermediates may be handed on.", ["GLB"]),
-        "fuse": said("Intermediates that must be fused, a set expression.", "T1"),
-        "unfused": said("Intermediates that must not be fused, a set expression.", "T2"),
-        "memories": said("Memory -> what it keeps and bypasses, and its loops.", {"GLB": {"keep": "T1"}}),
-        "fanouts": said(
+        "compute": entry("Einsum -> the compute unit that executes it.", {"E1": "MAC"}),
+        "exchange": entry("Memories in which intermediates may be handed on.", ["GLB"]),
+        "fuse": entry("Intermediates that must be fused, a set expression.", "T1"),
+        "unfused": entry("Intermediates that must not be fused, a set expression.", "T2"),
+        "memories": entry("Memory -> what it keeps and bypasses, and its loops.", {"GLB": {"keep": "T1"}}),
+        "fanouts": entry(
             "Component -> dimension -> how it is used.",
             {"PE": {"X": {"variables": ["m"], "must_reuse": "W"}}},
         ),
     },
     "MemoryRule": {
-        "keep": said("Tensors that this memory must keep, a set expression.", "T1"),
-        "may_keep": said("Tensors that it may keep besides, a set expression.", "All"),
-        "bypass": said("Tensors that it may not keep, a set expression.", "weight"),
-        "factors": said(
+        "keep": entry("Tensors that this memory must keep, a set expression.", "T1"),
+        "may_keep": entry("Tensors that it may keep besides, a set expression.", "All"),
+        "bypass": entry("Tensors that it may not keep, a set expression.", "weight"),
+        "factors": entry(
             "Rank variable -> how many iterations the temporal loops of this memory over it have together: "
             "a number, or one behind `=`, `<=` or `>=`.",
             {"m": 4, "n": "<= 8"},
         ),
-        "order": said(
+        "order": entry(
             "Rank variables of the temporal loops of this memory, from the outermost in; `...` "
             "stands for any others, and without it others may stand anywhere.",
             ["...", "k"],
         ),
-        "no_refetch": said(
+        "no_refetch": entry(
             "Tensors, a set expression, above whose storage here no temporal loop goes over a rank variable "
             "that does not index them.",
             "weight",
         ),
-        "reuse": said(
+        "reuse": entry(
             "Policies that storage nodes here may have: `refill`, and `slide` where the loop right above a "
             "node goes over a variable of a window of its tensor.",
             ["refill", "slide"],
         ),
     },
     "FanoutRule": {
-        "variables": said(
+        "variables": entry(
             "Rank variables that may be spread over the dimension; others are not.", ["m", "n"]
         ),
-        "factors": said(
+        "factors": entry(
             "Rank variable -> over how many instances it is spread: a number, or one behind `=`, `<=` or "
             "`>=`.",
             {"m": 4, "n": ">= 2"},
         ),
-        "must_reuse": said(
+        "must_reuse": entry(
             "Tensors, a set expression, that all instances share: what indexes them is not spread.", "weight"
         ),
     },

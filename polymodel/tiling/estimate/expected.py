@@ -8,7 +8,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.density.model import Floats, Ints, Label
-from polymodel.tiling.estimate.loads import Loads, launched, tail, tokens
+from polymodel.tiling.estimate.loads import Loads, exceedance, launched, tokens
 from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.fits.fit import Elements, Op
 
@@ -149,7 +149,7 @@ def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
         room = parents.mean - np.sqrt(parents.variance + own) * ndtri(np.clip(parents.over, 1e-15, 1 - 1e-15))
         left = left + own[:, None]
     room = np.where(parents.over > 1 - 1e-9, -1.0, room)[:, None]
-    weight = children.mass * (tail(np.floor(room), np.maximum(mean, 1e-9), left) + 1e-30)
+    weight = children.mass * (exceedance(np.floor(room), np.maximum(mean, 1e-9), left) + 1e-30)
     wanted = np.maximum(children.fits - parents.fits, 0.0)
     found: Floats = weight * (wanted / np.maximum(weight.sum(axis=1), 1e-300))[:, None]
     return found

@@ -51,7 +51,7 @@ class Loads:
         return found
 
 
-def tail(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Floats:
+def exceedance(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Floats:
     """P(X > x) of a count with this mean and variance: a Poisson law, scaled so that both are right.
 
     With variance = mean it is the Poisson law itself; with none, a step.
@@ -96,7 +96,7 @@ def written(limit: Floats, mean: Floats, variance: Floats, fits: Floats) -> tupl
     steps = np.linspace(0.0, 1.0, BINS)[None, :]
     edges = np.floor(low[:, None] + (high - low)[:, None] * steps)
     before = np.concatenate([low[:, None] - 1, edges], axis=1)
-    above = tail(before, mean[:, None], variance[:, None])
+    above = exceedance(before, mean[:, None], variance[:, None])
     mass = np.maximum(above[:, :-1] - above[:, 1:], 0.0) + 1e-300
     entries = (before[:, 1:] + before[:, :-1] + 1) / 2
     mass *= (np.maximum(fits, 0.0) / mass.sum(axis=1))[:, None]
@@ -107,7 +107,7 @@ def either(limit: Ints, a: tuple[Floats, Floats], b: tuple[Floats, Floats], toge
     """P(A's or B's entries are above the limit), normal but for their own tails, with their covariance."""
     from scipy.special import ndtr, ndtri
 
-    tails = [np.clip(tail(limit, *one), 0.0, 1.0) for one in (a, b)]
+    tails = [np.clip(exceedance(limit, *one), 0.0, 1.0) for one in (a, b)]
     linked = np.clip(together / np.sqrt(np.maximum(a[1] * b[1], 1e-300)), 0.0, 1 - 1e-9)[:, None]
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     z = [-ndtri(np.clip(t, 1e-16, 1 - 1e-16))[:, None] for t in tails]

@@ -18,8 +18,8 @@ from polymodel.tiling.estimate.loads import (
     Loads,
     binned,
     either,
+    exceedance,
     most_entries,
-    tail,
     written,
 )
 from polymodel.tiling.fits.fit import Elements, Fit, Op
@@ -450,7 +450,7 @@ class UniformSource(OperandPair):
         """P(over) by mean and variance, for laws that are too wide to be written out."""
         mean, variance, _ = self._moments(rects)
         if self.op == "add":
-            return tail(room, mean, variance)
+            return exceedance(room, mean, variance)
         places = rects[:, 2] * rects[:, 3]
         ours = self.first.mean(places), self.first.variance(places)
         second = self.second or self.first
@@ -496,7 +496,7 @@ class MomentSource(OperandPair):
         room = most_entries(self.fit, self.op, height, width, places, share, self.same)
         apart = np.maximum(var_a + var_b - 2 * together, 0.0) / np.maximum(mean, 1e-300)
         if self.op == "add":
-            over, both = tail(room, mean, variance), room.astype(np.float64)
+            over, both = exceedance(room, mean, variance), room.astype(np.float64)
         else:
             over = either(room, (mean_a, var_a), (mean_b, var_b), together)
             both = room / np.maximum(share, 1 - share)

@@ -21,7 +21,13 @@ from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.dynamic import LEAST
 from polymodel.tiling.matmul.held import TileRows, held, worked
 from polymodel.tiling.matmul.product import PatternProduct, product_of
-from polymodel.tiling.matmul.search import STRATEGIES, TilingCandidate, TilingCandidates, given_tiles, search
+from polymodel.tiling.matmul.search import (
+    STRATEGIES,
+    TilingCandidate,
+    TilingCandidates,
+    search,
+    tiles_of_shape,
+)
 from polymodel.tiling.matmul.shapes import TilingSearch
 from polymodel.tiling.matmul.walk import ORDERS
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -264,7 +270,7 @@ def _found(product: PatternProduct, rules: TileRules, asked: TilingSearch) -> Ti
             fault = f"no {wanted.strategy} tiles of order {wanted.order} fit"
             raise Refused(fault, "leave out order:, or give another strategy:")
         return TilingCandidates(mine, found.notes)
-    best = given_tiles(product, wanted.tile, asked, wanted.strategy == "overbooked")
+    best = tiles_of_shape(product, wanted.tile, asked, wanted.strategy == "overbooked")
     if not best.fits:
         over, room = "/".join(map(str, best.over)), asked.buffers[0]
         fault = f"{over} of the {best.tile} tiles of A/B/Z exceed buffers of {room} words"

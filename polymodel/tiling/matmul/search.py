@@ -127,7 +127,9 @@ def shaped_candidate(product: PatternProduct, shaped: Shaped, strategy: Strategy
     )
 
 
-def given_tiles(product: PatternProduct, tile: Shape, asked: TilingSearch, streamed: bool) -> TilingCandidate:
+def tiles_of_shape(
+    product: PatternProduct, tile: Shape, asked: TilingSearch, streamed: bool
+) -> TilingCandidate:
     """Tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every use.
 
     A size beyond its extent is that of the extent: the indices of a small matrix hold no larger number.

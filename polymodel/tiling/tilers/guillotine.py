@@ -34,7 +34,7 @@ from polymodel.tiling.plane.pattern import (
     ordered,
     starts,
 )
-from polymodel.tiling.tilers.lines import summed, told
+from polymodel.tiling.tilers.lines import known_counts, summed
 
 Grid = tuple[int, int]
 
@@ -230,7 +230,7 @@ class RectangleFits:
         if summed(self.fit):
             sides = ((rows[height:] - rows[:-height])[:, None], (cols[self.last] - cols[self.first])[None])
             none = np.zeros(1, dtype=np.int64)
-            load = self.fit.loads(told(self.pattern, figures), Rects(none, none, *sides), self.op)
+            load = self.fit.loads(known_counts(self.pattern, figures), Rects(none, none, *sides), self.op)
         else:
             load = self._asked(height)
         a, b = figures["nnz_a"] > 0, figures["nnz_b"] > 0

@@ -134,10 +134,10 @@ class StripSums:
         length, across = self.lines.length(first, last), self.across[self.lines.panel(first)]
         sides = (across, length) if self.single else (length, across)
         rects = Rects(np.zeros_like(first), np.zeros_like(first), *sides)
-        return fit.loads(told(self.pattern, figures), rects, op)
+        return fit.loads(known_counts(self.pattern, figures), rects, op)
 
 
-def told(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
+def known_counts(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
     """Counts whose figures are known already: enough for the fits that `summed` names."""
     size = figures["nnz_a"].size
     counts = TileCounts(pattern, np.zeros(0, dtype=np.int32), size)

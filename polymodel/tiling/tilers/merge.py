@@ -15,7 +15,7 @@ import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, sorted_by
-from polymodel.tiling.tilers.lines import summed, told
+from polymodel.tiling.tilers.lines import known_counts, summed
 
 
 def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: TileCounts | None = None) -> Cut:
@@ -76,7 +76,7 @@ def union_loads(counts: TileCounts, rects: Rects, op: Op, fit: Fit, pairs: tuple
     if type(fit) is Elements:
         each = (counts.nnz_a, counts.nnz_b)
         nnz = {name: n[pairs[0]] + n[pairs[1]] for name, n in zip(("nnz_a", "nnz_b"), each, strict=True)}
-        return fit.loads(told(counts.pattern, nnz), union, op)
+        return fit.loads(known_counts(counts.pattern, nnz), union, op)
     number = np.full(rects.tiles, -1, dtype=np.int32)
     for members in pairs:
         number[members] = np.arange(members.size, dtype=np.int32)
@@ -304,4 +304,4 @@ def _united(one: Ints, two: Ints, across: bool, rects: Rects) -> Ints:
 
 def _told(pattern: Pattern, figures: Ints, rows: slice) -> TileCounts:
     names = (*_SURE, "rows_a", "rows_b")
-    return told(pattern, dict(zip(names, [*figures[:4], *figures[rows]], strict=True)))
+    return known_counts(pattern, dict(zip(names, [*figures[:4], *figures[rows]], strict=True)))

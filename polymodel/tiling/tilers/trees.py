@@ -17,7 +17,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, check_empty, check_single
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, ordered
-from polymodel.tiling.tilers.lines import summed, told
+from polymodel.tiling.tilers.lines import known_counts, summed
 from polymodel.tiling.tilers.merge import joined, union_loads
 from polymodel.tiling.tilers.uniform import DyadicGrid, Halves, chunks
 from polymodel.tiling.tilers.uniform import simple as simple
@@ -162,7 +162,9 @@ class _Tree:
                 f"rows_{name}": np.minimum(nnz, rects.height),
                 f"inner_{name}": inner,
             }
-        each = [self.fit.loads(told(self.pattern, figures), rects, self.op) for figures in (least, most)]
+        each = [
+            self.fit.loads(known_counts(self.pattern, figures), rects, self.op) for figures in (least, most)
+        ]
         return each[0], each[1]
 
     def by_points(self, done: list[_Tiles], tiles: _Tiles, ids: Index) -> tuple[_Tiles, Index]:

@@ -37,9 +37,9 @@ from polymodel.analysis.symbolic.layout import (
     Carry,
     SymbolicBuffet,
     SymbolicLayout,
+    iteration_keys,
     other_ranges,
     temporal,
-    trips_told_by,
 )
 from polymodel.analysis.symbolic.listings import DistinctValues, interval
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
@@ -97,7 +97,7 @@ class Stay:
         return axis < self.shared and (goes_on or stays)
 
 
-def phases_between(
+def peak_candidates(
     bare: Space, lasting: list[HeldBuffet], used: list[tuple[SymbolicBuffet, HeldBuffet]], stays: list[Stay]
 ) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps of an Einsum that may be the peak.
@@ -330,7 +330,7 @@ def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[f
         for i in (i for i in temporal(bare) if i < shared):
             one, other = _one_trip(bare, i), _one_trip(stamps, i)
             once |= {i} if other and not one else set()
-            differ = trips_told_by(bare, i) != trips_told_by(stamps, i)
+            differ = iteration_keys(bare, i) != iteration_keys(stamps, i)
             further = further or (one and not other)
             loop = bare.axes[i].loop
             if differ and loop is not None and not (one or other):
