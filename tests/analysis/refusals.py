@@ -37,6 +37,8 @@ def refused_at_numbers(one: Legal) -> str:
         SYMBOLIC.analyse(one.problem)
     except NotSeparable as refusal:
         return reason(one.problem, refusal)
+    except BREAKS as fault:
+        return f"BREAKS: {type(fault).__name__}: {fault}"
     return ""
 
 

@@ -234,6 +234,8 @@ def needs_boxes(problem: Problem, name: str, node_id: int) -> bool:
     need without bounds: of the variables that these tie together the loops and a tensor's ranks are over one
     alone, at each value of which there are points."""
     einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
+    if any(loop.spatial for i, loop in problem.tree.loops(name) if i <= node_id):
+        return False  # each instance needs something else
     made = [a for a in einsum.inputs if problem.cascade.producer(a.tensor) is not None]
     for group in groups(einsum):
         for touched in (set(), *(set(a.variables) for a in made)):
