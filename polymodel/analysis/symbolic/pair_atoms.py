@@ -260,14 +260,21 @@ def front(
     for k, a in enumerate(asked):
         width, codes, held = _held(region, u, v, a)
         p, q = (starts(n, tiles) for n, tiles in zip(extents, _outside(u, v, a), strict=True))
-        mine = tile_of(p, ends[0][one]) * width + tile_of(q, ends[1][two])
+        mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
         table[:, k] = held[np.searchsorted(codes, mine)]
-    rows = np.unique(table, axis=0)[::-1]
-    kept: list[Ints] = []
-    for row in rows:  # in descending order: what exceeds a row comes before it
-        if not any((row <= other).all() for other in kept):
-            kept.append(row)
-    return tuple(tuple(int(x) for x in row) for row in kept)
+    return _exceeded_by_none(table)
+
+
+def _exceeded_by_none(table: Ints) -> tuple[tuple[int, ...], ...]:
+    """The rows that no other row exceeds, in descending order; of very many a few."""
+    totals = table.sum(axis=1)
+    kept: list[tuple[int, ...]] = []
+    while len(table) and len(kept) <= PEAKS:
+        row = table[totals.argmax()]  # what exceeds a row has more in total
+        kept.append(tuple(int(x) for x in row))
+        left = (table > row).any(axis=1)
+        table, totals = table[left], totals[left]
+    return tuple(sorted(kept, reverse=True))
 
 
 def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
