@@ -20,7 +20,7 @@ import numpy as np
 from polymodel.factoring import prime_factors
 from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import CUT
-from polymodel.mapper.combine import Combination, Interest
+from polymodel.mapper.combine import PRUNE_ABOVE, Combination, Interest
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
@@ -278,7 +278,13 @@ class Descent:
             bound = Bound(KnownMappings(rows, len(rows), np.array([inf])), nothing, whole=True)
         self.ask()
         chains = all_chains(self.space, self.template, "divisors", self.places.sizes)
-        some, pairs = Combination(roomy, self.template, chains, self.costs, interest, bound, self.ask), 0
+
+        def ask() -> None:
+            if some.n > PRUNE_ABOVE:  # of many it takes long to find those that none beats
+                raise TooMany
+            self.ask()
+
+        some, pairs = Combination(roomy, self.template, chains, self.costs, interest, bound, ask), 0
         for group in sorted(self.space.groups, key=lambda g: prod(chains[b].count for b in g)):
             pairs += some.n * prod(chains[b].count for b in group)
             if pairs > MOST_PAIRS:

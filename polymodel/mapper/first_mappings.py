@@ -85,7 +85,7 @@ def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> D
             one.join(_Search.fair)
             best = (sketch, one) if best is None or one.least < best[1].least else best
     for moves in MOVES:
-        if best is not None:
+        if best is not None and watch.going_on():
             best = _varied(best, several, work, known, moves)
         if best is not None and watch.going_on():
             best[1].join(_Search.improved)

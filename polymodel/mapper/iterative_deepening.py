@@ -21,7 +21,7 @@ from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
 from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
-from polymodel.mapper.lower_bounds import Floors, compulsory_of, exchange_bound, ladders, lower_bounds_of
+from polymodel.mapper.lower_bounds import Floors, compulsory_sums, exchange_bound, ladders, lower_bounds_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, SearchedRegions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
@@ -118,11 +118,12 @@ class Deepening:
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
         self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
-        self._raise(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
+        if self.watch.going_on():
+            self._raise(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
 
     def _compulsory(self) -> list[Array]:
         """What each Einsum costs at least without a search [sums]."""
-        return [np.array([compulsory_of(s, a) for a in self.rules.aims.added]) for s in self.spaces]
+        return compulsory_sums(self.spaces, self.rules.aims.added)
 
     def _raise(self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = ()) -> None:
         if self.rules.interest.rough == 0:  # else a part of the space alone was looked at

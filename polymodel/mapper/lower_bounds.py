@@ -157,6 +157,16 @@ def compulsory_of(space: EinsumSpace, figure: Added) -> float:
     return result + figure.places * space.operations * space.times
 
 
+def compulsory_sums(spaces: Sequence[EinsumSpace], added: Sequence[Added]) -> list[Array]:
+    """What each Einsum costs at least of figures that add up [sums]; those of equal shape are looked at once."""
+    known: dict[object, Array] = {}
+    keys = [(s.shape, tuple(o.elements for o in s.operands)) for s in spaces]
+    for key, s in zip(keys, spaces, strict=True):
+        if key not in known:
+            known[key] = np.array([compulsory_of(s, figure) for figure in added])
+    return [known[key] for key in keys]
+
+
 def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
     """For every choice of the innermost memories of the operands."""
     joules, seconds = unit_price(space, number)

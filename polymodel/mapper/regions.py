@@ -95,7 +95,7 @@ class InnerPoints:
         (tile, position) of each."""
         n = gives.shape[1]
         alone = interest.energy and not interest.latency and not len(self.more)
-        if not len(gives) or (alone and not len(self.local)):
+        if not len(gives) or (alone and not self.local.any()):
             sides = zip(gives, self._cheapest.shape, strict=True)
             best = np.atleast_1d(self._cheapest[tuple(np.minimum(g, k - 1) for g, k in sides)])
             return np.arange(n), np.broadcast_to(best, n)
@@ -215,12 +215,13 @@ def inner_regions(
         kept = np.arange(joined.n)
         priced = [(joined.form(c.energy) * space.times, *_times(joined, c, space, cut)) for c in each]
         leaked: list[Array | None] = [None] * len(each)
-        if objectives.energy and not objectives.latency and not space.more and not len(local):
+        if _energy_alone(space, objectives, cut):
             at_most = [_leaked(space, ports, rest) for _, ports, rest in priced]
             worth = [_worth(p[0], more, needs) for p, more in zip(priced, at_most, strict=True)]
             kept = np.flatnonzero(np.any(worth, axis=0))
             leaked = list(at_most)
-        kept = kept[undominated([f[kept] for f in figures])]
+        if not _energy_alone(space, interest, cut):  # else what is best of each origin is soon found
+            kept = kept[undominated([f[kept] for f in figures])]
         choice = joined.choice()
         for mine, c, (energy, ports, rest), leaks in zip(result, each, priced, leaked, strict=True):
             tally.ask()
@@ -326,7 +327,7 @@ def _stacked(
             needs[:, pick], some, np.full(len(pick), number), choice[pick], _leaked(space, above, rest),
             np.zeros((0, len(pick))), lower, np.full(len(pick), at), under,
         )  # fmt: skip
-        if not len(points.local):
+        if not points.local.any():
             assert points.leaked is not None
             points = points._only(np.flatnonzero(_worth(points.energy, points.leaked, points.needs)))
         yield _best(points, interest)
@@ -403,7 +404,29 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
     )  # fmt: skip
 
 
+def _energy_alone(space: EinsumSpace, interest: Interest, cut: int) -> bool:
+    """Whether points below a cut are told apart by their energy and the tiles they need alone."""
+    inside = any(m > cut for m in interest.memories)
+    return interest.energy and not interest.latency and not space.more and not inside
+
+
+def _cheapest_of(energy: Array, needs: Array) -> Array:
+    """Positions of points of which none takes less energy and fits wherever they fit; of alike ones the first."""
+    order = np.lexsort((np.arange(len(energy)), needs.sum(axis=0), energy))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    table = np.full(tuple(int(n.max()) + 1 for n in needs), len(order))
+    np.minimum.at(table, tuple(needs), ranks)
+    for axis in range(table.ndim):
+        np.minimum.accumulate(table, axis=axis, out=table)
+    result: Array = np.flatnonzero(table[tuple(needs)] == ranks)
+    return result
+
+
 def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
+    alone = interest.energy and not interest.latency and not len(x.more)
+    if alone and len(x.needs) and not x.local.any():
+        return x._only(_cheapest_of(x.energy, x.needs))
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
     kept = undominated([*figures, *x.more, *x.local, *x.needs])

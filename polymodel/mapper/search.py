@@ -38,7 +38,7 @@ from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapper.front import Front
 from polymodel.mapper.full_mappings import FullMappings, aims_in, candidates_of, rules_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.lower_bounds import compulsory_of
+from polymodel.mapper.lower_bounds import compulsory_sums
 from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cut_again
@@ -104,7 +104,8 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         else None
     )
     known = [w for w in first.wholes if len(w)] if first is not None else []
-    if first is not None and request.eps and _proven(known, spaces, request, watch):
+    late = not watch.going_on()
+    if first is not None and (late or (request.eps and _proven(known, spaces, request, watch))):
         return _answer(first, spaces, request, watch)
     least = _of_least_energy(spaces, request, watch)
     known += least
@@ -207,7 +208,7 @@ def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, wa
 
 def _least_at_once(spaces: Sequence[EinsumSpace], aims: Aims, watch: Watch) -> None:
     """What all whole mappings cost at least, without a search."""
-    least = np.array([math.fsum(compulsory_of(s, a) for s in spaces) for a in aims.added])
+    least = np.array(compulsory_sums(spaces, aims.added)).sum(axis=0)
     for part in range(len(watch.least.parts)):
         watch.least.raised(part, least)
 
@@ -396,7 +397,9 @@ def explored(
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
-            points = _evaluated(points, request.workers, told, stopped, end) if evaluate else _front(points)
+            beyond = BEYOND if limit < BEYOND else min(SHARE * limit, BEYOND)
+            several = (points, request.workers, told, stopped, end, beyond)
+            points = _evaluated(*several) if evaluate else _front(points)
             sparse = None
     interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
@@ -483,9 +486,9 @@ def _on_sparse_data(
 
 
 def _evaluated(
-    points: Sequence[Point], workers: int, told: _Told, stopped: _Stop, end: float
+    points: Sequence[Point], workers: int, told: _Told, stopped: _Stop, end: float, beyond: float
 ) -> tuple[Point, ...]:
-    """The points that none beats, with what `evaluate` says of them."""
+    """The points that none beats, with what `evaluate` says of them. `beyond`: seconds after the end."""
     if not points:
         return ()
     kept = _front(points)
@@ -499,9 +502,10 @@ def _evaluated(
         return not stopped.flag
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
-    figures = all_confirmed(spec, some, workers, done, longest, end=end)
-    if not figures[0].confirmed and monotonic() > end:  # one at least, a little beyond the limit
-        figures[:1] = all_confirmed(spec, some[:1], 1, done, end=monotonic() + BEYOND)
+    # One at least, a little beyond the limit.
+    figures = all_confirmed(spec, some, workers, done, longest, end=end if len(some) > 1 else end + beyond)
+    if len(some) > 1 and not figures[0].confirmed and monotonic() > end:
+        figures[:1] = all_confirmed(spec, some[:1], 1, done, end=monotonic() + beyond)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.

@@ -63,6 +63,7 @@ def check_mapping(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarc
 
 def _check_names(s: Subject) -> None:
     components = [c.name for c in s.hierarchy.components]
+    variables = list(dict.fromkeys(v for e in s.cascade.einsums for v in e.rank_variables))
     for i, node, _ in s.tree.walk():
         if isinstance(node, StorageNode):
             _known_component(s, i, node.component, "memory", components)
@@ -80,7 +81,7 @@ def _check_names(s: Subject) -> None:
             if node.einsum not in names:
                 s.add(i, f"unknown Einsum {node.einsum}", suggestion(node.einsum, names, "Einsums"), "einsum")
         elif isinstance(node, Loop):
-            _check_loop_names(s, i, node, components)
+            _check_loop_names(s, i, node, components, variables)
 
 
 def _known_component(s: Subject, node: int, name: str, kind: str, components: list[str]) -> None:
@@ -94,8 +95,9 @@ def _known_component(s: Subject, node: int, name: str, kind: str, components: li
         s.add(node, message, f"name one of {', '.join(fitting)}", "component")
 
 
-def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str]) -> None:
-    variables = list(dict.fromkeys(v for e in s.cascade.einsums for v in e.rank_variables))
+def _check_loop_names(
+    s: Subject, node: int, loop: Loop, components: list[str], variables: list[str]
+) -> None:
     einsums = [e.name for e in s.cascade.einsums]
     for variable in dict.fromkeys((loop.rank_variable, *(v for _, v in loop.per_einsum))):
         if variable not in variables:
