@@ -251,7 +251,7 @@ class Descent:
 
     def best(self, interest: Interest, known: LocalMapping | None) -> LocalMapping | None:
         """The best point of all that fit, None where none is better than what is known in any figure of
-        interest. Raises TooMany where they cannot be looked at in a moment, and Late once time is over."""
+        interest. Raises TooManyPoints where they cannot be looked at in a moment, Late once time is over."""
         some = self._combined(interest, known)
         if not some.n:
             return None
@@ -281,7 +281,7 @@ class Descent:
 
         def ask() -> None:
             if some.n > PRUNE_ABOVE:  # of many it takes long to find those that none beats
-                raise TooMany
+                raise TooManyPoints
             self.ask()
 
         some, pairs = Combination(roomy, self.template, chains, self.costs, interest, bound, ask), 0

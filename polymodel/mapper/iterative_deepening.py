@@ -21,7 +21,14 @@ from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
 from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
-from polymodel.mapper.lower_bounds import Floors, compulsory_sums, exchange_bound, ladders, lower_bounds_of
+from polymodel.mapper.lower_bounds import (
+    Floors,
+    compulsory_sums,
+    exchange_bound,
+    ladders,
+    least_alone,
+    lower_bounds_of,
+)
 from polymodel.mapper.pmappings import Explorer, Pmappings, SearchedRegions, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
@@ -83,12 +90,16 @@ class Deepening:
         self.tallies = Tallies(watch.tally)
         if before is not None:
             self.wholes, self.tallies = before.wholes, before.tallies
-            self.known = replace(self.known, figures=before.known.figures)
+            self.go_on_from(before)
             alike = before.rules.which == rules.which[: len(before.steps)]
             alike = alike and all(map(np.array_equal, before.steps, self.steps))
             if alike and all(f.least is not None for f in before.floors):
                 self.before = before.floors
         self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
+
+    def go_on_from(self, before: Deepening) -> None:
+        """Know the whole mappings that a search of a part of these spaces knows by now."""
+        self.known = replace(self.known, figures=before.known.figures)
 
     def floor(self, depth: int) -> None:
         """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
@@ -96,6 +107,8 @@ class Deepening:
             return  # rules on loops below a memory are other ones without the fused loops
         tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
+        compulsory = self._compulsory()
+        each = list(compulsory)
 
         def one(i: int) -> int:
             self.watch.look(f"bounds of {self.spaces[i].name}")
@@ -104,7 +117,7 @@ class Deepening:
             for k in (k for k in first if first[k] == i and before is not None):
                 args = self.spaces[k], self.request.limits, self.passing[k], depth, self.rules
                 wanted |= exchanged_inside(*args)
-            self.floors[i] = lower_bounds_of(
+            floors = lower_bounds_of(
                 self.spaces[i],
                 self.request.limits,
                 self.rules.interest,
@@ -114,12 +127,14 @@ class Deepening:
                 before,
                 wanted,
             )
+            for k in (k for k in first if first[k] == i):
+                self.floors[k], each[k] = floors, least_alone(floors, compulsory[k])
+            self._raise(np.sum(each, axis=0))
             return i
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
-        self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
         if self.watch.going_on():
-            self._raise(exchange_bound(self.spaces, self.floors, self._compulsory(), self.rules.lives))
+            self._raise(exchange_bound(self.spaces, self.floors, compulsory, self.rules.lives))
 
     def _compulsory(self) -> list[Array]:
         """What each Einsum costs at least without a search [sums]."""

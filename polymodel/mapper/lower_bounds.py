@@ -158,7 +158,7 @@ def compulsory_of(space: EinsumSpace, figure: Added) -> float:
 
 
 def compulsory_sums(spaces: Sequence[EinsumSpace], added: Sequence[Added]) -> list[Array]:
-    """What each Einsum costs at least of figures that add up [sums]; those of equal shape are looked at once."""
+    """The least of each Einsum in figures that add up [sums]; those of equal shape are looked at once."""
     known: dict[object, Array] = {}
     keys = [(s.shape, tuple(o.elements for o in s.operands)) for s in spaces]
     for key, s in zip(keys, spaces, strict=True):
@@ -300,7 +300,7 @@ def exchange_bound(
                 if key is not None:
                     after[key] = np.minimum(after.get(key, np.inf), before + cost)
         if not after or len(after) > MOST_STATES:
-            return sum((_alone(f, x) for f, x in zip(floors, least, strict=True)), none)
+            return sum((least_alone(f, x) for f, x in zip(floors, least, strict=True)), none)
         states = after
     return np.min(list(states.values()), axis=0)
 
@@ -313,7 +313,8 @@ def _options(floors: Floors, least: Array) -> Iterator[tuple[Exchanges | None, A
         yield exchanges, np.maximum(table[(slice(None), *[-1] * (table.ndim - 1))], least)
 
 
-def _alone(floors: Floors, least: Array) -> Array:
+def least_alone(floors: Floors, least: Array) -> Array:
+    """What one Einsum costs at least [sums], wherever its tensors are exchanged."""
     return np.min([cost for _, cost in _options(floors, least)] or [least], axis=0)
 
 

@@ -170,15 +170,7 @@ class InnerPoints:
     @cached_property
     def _cheapest(self) -> Array:
         """The position of the point of least energy that fits, for every tile."""
-        order = np.argsort(self.energy, kind="stable")
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
-        table = np.full(tuple(int(n.max()) + 1 for n in self.needs), len(order) - 1)
-        np.minimum.at(table, tuple(self.needs), ranks)
-        for axis in range(table.ndim):
-            np.minimum.accumulate(table, axis=axis, out=table)
-        result: Array = order[table]
-        return result
+        return _first_fitting(self.energy, self.needs)
 
 
 def inner_regions(
@@ -351,8 +343,7 @@ def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
     np.minimum.at(table, tuple(needs), energy + leaked)
     for axis in range(table.ndim):
         np.minimum.accumulate(table, axis=axis, out=table)
-    result: Array = energy <= table[tuple(needs)]
-    return result
+    return np.asarray(energy <= table[tuple(needs)])
 
 
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
@@ -410,27 +401,27 @@ def _energy_alone(space: EinsumSpace, interest: Interest, cut: int) -> bool:
     return interest.energy and not interest.latency and not space.more and not inside
 
 
-def _cheapest_of(energy: Array, needs: Array) -> Array:
-    """Positions of points of which none takes less energy and fits wherever they fit; of alike ones the first."""
-    order = np.lexsort((np.arange(len(energy)), needs.sum(axis=0), energy))
+def _first_fitting(energy: Array, needs: Array) -> Array:
+    """The position of the point of least energy that fits, for every tile; of alike ones what fits most."""
+    order = np.lexsort((needs.sum(axis=0), energy))
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
-    table = np.full(tuple(int(n.max()) + 1 for n in needs), len(order))
+    table = np.full(tuple(int(n.max()) + 1 for n in needs), len(order) - 1)
     np.minimum.at(table, tuple(needs), ranks)
     for axis in range(table.ndim):
         np.minimum.accumulate(table, axis=axis, out=table)
-    result: Array = np.flatnonzero(table[tuple(needs)] == ranks)
+    result: Array = order[table]
     return result
 
 
 def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     alone = interest.energy and not interest.latency and not len(x.more)
-    if alone and len(x.needs) and not x.local.any():
-        return x._only(_cheapest_of(x.energy, x.needs))
+    if alone and x.needs.size and not x.local.any():
+        first = _first_fitting(x.energy, x.needs)[tuple(x.needs)]
+        return x._only(np.flatnonzero(first == np.arange(len(first))))
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
-    kept = undominated([*figures, *x.more, *x.local, *x.needs])
-    return x._only(kept)
+    return x._only(undominated([*figures, *x.more, *x.local, *x.needs]))
 
 
 def _joined(

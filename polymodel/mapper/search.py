@@ -11,7 +11,6 @@ First come good whole mappings among few tile sizes (a guess); they bound what `
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -112,15 +111,22 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     if first is not None and least and _proven(least, spaces, request, watch):
         first.wholes += least
         return _answer(first, spaces, request, watch)
-    guess = _guess(spaces, request, watch, depths)
+    # One mapping that is about the best one leaves no more than what is found among few tile sizes.
+    good = bool(known) and len(request.objectives) == 1
+    guess = None if good else _guess(spaces, request, watch, depths)
     guessed = None if guess is None else _last(guess)
     known += [] if guessed is None else [guessed]
-    work = _worked_out(outside or spaces, request, watch, known)
-    if outside and not watch.late:
+    work = _bounded_by(outside or spaces, request, watch, known)
+    inside: Deepening | None = None
+    if outside:
         rules = rules_of(spaces, request)
-        inside = replace(rules, lives=replace(rules.lives, inside=True))
-        work = Deepening(spaces, request, watch, inside, work, part=1)
-        work.floor(depths[-1])
+        rules = replace(rules, lives=replace(rules.lives, inside=True))
+        inside = Deepening(spaces, request, watch, rules, work, part=1)
+        inside.floor(depths[-1])
+    _deepened(work)
+    if inside is not None and not watch.late:
+        inside.go_on_from(work)
+        work = inside
         work.deepen_inside(depths[-1])
     if watch.late:
         stopped = request.stop is not None and request.stop()
@@ -228,16 +234,28 @@ def _worked_out(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
 ) -> Deepening:
     """All whole mappings of these spaces that may be better than those that are known."""
+    work = _bounded_by(spaces, request, watch, wholes)
+    _deepened(work)
+    return work
+
+
+def _bounded_by(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
+) -> Deepening:
+    """What these whole mappings and what every Einsum costs at least leave."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     for whole in wholes:
         work.wholes.append(whole)
         work.learn(whole)
-    depth = deepest(spaces, request.limits)
     if len(spaces) > 1 or not wholes:  # of one Einsum that would be the search itself, without bounds
-        work.floor(depth)
+        work.floor(deepest(spaces, request.limits))
+    return work
+
+
+def _deepened(work: Deepening) -> None:
+    depth = deepest(work.spaces, work.request.limits)
     for d in (FIRST, depth) if depth > FIRST + 1 else (depth,):
         work.deepen(d)
-    return work
 
 
 def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[EinsumSpace]:

@@ -17,8 +17,9 @@ from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.join import JoinRules
 from polymodel.mapper.records import Limits, Request
-from polymodel.mapper.regions import inner_regions, origins
+from polymodel.mapper.regions import _first_fitting, inner_regions, origins
 from polymodel.mapper.space import einsum_spaces
+from polymodel.pareto import undominated
 from tests.mapper.test_completion_bounds import LONG
 from tests.mapper.test_search import ATTENTION, CHAIN, actions, front, spec_of
 from tests.seeds import seeds
@@ -173,3 +174,13 @@ def test_a_region_that_is_cut_itself_has_the_same_front(
     np.testing.assert_allclose(*figures, rtol=1e-9)
     assert found.complete
     np.testing.assert_array_less(found.bounds, figures[0].min(axis=0) * (1 + 1e-9))
+
+
+def test_points_told_apart_by_energy_are_those_that_none_beats() -> None:
+    """By tables as by comparing each with each; of alike ones one stays."""
+    pick = np.random.default_rng(7)
+    for n in (1, 2, 40):
+        energy, needs = pick.integers(0, 6, n).astype(float), pick.integers(0, 4, (3, n))
+        first = _first_fitting(energy, needs)[tuple(needs)]
+        kept = {(energy[i], *needs[:, i]) for i in np.flatnonzero(first == np.arange(n))}
+        assert kept == {(energy[i], *needs[:, i]) for i in undominated([energy, *needs.astype(float)])}
