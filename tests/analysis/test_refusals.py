@@ -31,6 +31,13 @@ def test_every_kind_is_counted_alike() -> None:
             assert not differences(SYMBOLIC.analyse(one.problem), referee), number
 
 
+def test_instances_with_values_at_different_places_of_their_tiles_are_left_out() -> None:
+    """Every third value executes, in instances of two: some at their first value, others at their second."""
+    one = legal(975, 21)
+    assert one is not None
+    assert "no multiples of N" in refused_at_numbers(one)
+
+
 @pytest.mark.slow
 def test_many_specs_are_counted_alike() -> None:
     found: list[str] = []

@@ -210,6 +210,7 @@ def _in_strides(
         each = [a.level("each").sizes for a in path if a.variable == v]
         tiles = [max(s for s in sizes if isinstance(s, int)) for sizes in each if _numbers(sizes)]
         most[v] = windows[v].scale * min([windows[v].extent, *tiles]) + windows[v].start
+    spread = {a.variable for a in axes if a.spatial}
     found = []
     for a in axes:
         if a.variable not in strides:
@@ -219,8 +220,10 @@ def _in_strides(
         tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
         count = -(-tile // every)  # so many are in the first tile
         # Of smaller tiles none has two values, and those without any are no stamps. Instances without any are
-        # there: whether all fit is known if no size is a symbol, as legality has been decided then.
-        apart = tile < every and (numbers or not a.spatial)
+        # there: whether all fit is known if no size is a symbol, as legality has been decided then. Values
+        # stand at the start of each tile if tiles divide the stride; else some instances run later.
+        aligned = tile > 0 and every % tile == 0
+        apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
         if not tile or (most[a.variable] > count and tile % every and not apart):
             raise NotSeparable(
                 f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
