@@ -415,7 +415,7 @@ def explored(
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
-            beyond = BEYOND if limit < BEYOND else min(SHARE * limit, BEYOND)
+            beyond = BEYOND if limit < BEYOND else min(SHARE / 2 * limit, BEYOND)
             several = (points, request.workers, told, stopped, end, beyond)
             points = _evaluated(*several) if evaluate else _front(points)
             sparse = None
