@@ -61,12 +61,15 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
 
 # Whole models: tests/library compares the engines at small sizes.
 MODELS = {"convnet", "cp_als", "deepseek_v3", "mamba_2", "transformer"}
-# Why a mapping has no closed form: padded and other Einsums share a loop, windows reach into
-# padding, or stages overlap.
+# Why a mapping has no closed form: padded and other Einsums share a loop, windows reach into padding, values
+# of windows live and die one by one, or stages overlap.
 NO_CLOSED_FORM = {
     "resnet_basic_block/edge_npu/tiled_fused": "run the loop over p within other bounds",
     "resnet_bottleneck_block/edge_npu/tiled_fused": "run the loop over p within other bounds",
-    "vgg_e_front": "more than Pool2 can make along p2 is asked for|peaks of live elements have no closed form",
+    "vgg_e_front/fused_layer_fpga/pool_fused": "is no box, and what some Einsum executes is inferred",
+    "vgg_e_front/fused_layer_fpga/recomputed_fused": "more than Pool2 can make along p2 is asked for",
+    "vgg_e_front/fused_layer_fpga/tiled_fused": "more than Pool2 can make along p2 is asked for",
+    "vgg_e_front": "peaks of live elements have no closed form",
     "matmul_chain_2/two_engines/pipeline": "stages of a Pipeline overlap",
 }
 
@@ -79,7 +82,7 @@ def test_closed_forms_give_the_exact_numbers(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     given = VARIABLES.get(f"{workload}/{arch}/{variant}", {})
     spec = pm.load(arch, f"{workload}/{variant}", **given)
-    reason = NO_CLOSED_FORM.get(workload, NO_CLOSED_FORM.get(f"{workload}/{arch}/{variant}"))
+    reason = NO_CLOSED_FORM.get(f"{workload}/{arch}/{variant}", NO_CLOSED_FORM.get(workload))
     if reason:
         with pytest.raises(pm.NotSeparable, match=reason):
             pm.evaluate(spec, engine="symbolic")
