@@ -37,6 +37,12 @@ def test_files_and_functions_are_where_the_map_says(page: Path) -> None:
             assert function in defined, f"{page.name}: {name}:{function}"
 
 
+def test_the_recipe_for_one_test_names_one_that_is_there() -> None:
+    recipes = text_of(ROOT / "docs" / "develop" / "recipes.md")
+    file, part = re.findall(r"pytest -n 0 (\S+) -k (\w+)", recipes)[0]
+    assert re.search(rf"def test_\w*{part}", text_of(ROOT / file))
+
+
 def test_every_room_is_on_the_map() -> None:
     contracts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["id"] == "rooms")

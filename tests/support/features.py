@@ -146,6 +146,45 @@ WINDOW_TREE = (
 )
 
 
+def triangle() -> Section:
+    """A product of which no column beyond the row is asked for."""
+    return {
+        "rank_sizes": {"M": 4, "N": 4, "K": 4},
+        "bits_per_value": {"All": 8},
+        "einsums": [
+            {
+                "name": "Z",
+                "iteration_space_shape": "n <= m",
+                "tensor_accesses": [
+                    {"name": "A", "projection": ["m", "k"]},
+                    {"name": "B", "projection": ["k", "n"]},
+                    {"name": "Z", "projection": ["m", "n"], "output": True},
+                ],
+            }
+        ],
+    }
+
+
+def three_in_a_rank() -> Section:
+    """Chunks of positions with a window over them: one rank of the input has three rank variables."""
+    return {
+        "rank_sizes": {"C": 3, "P": 4, "R": 3},
+        "bits_per_value": {"All": 8},
+        "einsums": ["O[c, p] = I[X=4*c + p + r] * F[r]"],
+    }
+
+
+def three_tree() -> tuple[Node, ...]:
+    return (
+        storage("DRAM", "I", "F", "O"),
+        storage("GLB", "F"),
+        loop("c", 1),
+        loop("p", 2),
+        storage("GLB", "I", "O"),
+        leaf("O"),
+    )
+
+
 def causal_chain() -> Section:
     """Scores and outputs of attention in which no query looks ahead."""
 
@@ -429,23 +468,17 @@ FEATURES: tuple[Feature, ...] = (
     Feature("padding", convolution(padding=1), tree=WINDOW_TREE, slopes="ski"),
     Feature(
         "triangular spaces",
-        {
-            "rank_sizes": {"M": 4, "N": 4, "K": 4},
-            "bits_per_value": {"All": 8},
-            "einsums": [
-                {
-                    "name": "Z",
-                    "iteration_space_shape": "n <= m",
-                    "tensor_accesses": [
-                        {"name": "A", "projection": ["m", "k"]},
-                        {"name": "B", "projection": ["k", "n"]},
-                        {"name": "Z", "projection": ["m", "n"], "output": True},
-                    ],
-                }
-            ],
-        },
+        triangle(),
         slopes="ski",
     ),
+    Feature(
+        "a mask spread over instances",
+        triangle(),
+        WITH_PE,
+        replaced(PE_TREE, spread("n", 2), spread("m", 2)),
+        slopes="-",
+    ),
+    Feature("ranks of three rank variables", three_in_a_rank(), tree=three_tree(), slopes="ski"),
     Feature("a causal mask over a fused loop", causal_chain(), tree=causal_tree(), slopes="chain"),
     Feature(
         "fused halos, recomputed",
