@@ -197,6 +197,7 @@ class EinsumMapspace:
 
     def __init__(self, space: EinsumSpace, limits: Limits, passing: Passing, depths: int) -> None:
         self.space, self.limits = space, limits
+        self.divide = limits.sizes != "all"
         self.tables = ChainTables(space, limits.sizes)
         self.bundled = ChainTables(space, limits.sizes, space.bundles)
         self.shapes: list[tuple[int, Sharing, Sequences]] = []
@@ -262,10 +263,14 @@ class EinsumMapspace:
         return self.tables, (len(order),) * len(self.space.variables)
 
     def _collapsed(self, order: tuple[int, ...]) -> Free:
-        return self.tables, tuple(free_sizes(self.space, order, v) for v in range(len(self.space.variables)))
+        return self.tables, tuple(
+            free_sizes(self.space, order, v, self.divide) for v in range(len(self.space.variables))
+        )
 
     def _bundled(self, order: tuple[int, ...]) -> Free:
-        return self.bundled, tuple(free_sizes(self.space, order, b[0]) for b in self.space.bundles)
+        return self.bundled, tuple(
+            free_sizes(self.space, order, b[0], self.divide) for b in self.space.bundles
+        )
 
     def _sum(
         self,

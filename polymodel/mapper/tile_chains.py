@@ -22,8 +22,11 @@ from polymodel.pareto import rows_of
 # variable does not index wants a large tile (fewer visits), and may have that of the node above it at no
 # cost to any other; a node whose tensor it indexes wants a small one (less space), and may have that of the
 # node below. So sizes are free only where a node of the second kind is followed by one of the first. Windows
-# (`p + r`) want both, and stay free. That holds for sizes that do not divide as well: leaving out a level
-# of splitting never makes more tiles.
+# (`p + r`) want both, and stay free.
+#
+# This needs that leaving out a level of splitting never makes more tiles. Where sizes need not divide, that
+# holds above one more size only: N(7; 5, 3, 2) = 4, but N(7; 3, 2) = 5. `_uneven_pattern` ties fewer levels
+# there.
 
 Array = Any
 MOST_CHAINS = 2_000_000
@@ -99,7 +102,7 @@ def tile_chains(
     slides = any(n.slides == members[0] for n in template.nodes)
     if slides or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
-    pattern, symbols = _pattern(kinds)
+    pattern, symbols = _pattern(kinds, sizes != "all")
     tiles: list[list[int]] = []
     spreads: list[tuple[int, ...]] = []
     keys: list[tuple[int, ...]] = []
@@ -310,8 +313,9 @@ def _kind(o: Operand, variable: int) -> str:
     return "small" if variable in o.alone else "free" if both else "large"
 
 
-def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
-    """Per node the number of its free size (-1: the size above the branch, -2: 1), and how many are free."""
+def _pattern(kinds: Sequence[str], divide: bool = True) -> tuple[list[int], int]:
+    """Per node the number of its free size (-1: the size above the branch, -2: 1), and how many are free.
+    `divide`: each size divides the one above it."""
     pattern = [-2] * len(kinds)
     waiting: list[int] = []
     above, free = -1, 0
@@ -325,7 +329,26 @@ def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
             above, free, waiting = free, free + 1, []
         else:
             pattern[i] = above
-    return pattern, free
+    return (pattern, free) if divide or free < 2 else _uneven_pattern(kinds, pattern, free)
+
+
+def _uneven_pattern(kinds: Sequence[str], even: Sequence[int], free: int) -> tuple[list[int], int]:
+    """`_pattern` where sizes need not divide, from that of sizes that do with its two or more free ones.
+
+    With one size below it at most, no level of splitting makes fewer tiles. So nodes of the last free size
+    share it, and nodes that want a large tile have that of the one before them among those of the size above
+    the last. All others have sizes of their own.
+    """
+    pattern: list[int] = []
+    for i, (kind, group) in enumerate(zip(kinds, even, strict=True)):
+        follows = i > 0 and even[i - 1] == group
+        if group == -2:
+            pattern.append(-2)
+        elif follows and (group == free - 1 or (group == free - 2 and kind == "large")):
+            pattern.append(pattern[-1])
+        else:
+            pattern.append(max(pattern, default=-1) + 1)
+    return pattern, max(pattern) + 1
 
 
 def _spreads(
@@ -347,9 +370,10 @@ def _spreads(
             yield spread
 
 
-def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int) -> int:
-    """How many sizes of the variable are free in a branch with nodes of these operands, outermost first."""
-    return _pattern([_kind(space.operands[i], variable) for i in branch])[1]
+def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int, divide: bool = True) -> int:
+    """How many sizes of the variable are free in a branch with nodes of these operands, outermost first.
+    `divide`: each size divides the one above it."""
+    return _pattern([_kind(space.operands[i], variable) for i in branch], divide)[1]
 
 
 def _prefix_sizes(

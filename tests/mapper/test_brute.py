@@ -232,3 +232,29 @@ def test_every_mapping_of_one_einsum_evaluated(sizes: tuple[int, int, int]) -> N
     found = search(spec.workload, spec.arch, Request()).candidates
     assert len(points) > 100
     assert [(c.energy, c.latency) for c in found] == [pytest.approx(p, rel=1e-12) for p in exact]
+
+
+def test_levels_of_uneven_tiles_are_not_left_out() -> None:
+    """Tiles of 5, 3 and 2 part 7 rows into 4, tiles of 3 and 2 into 5: two tensors above the weights, each
+    with a tile of its own, are better than with one in common."""
+
+    def memory(name: str, size: float | str, energy: float, keep: str, may: str) -> dict[str, object]:
+        actions = [{"name": "read", "energy": energy}, {"name": "write", "energy": 0}]
+        tensors = {"keep": keep, "may_keep": may}
+        return {"type": "Memory", "name": name, "size": size, "tensors": tensors, "actions": actions}
+
+    nodes = [
+        memory("DRAM", "inf", 1, "All", "All"),
+        memory("GLB", 5 * 8 + 3 * 16, 0, "A | Z", "All"),
+        memory("WB", 80, 1, "B", "B"),
+        memory("RA", 2 * 8, 0, "A", "A | B"),
+        memory("RB", 80, 0, "B", "B"),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 0}]},
+    ]
+    shape = {"m": "0 <= m < 7", "k": "0 <= k < 1"}
+    bits = {"A": 8, "Z": 16, "B": 80}
+    work = {"iteration_space_shape": shape, "bits_per_value": bits, "einsums": ["Z[m] = A[m] * B[k]"]}
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    best = pm.explore(spec, objectives="energy", constraints={"sizes": "all"}).best()
+    assert best.energy == 7 * 8 + (3 + 4) * 80
+    assert pm.evaluate(best.spec, engine="enumerate").total_energy == best.energy

@@ -151,10 +151,10 @@ def test_utilisation() -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "three levels", "fanouts", "windows", "two", "skip", "three"])
-@pytest.mark.parametrize("force", [True, False])
-def test_what_is_pruned(name: str, force: bool) -> None:
+@pytest.mark.parametrize(("force", "sizes"), [(True, "divisors"), (False, "divisors"), (False, "all")])
+def test_what_is_pruned(name: str, force: bool, sizes: str) -> None:
     """Templates and collapsed chains are those that the search combines, where fanouts allow them."""
-    spec, limits = SPECS[name], Limits(force_memory_order=force)
+    spec, limits = SPECS[name], Limits(force_memory_order=force, sizes=sizes)
     frame = mapspace(spec, limits).frame
     spaces = einsum_spaces(spec.workload, spec.arch, limits)
     lives = lives_of(spaces)
@@ -164,7 +164,7 @@ def test_what_is_pruned(name: str, force: bool) -> None:
         for depth in range(deepest(spaces, limits) + 1):
             for t in templates(space, limits, passing_of(spaces, lives, i), depth):
                 many += 1
-                points += fitting(space, all_chains(space, t, "divisors"))
+                points += fitting(space, all_chains(space, t, sizes))
         assert rows.templates["slots"] == many
         assert rows.mappings["bundles"] == points
         assert rows.mappings["loop orders"] >= rows.mappings["slots"] >= rows.mappings["chains"] >= points
