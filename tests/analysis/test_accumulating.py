@@ -16,7 +16,7 @@ from tests.analysis.test_agreement import assert_few_refusals
 from tests.analysis.test_several_accesses import evaluated, moved
 from tests.analysis.unchecked import engines_and_gate_agree
 from tests.generators import lawless
-from tests.support.features import leaf, loop, product, spread, storage
+from tests.support.small_specs import leaf, loop, product, spread, storage
 
 ENGINES = ("enumerate", "exact", "symbolic")
 

@@ -11,7 +11,7 @@ import polymodel as pm
 from polymodel.analysis.exact import cached_counts, occupancy
 from polymodel.analysis.result import Problem
 from tests.analysis.test_agreement import EXACT, REFEREE, differences, run_many
-from tests.support.features import leaf, loop, memory, storage, unit
+from tests.support.small_specs import leaf, loop, memory, storage, unit
 
 TENSORS = ("Q", "K", "S")
 E = 64

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.workload.einsum import passes
-from tests.support.features import memory, unit
+from tests.support.small_specs import memory, unit
 
 MAPPING = "attention_one_pass/one_pass"
 FILE = Path(__file__).parents[2] / "workloads" / "attention_one_pass" / "simple_two_level" / "one_pass.yaml"

@@ -23,7 +23,7 @@ from tests.analysis.test_agreement import POLICIES, SETTINGS, assert_few_refusal
 from tests.analysis.test_several_accesses import evaluated, moved
 from tests.analysis.unchecked import closed_forms_agree
 from tests.generators import lawless, legal
-from tests.support.features import fanout, leaf, loop, memory, split, spread, storage, unit
+from tests.support.small_specs import fanout, leaf, loop, memory, split, spread, storage, unit
 from tests.workloads import recurrence_forms
 
 ENGINES = ("enumerate", "exact", "auto")

@@ -10,7 +10,7 @@ import polymodel as pm
 from tests.analysis.test_agreement import assert_few_refusals
 from tests.analysis.unchecked import engines_and_gate_agree
 from tests.generators import lawless
-from tests.support.features import leaf, loop, memory, product, spread, storage, unit
+from tests.support.small_specs import leaf, loop, memory, product, spread, storage, unit
 from tests.workloads import several_access_forms
 
 ENGINES = ("enumerate", "exact", "auto")

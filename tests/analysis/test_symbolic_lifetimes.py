@@ -18,7 +18,7 @@ from polymodel.analysis.symbolic import forms
 from polymodel.errors import NotSeparable, Refused
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.test_symbolic import EITHER, named
-from tests.support.features import chain, leaf, loop, memory, product, split, storage, unit
+from tests.support.small_specs import chain, leaf, loop, memory, product, split, storage, unit
 
 
 def lived(found: Analysis) -> tuple[dict[tuple[str, str], int], dict[tuple[int, str], int | None]]:

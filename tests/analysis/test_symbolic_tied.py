@@ -17,7 +17,7 @@ from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, loop_demand, total
 from tests.analysis.test_agreement import REFEREE, differences
-from tests.support.features import fanout, leaf, loop, memory, spread, storage, unit
+from tests.support.small_specs import fanout, leaf, loop, memory, spread, storage, unit
 
 Size = int | str
 SEED = 20

@@ -16,7 +16,7 @@ from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.schedule.legality import faults_of
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.analysis.test_symbolic_tied import access, problem
-from tests.support.features import leaf, loop, memory, split, storage, unit
+from tests.support.small_specs import leaf, loop, memory, split, storage, unit
 
 SEED = 26
 Nodes = list[dict[str, Any]]

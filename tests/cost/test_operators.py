@@ -7,7 +7,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.arithmetic import OPERATORS, keeping_zero
-from tests.support.features import leaf, loop, memory, storage
+from tests.support.small_specs import leaf, loop, memory, storage
 
 UNIT = {
     "type": "Compute",

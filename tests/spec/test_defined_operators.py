@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from tests.support.features import leaf, memory, storage
+from tests.support.small_specs import leaf, memory, storage
 
 SOFT = {"form": "log(exp(_0) + exp(_1))", "identity": "-inf"}
 CAP = {"form": "min(max(_0, -1), 1)", "cost": "compare"}

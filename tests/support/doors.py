@@ -10,8 +10,9 @@ from pathlib import Path
 
 import polymodel as pm
 from polymodel.mapping.looptree import Loop
-from tests.support.features import FEATURES, Feature, Node
+from tests.support.features import FEATURES, Feature
 from tests.support.page import YES, Differs
+from tests.support.small_specs import Node
 
 SAME = 1e-12  # energies and latencies are sums of the same counts in another order
 BOTH = ("energy", "latency")

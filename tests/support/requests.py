@@ -16,8 +16,9 @@ from typing import Any
 import polymodel as pm
 from polymodel.mapping.looptree import Loop, StorageNode
 from tests.support.doors import BOTH, require_close
-from tests.support.features import PE_TREE, WITH_PE, Feature, memory, replaced
+from tests.support.features import PE_TREE, WITH_PE, Feature
 from tests.support.page import YES, answered
+from tests.support.small_specs import memory, replaced
 
 DRAM = memory("DRAM", 1e-10, area="1e-6 * SPEED")
 for _action in DRAM["actions"]:
