@@ -99,6 +99,14 @@ def test_a_sweep_holds_what_evaluate_holds(
         assert row["energy"] == pytest.approx(report.total_energy, rel=1e-12)
 
 
+def test_rows_of_working_sets_stand_in_the_order_of_other_engines() -> None:
+    spec = spec_of(chain(rank_sizes={**SIZES, "J": 2}), *FUSED, TM=2)
+    found = [pm.evaluate(spec, engine=e).analysis.working_sets for e in ("symbolic", "exact")]
+    assert [(w.einsum, w.component, w.measure) for w in found[0]] == [
+        (w.einsum, w.component, w.measure) for w in found[1]
+    ]
+
+
 def test_what_is_not_counted_is_named() -> None:
     window = {
         "rank_sizes": {"P": 8, "R": 3, "W": 10}, "bits_per_value": {"All": 8},

@@ -17,7 +17,7 @@ from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, loop_demand, total
 from tests.analysis.test_agreement import REFEREE, differences
-from tests.support.small_specs import fanout, leaf, loop, memory, spread, storage, unit
+from tests.support.small_specs import fanout, leaf, loop, memory, split, spread, storage, unit
 
 Size = int | str
 SEED = 20
@@ -259,6 +259,29 @@ def test_what_has_no_closed_form_is_named() -> None:
     spec = spread_scores(link={"topology": "mesh", "energy_per_bit_hop": 1e-12})
     with pytest.raises(pm.NotSeparable, match="bound ties to another one, and links cost"):
         pm.evaluate(spec.bind(TM=4, TS=2, TN=1), engine="symbolic")
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_peaks_leave_out_the_holes_of_a_window(stride: int) -> None:
+    """Of a padded window with a stride and a dilation, tiles hold what is touched, not all in between."""
+    einsum = padded(1, 2)
+    einsum["tensor_accesses"][0] = access("I", {"C": "c", "W0": f"{stride}*p + 2*r - 2"})
+    sizes = {"C": 2, "K": 1, "P": 3, "R": 3, "W0": 6}
+    for tile in (1, 2, 3):
+        one = problem(nest(einsum, sizes, [{"p": tile}, {"r": 2}]))
+        assert not differences(SYMBOLIC.analyse(one), REFEREE.analyse(one)), tile
+
+
+def test_a_window_with_holes_is_not_touched_whole() -> None:
+    """Of A one Einsum reads every other element and another all: they share its buffer unlike each other."""
+    einsums = ["O[p] = A[Y=2*p + 2*s - 2] * G[s]", "Z[y] = A[y]"]
+    workload = {"rank_sizes": {"P": 3, "S": 3, "Y": 5}, "bits_per_value": {"All": 8}, "einsums": einsums}
+    nodes = [storage("L0", "A", "G", "O", "Z"), storage("L1", "A"), split([leaf("O")], [leaf("Z")])]
+    arch = {"nodes": [memory("L0", 1e-12), memory("L1", 1e-12), unit()]}
+    one = problem(pm.load({"arch": arch, "workload": workload, "mapping": {"nodes": nodes}}))
+    assert {b.distinct for b in EXACT.analyse(one).buffets if b.tensor == "A"} == {5}
+    with pytest.raises(pm.NotSeparable, match="O and Z touch different tiles of A"):
+        SYMBOLIC.analyse(one)
 
 
 def tile_of(extent: int, tiles: Tiles, value: int) -> tuple[int, ...]:

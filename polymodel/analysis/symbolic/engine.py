@@ -127,7 +127,7 @@ def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
         _traffic(layout, ledger),
         tuple(_compute(layout, e) for e in layout.problem.tree.einsums),
         _loads(layout, ledger, whole),
-        (*working_sets(layout), *peaks),
+        _in_order(layout, (*working_sets(layout), *peaks)),
         _tolls(layout, ledger),
         refills=_refills(layout, ledger),
         links=_links(layout, ledger),
@@ -139,6 +139,13 @@ def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
         same=tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
         lives=lives,
     )
+
+
+def _in_order(layout: SymbolicLayout, rows: tuple[WorkingSetForm, ...]) -> tuple[WorkingSetForm, ...]:
+    """By Einsum and component; the measures of each stand in their order already."""
+    einsums = layout.problem.tree.einsums
+    components = [c.name for c in layout.problem.hierarchy.components]
+    return tuple(sorted(rows, key=lambda r: (einsums.index(r.einsum), components.index(r.component))))
 
 
 def _lives(

@@ -56,10 +56,15 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
 
 def is_listed(space: Space, group: TiedGroup) -> bool:
     """Whether the tiles of a group are listed value by value: they are no pieces of intervals."""
-    if len(group.variables) > 2 or any(space.axes[i].spatial for v in group.variables for i in space.of(v)):
-        return True
+    spread = any(space.axes[i].spatial for v in group.variables for i in space.of(v))
+    return spread or has_holes(space, group)
+
+
+def has_holes(space: Space, group: TiedGroup) -> bool:
+    """Whether elements in tiles of a group need not be intervals, so that they are told value by value: a
+    rank has both a stride and a dilation, or there are several ranks, or more than two variables."""
     ranks = ranks_of(space, group)
-    return any(all(rank) and (1 not in rank or len(ranks) > 1) for rank in ranks)
+    return len(group.variables) > 2 or any(all(r) and (1 not in r or len(ranks) > 1) for r in ranks)
 
 
 def listing(
@@ -160,7 +165,7 @@ def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
     ranks = ranks_of(space, group)
     if len(ranks) > 1:
         return None  # what is touched of two ranks is no product
-    if len(group.variables) > 2:
+    if has_holes(space, group):
         return values_of(group.region, ranks[0])
     what, rank = touched(space, group)
     u, low, high = group.region.rows

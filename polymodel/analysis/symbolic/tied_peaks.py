@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.counts import settled
@@ -14,7 +15,7 @@ from polymodel.analysis.symbolic.listings import BuffetLoops, ListedPeak
 from polymodel.analysis.symbolic.pair_atoms import PEAKS, CutAtom, TileQuery
 from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup
-from polymodel.analysis.symbolic.tied_groups import loop_order, ranks_of, touched
+from polymodel.analysis.symbolic.tied_groups import has_holes, loop_order, ranks_of, touched
 from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
 
@@ -52,7 +53,7 @@ def gap_of(bare: Space, stay: Stay) -> tuple[TiedGroup, Gap] | None:
     group, *others = (g for g in bare.groups if names & set(g.variables))
     both = [(space, i) for space in (bare, node.space) for i in _loops(space, group, len(space.axes))]
     spread = any(space.axes[i].spatial for space, i in both)
-    if spread or len(group.variables) > 2:
+    if spread or has_holes(node.space, group):
         raise unknown_gap(bare, stay)
     found = [_stays_over(node.space, group, i) for i in kept]
     if others or None in found or (kept and not _by_policy(stay, group)):
@@ -135,10 +136,13 @@ def tied_peaks(
     """What is held at the stamps of tied variables that may be the peak; `held` without these variables."""
     found: dict[TiedGroup, list[_Row]] = {}
     listed: dict[TiedGroup, list[tuple[int, Space]]] = {}
+    moving = [part.space for part in parts if not part.fixed]
+    holes = {group for space in moving for group in space.groups if has_holes(space, group)}
     for k, part in enumerate(parts):
         mine = part.space.groups if part.gap is None else (*part.space.groups, part.gap[0])
         for group in () if part.fixed else dict.fromkeys(mine):
-            if len(group.variables) > 2:
+            if group in holes:
+                _refuse_gap(bare, part, group)
                 listed.setdefault(group, []).append((k, part.space))
                 continue
             row = _row(bare, k, part, group)
@@ -146,13 +150,23 @@ def tied_peaks(
                 found.setdefault(group, []).append(row)
     choices = [_factors(group, rows) for group, rows in found.items()]
     choices += [_listed_factors(group, spaces) for group, spaces in listed.items()]
-    _refuse_mixed(found)
+    _refuse_mixed(found, listed)
     for choice in cartesian(*choices):
         sizes: list[Form] = [number(1)] * len(held)
         for factors in choice:
             for k, form in factors.items():
                 sizes[k] = sizes[k] * form
         yield tuple(h.of(h.elements * size) for h, size in zip(held, sizes, strict=True))
+
+
+def _refuse_gap(bare: Space, part: TiedBuffet, group: TiedGroup) -> None:
+    """Refuse a buffet that comes and goes along a group whose tiles are listed value by value."""
+    if part.gap is not None and part.gap[0] == group:
+        raise NotSeparable(
+            f"{part.space.access.tensor} may stay while {bare.einsum.name} runs, over steps of loops whose "
+            "rank variables a bound ties together, and tiles along them have holes",
+            "use engine exact",
+        )
 
 
 def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _Row | None:
@@ -218,7 +232,7 @@ def _factors(group: TiedGroup, rows: list[_Row]) -> list[dict[int, Form]]:
 
 
 def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[dict[int, Form]]:
-    """The same where more than two variables are tied together."""
+    """The same where tiles along a group are listed value by value."""
     chains = []
     for v in group.variables:
         every = [[space.axes[i] for i in space.of(v)] for _, space in spaces]
@@ -254,18 +268,26 @@ def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
     return replace(row, gap=replace(row.gap, own=(places[0], places[1])))
 
 
-def _refuse_mixed(found: Mapping[TiedGroup, list[_Row]]) -> None:
+def _refuse_mixed(
+    found: Mapping[TiedGroup, list[_Row]], listed: Mapping[TiedGroup, list[tuple[int, Space]]]
+) -> None:
     """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
     owner: dict[int, TiedGroup] = {}
-    for group, rows in found.items():
-        for row in rows:
-            for axis in (*row.loops[0], *row.loops[1]):
-                if owner.setdefault(axis.node, group) != group:
-                    raise NotSeparable(
-                        f"Einsums run loops over {group.u} and {group.v} within other bounds, or under other "
-                        "names",
-                        "use engine exact",
-                    )
+    told = [(group, axis) for group, rows in found.items() for row in rows for axis in chain(*row.loops)]
+    told += [
+        (group, axis)
+        for group, spaces in listed.items()
+        for _, space in spaces
+        for axis in space.axes
+        if axis.variable in group.variables
+    ]
+    for group, axis in told:
+        if owner.setdefault(axis.node, group) != group:
+            raise NotSeparable(
+                f"Einsums run loops over {' and '.join(group.variables)} within other bounds, or under other "
+                "names",
+                "use engine exact",
+            )
 
 
 def own_tile(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> SymbolicBuffet:
