@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polymodel as pm
+from tests.support.small_specs import leaf, loop, memory, split, spread, storage, unit
 from tests.sweep.test_sweep import check_blocks, check_rows
 
 
@@ -68,3 +69,19 @@ def test_a_tile_beyond_the_inferred_extent_leaves_no_point() -> None:
     assert (swept.evaluated, sum(swept.infeasible.values())) == (0, 3)
     fits = pm.sweep(fused(outer="TO", inner=3), {"TO": [2, 3, 4]}, objectives=("energy",), keep="all")
     assert fits.evaluated == len(fits.frame) == 3
+
+
+def test_own_tiles_fit_windows_also_where_a_loop_in_space_may_have_one_instance() -> None:
+    """Closed forms differ by whether there is one instance; what tiles have to fit is asked either way."""
+    fan = {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 3, "may_reuse": "All"}]}
+    arch = {"nodes": [memory("DRAM", 8e-12), fan, memory("RF", 1e-12), unit()]}
+    workload = {
+        "rank_sizes": {"P": 3, "R": 1, "S": 1, "Y": 3, "W": 3}, "bits_per_value": {"All": 8},
+        "einsums": ["T[Y=y] = I[W=y+r] * F[r]", "O[p] = T[Y=p+s] * G[s]"],
+    }  # fmt: skip
+    branches = split([loop("y", "TY"), leaf("T")], [leaf("O")])
+    nodes = [storage("DRAM", "I", "F", "G", "O"), spread("p", "TP"), storage("RF", "T"), branches]
+    document = {"arch": arch, "workload": workload, "mapping": {"nodes": nodes}}
+    found = pm.compile(pm.load({**document, "symbols": {"TP": 1, "TY": 1}}))
+    legal = found({"TP": [1, 1, 2, 2, 3, 3], "TY": [1, 2, 2, 3, 3, 4]})["legal"]
+    assert list(legal) == [True, False, True, False, True, False]

@@ -400,6 +400,7 @@ Row = TypeVar(
     TollTraffic[Form],
     RefillLoad[Form],
     LinkTraffic[Form],
+    WholeActions[Form],
 )
 Phase = tuple[HeldBuffet, ...]
 
@@ -419,7 +420,22 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
         refills=_rows([(w, a.refills) for w, a in worlds]),
         links=_rows([(w, a.links) for w, a in worlds]),
         working_sets=_working_sets(worlds),
+        whole=_rows([(w, a.whole) for w, a in worlds]),
+        # What tiles have to fit in one case is true of the others, in which it is no less than that.
+        chains=tuple(dict.fromkeys(chain for _, a in worlds for chain in a.chains)),
+        fanouts=_fanouts(worlds),
+        single_trips=tuple(dict.fromkeys(form for _, a in worlds for form in a.single_trips)),
+        same=tuple({pair[:2]: pair for _, a in worlds for pair in a.same}.values()),
     )
+
+
+def _fanouts(worlds: Sequence[World]) -> tuple[tuple[str, str, str, Form], ...]:
+    """How many instances loops ask for in each case."""
+    found: dict[tuple[str, str, str], list[tuple[Form, Form]]] = {}
+    for world, analysis in worlds:
+        for einsum, component, dim, form in analysis.fanouts:
+            found.setdefault((einsum, component, dim), []).append((world, form))
+    return tuple((*key, _sum(parts, len(worlds))) for key, parts in found.items())
 
 
 def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
