@@ -31,7 +31,7 @@ Compare = Callable[[Problem, Reuse | None, Counter[str]], None]
     ],
     ids=["counts", "links", "rounding"],
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 def test_repeated_einsums_agree(
     strategy: Strategy, compare: Compare, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ PARTS = validation.split(TEXT)
 REFRESH = "python -m tests.documents.validation --write"
 
 
+@pytest.mark.slow  # `make reference` compares them as well
 def test_published_figures() -> None:
     assert PARTS[published.PUBLISHED] == published.section(), REFRESH
     assert published.DIFFERENT not in TEXT
