@@ -250,6 +250,7 @@ class Combination:
             space, template, found, self.factors, self.forms, where, interest.relaxed
         )
         self.too_large = 0
+        self._extremes: dict[tuple[Part, Callable[[Array], Any], int], float] = {}
         if not self.left:
             one = self.points
             self.points = self._hopeful_of(one.paired(one, *self._fitting(one, one, 1)))
@@ -339,7 +340,10 @@ class Combination:
 
     def _rest(self, term: Part, extreme: Callable[[Array], Any]) -> float:
         """The smallest or largest factor that the groups not joined yet can give."""
-        return prod(float(extreme(self.factors[term, g])) for g in self.left)
+        key = term, extreme, len(self.left)
+        if key not in self._extremes:
+            self._extremes[key] = prod(float(extreme(self.factors[term, g])) for g in self.left)
+        return self._extremes[key]
 
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
         """Points whose best completion no known whole mapping beats."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import product
 from typing import Any
 
@@ -32,15 +32,21 @@ def plus(a: LinearForm, b: LinearForm, times: float = 1.0) -> LinearForm:
     result = dict(a)
     for term, c in b.items():
         result[term] = result.get(term, 0.0) + times * c
-    return {t: c for t, c in result.items() if c}
+    return result if all(result.values()) else {t: c for t, c in result.items() if c}
 
 
 def total(forms: Iterable[LinearForm]) -> LinearForm:
     """The sum of all of them."""
+    return weighted((form, 1.0) for form in forms)
+
+
+def weighted(parts: Iterable[tuple[LinearForm, float]]) -> LinearForm:
+    """The sum of all of them, each as often as it says."""
     result: LinearForm = {}
-    for form in forms:
-        result = plus(result, form)
-    return result
+    for form, times in parts:
+        for term, c in form.items():
+            result[term] = result.get(term, 0.0) + times * c
+    return result if all(result.values()) else {t: c for t, c in result.items() if c}
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,40 @@ def _begun(seconds: Array, fixed: float) -> Array:
     return np.where(seconds > 0, seconds + fixed, 0.0) if fixed else seconds
 
 
+class CountPlaceholders:
+    """Stands in for the counts of a template while the rules of cost run: one term for each count that is not
+    empty. What the rules write down then depends on which counts there are, and not on what they are."""
+
+    def __init__(self) -> None:
+        self.forms: list[LinearForm] = []
+
+    def count(self, form: LinearForm) -> Any:
+        """The form as a number of the cost rules."""
+        if not form:
+            return EMPTY
+        self.forms.append(form)
+        return _numbered(len(self.forms) - 1)
+
+    def filled_in(self, form: LinearForm) -> LinearForm:
+        """A form over these terms, as one over those of the counts."""
+        return weighted((self.forms[number], times) for number, times in form.items())
+
+
+EMPTY = count({})
+
+
+@cache
+def _numbered(number: int) -> Any:
+    """The count that stands in for one of this number."""
+    return count({number: 1.0})
+
+
 class LinearCounts(Counts):
     """Counts in linear forms. `filled`: per component, tensor and kind of access how many actions move it,
     where transfers are filled up to whole ones."""
 
     def __init__(
-        self, problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], LinearForm]
+        self, problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], Any]
     ) -> None:
         super().__init__(problem, analysis)
         self.filled = filled
@@ -108,11 +142,35 @@ class LinearCounts(Counts):
     def actions(self, moved: Traffic | TollTraffic, kind: str, action: ActionCost) -> Any:
         if not action.rounds(self.bits(moved.tensor)):
             return super().actions(moved, kind, action)
-        return count(self.filled.get((moved.component, moved.tensor, kind), {}))
+        return self.filled.get((moved.component, moved.tensor, kind), EMPTY)
+
+
+Filled = tuple[tuple[tuple[str, str, str], Any], ...]
+
+
+class CountPrices:
+    """What the only Einsum of a problem costs. The rules run once for all templates that move the same
+    tensors at the same components, whatever they move of them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._known: dict[tuple[Analysis, Filled], tuple[LinearForm, PricedTimes]] = {}
+
+    def of(
+        self, analysis: Analysis, filled: Filled, counts: CountPlaceholders
+    ) -> tuple[LinearForm, PricedTimes]:
+        """Joules of all actions, and seconds; `filled` as in `LinearCounts`, `counts`: what the numbers of
+        both stand for."""
+        key = analysis, filled
+        if key not in self._known:
+            self._known[key] = priced(self.problem, analysis, dict(filled))
+        energy, times = self._known[key]
+        each = (tuple((counts.filled_in(form), fixed) for form, fixed in stage) for stage in times.stages)
+        return counts.filled_in(energy), PricedTimes(tuple(each), times.names)
 
 
 def priced(
-    problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], LinearForm]
+    problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], Any]
 ) -> tuple[LinearForm, PricedTimes]:
     """Joules of all actions, and seconds, of the only Einsum of a problem; `filled` as in `LinearCounts`."""
     counts = LinearCounts(problem, analysis, filled)

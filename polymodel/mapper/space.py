@@ -35,6 +35,7 @@ from polymodel.mapper.einsum_rules import (
     require_searchable,
     ties_of,
 )
+from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
@@ -222,6 +223,11 @@ class EinsumSpace:
         leaf = ComputeNode(self.name, self.units[0].name)
         alone = Cascade((replace(self.einsum, n_instances=1),))
         return Problem(alone, self.hierarchy, LoopTree((leaf,)))
+
+    @cached_property
+    def prices(self) -> CountPrices:
+        """What one execution costs, from its counts."""
+        return CountPrices(self.problem)
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:

@@ -60,6 +60,9 @@ def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
     return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
+Joint = tuple[list[Tie], list[RankWindow], set[int]]  # ties, windows, and the bundles in any of them
+
+
 class Factors:
     """The factor of each group of bundles in each term, as arrays over the group's candidates."""
 
@@ -69,6 +72,7 @@ class Factors:
         self.chains = found
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
         self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
+        self._jointly: dict[tuple[int, tuple[int, ...]], Joint] = {}
         self._trips: dict[tuple[int, int], Array] = {}
         self._uneven: dict[tuple[int, int, Fans, Fans], Array] = {}
 
@@ -77,11 +81,9 @@ class Factors:
         if isinstance(term, Transfers):
             return self.of(term.moved, group) / self.of(term.size, group)
         operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
-        ties = [t for t in self.space.ties if self.bundle[t.u] in group]
-        tied = {v for t in ties for v in t.both}
-        windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
-        windows = [w for w in windows if w.p not in tied]
-        within = {self.bundle[v] for v in (*tied, *(x for w in windows for x in (w.p, w.r)))}
+        ties, windows, within = self._joint(term.operand, group)
+        if len(group) == 1 and not within:
+            return self._factor(term, group[0], operand)
         result: Array = np.ones(1)
         for t in ties:
             result = result * self._tied(term, t, operand, group)
@@ -95,6 +97,17 @@ class Factors:
             into = term.into if operand and w == operand.windows[0] else None
             result = result * self._windowed(term, w, group, into)
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
+
+    def _joint(self, number: int, group: tuple[int, ...]) -> Joint:
+        """What variables of a group stand in together for an operand."""
+        if (number, group) not in self._jointly:
+            ties = [t for t in self.space.ties if self.bundle[t.u] in group]
+            tied = {v for t in ties for v in t.both}
+            every = self.space.operands[number].windows if number != OPERATIONS else ()
+            windows = [w for w in every if self.bundle[w.p] in group and w.p not in tied]
+            within = {self.bundle[v] for v in (*tied, *(x for w in windows for x in (w.p, w.r)))}
+            self._jointly[number, group] = ties, windows, within
+        return self._jointly[number, group]
 
     def _factor(self, term: Term, b: int, operand: Operand | None) -> Array:
         """That of one bundle that stands in no window or pair."""
@@ -122,7 +135,8 @@ class Factors:
             result = result / prod(c.spread[f] for f in sorted(divided))
         if term.spread and not alone:
             result = result * prod(c.spread[f] for f in sorted(term.spread))
-        return result * self._instances(v, term.repeated(v))
+        repeated = term.repeated(v)
+        return result * self._instances(v, repeated) if repeated else result
 
     def _generations(self, term: Term, v: int, operand: Operand) -> Array:
         """Along the variable over which the operand is carried forward: each tile but the first holds one

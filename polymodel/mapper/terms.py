@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.architecture.hierarchy import ActionCost
 from polymodel.mapper.aims import Added
-from polymodel.mapper.pricing import LinearForm, PricedTimes, count, plus, priced, total
+from polymodel.mapper.pricing import CountPlaceholders, LinearForm, PricedTimes, plus, total
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Template, TemplateNode
 
@@ -40,8 +40,7 @@ Fans = frozenset[int]
 NONE: Fans = frozenset()
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one).
 
     `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
@@ -192,7 +191,7 @@ class MovementTerms:
             self.sparse_energy = plus(self.sparse_energy, elements, price)
             # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
             # least, so that each tensor may have its own share of that.
-            busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in elements.items()}
+            busiest = {x._replace(split=self.above(memory), own=NONE): c for x, c in elements.items()}
         forms = self.totals.setdefault((memory, operand), {})
         forms[kind] = plus(forms.get(kind, {}), elements)
         storage = "" if refilled == COMPUTE else self.space.memories[refilled].name
@@ -270,12 +269,12 @@ class MovementTerms:
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
         result = plus({}, form, 1 - weights[-1])
         for b, (before, here) in enumerate(pairwise(weights)):
-            more = {replace(term, reaching=(fanout, b)): c for term, c in form.items()}
+            more = {term._replace(reaching=(fanout, b)): c for term, c in form.items()}
             result = plus(result, more, here - before)
         return result
 
-    def analysis(self) -> Analysis:
-        """The counts as an engine returns them."""
+    def analysis(self, count: Callable[[Form], Any]) -> Analysis:
+        """The counts as an engine returns them, `count` being the number that stands for a form."""
         space = self.space
         names = [o.tensor for o in space.operands]
         moved = (
@@ -298,8 +297,8 @@ class MovementTerms:
             if (name, "") not in self.busiest
         )
         return Analysis(
-            "search", (), traffic, self._operations(), tuple(self._loads()), (), tolls,
-            links=tuple(self._link_traffic()), refills=refills,
+            "search", (), traffic, self._operations(count), tuple(self._loads(count)), (), tolls,
+            links=tuple(self._link_traffic(count)), refills=refills,
         )  # fmt: skip
 
     def added(self, figure: Added, energy: Form) -> Form:
@@ -321,13 +320,13 @@ class MovementTerms:
             result = plus(result, {Term(OPERATIONS, END, split=every): 1.0}, figure.places * instances)
         return result
 
-    def _loads(self) -> Iterator[InstanceLoad[Any]]:
+    def _loads(self, count: Callable[[Form], Any]) -> Iterator[InstanceLoad[Any]]:
         for name in dict.fromkeys(name for name, _ in self.busiest):
             mine = [pair for (other, _), pair in self.busiest.items() if other == name]
             reads, writes = (total(pair[k] for pair in mine) for k in (0, 1))
             yield InstanceLoad(self.space.name, name, ((count(reads), count(writes)),), 1)
 
-    def _link_traffic(self) -> Iterator[LinkTraffic[Any]]:
+    def _link_traffic(self, count: Callable[[Form], Any]) -> Iterator[LinkTraffic[Any]]:
         space = self.space
         for number, rows in self.links.items():
             fan = space.fanouts[number]
@@ -335,7 +334,7 @@ class MovementTerms:
             load = count(total(row[2] for row in rows)), count(total(row[3] for row in rows))
             yield LinkTraffic(space.name, fan.component, fan.name, hops, (load,), count({}))
 
-    def _operations(self) -> tuple[ComputeCounts[Any], ...]:
+    def _operations(self, count: Callable[[Form], Any]) -> tuple[ComputeCounts[Any], ...]:
         space = self.space
         if space.copy or self.template.bottom:
             return ()
@@ -400,7 +399,7 @@ class LinkCrossing:
         inside = self.union - outside
         each = Term(self.operand, self.level, inside, slides=self.slides, behind=self.behind)
         times = float(self.reads) if self.level == END else 1.0
-        moved: tuple[Form, Form] = {each: times}, {replace(each, split=outside): times}
+        moved: tuple[Form, Form] = {each: times}, {each._replace(split=outside): times}
         if not self.output:
             return moved, ({}, {})
         return self.received(outside), moved
@@ -429,7 +428,10 @@ def costs(space: EinsumSpace, template: Template) -> CostTerms:
             _output(t, i, o, held)
         else:
             _input(t, i, o, held)
-    energy, times = priced(space.problem, t.analysis(), t.actions)
+    counts = CountPlaceholders()
+    analysis = t.analysis(counts.count)
+    filled = tuple((key, counts.count(form)) for key, form in t.actions.items())
+    energy, times = space.prices.of(analysis, filled, counts)
     if space.shares is not None:
         energy = t.sparse_energy
     nodes = tuple(
@@ -515,7 +517,7 @@ def _crossing(
 
 def _share(t: MovementTerms, term: Term, memory: int) -> Term:
     """The busiest instance's part of a total."""
-    return replace(term, split=t.above(memory))
+    return term._replace(split=t.above(memory))
 
 
 def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
@@ -544,4 +546,4 @@ def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -
 
 def _spread(term: Term, fans: Fans) -> Term:
     """The same elements, once per instance that shares them."""
-    return replace(term, spread=term.spread | fans)
+    return term._replace(spread=term.spread | fans)
