@@ -225,6 +225,17 @@ def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor], faults: list[Di
     return sizes
 
 
+def _joules(memory: HardwareComponent, read: int, write: int) -> float | None:
+    """Joules of bits that move; None where the energy of some of them is not given."""
+    found = 0.0
+    for bits, way in ((read, "read_energy"), (write, "write_energy")):
+        each = memory.number(way)
+        if bits and each is None:
+            return None
+        found += bits * (each or 0.0)
+    return found
+
+
 class _Einsum:
     """One Einsum under way."""
 
@@ -314,7 +325,7 @@ class _Einsum:
             counts = self._counts(component, bindings)
             rate = None if clock is None else clock * component.instances
             time = None if rate is None else sum(n for _, n in counts) / rate
-            units.append(UnitWork(component.name, counts, time))
+            units.append(UnitWork(component.name, counts, time, joules=component.number("energy")))
         return EinsumTraffic(self.name, self._memories(), tuple(units))
 
     # -------------------------------------------------------------------------------------- memories
@@ -338,9 +349,12 @@ class _Einsum:
         for name, moved in sums.items():
             source = sources[name]
             rows = tuple(
-                TensorTraffic(t, r, w if t == self.name else None, "; ".join(notes.get((name, t), ())))
+                TensorTraffic(
+                    t, r, w if t == self.name else None, "; ".join(notes.get((name, t), ())),
+                    _joules(source, r, w),
+                )
                 for t, (r, w) in moved.items()
-            )
+            )  # fmt: skip
             rate = source.number("bandwidth")
             bits = sum(m.bits for m in rows)
             time = None if not rate else bits / (rate * source.instances)

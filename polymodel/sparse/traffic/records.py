@@ -1,8 +1,8 @@
-"""What the traffic of a TeAAL spec on actual data is. Every number is an exact count, labelled `exact`."""
+"""What the traffic of a TeAAL spec on actual data is. Every count is exact, and labelled `exact`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,19 +11,28 @@ from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 
 Label = Literal["exact"]
+ENERGY = "energy of what this row counts, where the architecture gives it"
+
+
+def known_sum(energies: Iterable[float | None]) -> float | None:
+    """The sum of the energies that are known; None where none is."""
+    known = [e for e in energies if e is not None]
+    return sum(known) if known else None
 
 
 @dataclass(frozen=True)
 class TensorTraffic:
     """Bits of one tensor read from and written to one memory; `write` is None for an input.
 
-    `note`: what was assumed of the instances of the buffers that load it, empty where nothing was.
+    `note`: what was assumed of the instances of the buffers that load it, empty where nothing was. `energy`:
+    joules of these bits, None where the architecture does not give them for all that moves.
     """
 
     tensor: str
     read: int
     write: int | None = None
     note: str = ""
+    energy: float | None = None
 
     @property
     def bits(self) -> int:
@@ -35,6 +44,7 @@ class MemoryTraffic:
     """All that one Einsum moves between a memory and the buffers that load from it.
 
     `time`: bits over the bandwidth of all instances, in seconds; None where the architecture gives none.
+    `energy`: joules of all that moves; None where that of some of it is not known.
     """
 
     memory: str
@@ -50,6 +60,10 @@ class MemoryTraffic:
         raise KeyError(f"{self.memory} moves no {tensor}; it moves {', '.join(m.tensor for m in self.moved)}")
 
     @property
+    def energy(self) -> float | None:
+        return None if any(m.energy is None for m in self.moved) else known_sum(m.energy for m in self.moved)
+
+    @property
     def bits(self) -> int:
         return sum(m.bits for m in self.moved)
 
@@ -59,16 +73,27 @@ class UnitWork:
     """What one unit (compute, intersector, merger, sequencer) does in one Einsum: counts by name.
 
     `time`: the sum of the counts over clock frequency times instances, in seconds; None without a clock.
+    `joules`: of one operation, None where the architecture gives none.
     """
 
     unit: str
     counts: tuple[tuple[str, int], ...]
     time: float | None = None
     label: Label = "exact"
+    joules: float | None = None
 
     @property
     def total(self) -> int:
         return sum(n for _, n in self.counts)
+
+    @property
+    def energy(self) -> float | None:
+        """Joules of all that is counted."""
+        return self.energy_of(self.total)
+
+    def energy_of(self, count: int) -> float | None:
+        """Joules of so many operations."""
+        return None if self.joules is None else count * self.joules
 
 
 @dataclass(frozen=True)
@@ -98,6 +123,11 @@ class EinsumTraffic:
         """Seconds by component."""
         return {**{m.memory: m.time for m in self.memories}, **{u.unit: u.time for u in self.units}}
 
+    @property
+    def energies(self) -> dict[str, float | None]:
+        """Joules by component."""
+        return {**{m.memory: m.energy for m in self.memories}, **{u.unit: u.energy for u in self.units}}
+
 
 @dataclass(frozen=True)
 class CascadeTraffic(Answer):
@@ -115,14 +145,16 @@ class CascadeTraffic(Answer):
         """Bits read and written per Einsum, memory and tensor; `note` says what instances share."""
         columns = (
             Column("einsum"), Column("component"), Column("tensor"), Column("read_bits", "bit"),
-            Column("write_bits", "bit"), Column("time", "s"), Column("note"),
+            Column("write_bits", "bit"), Column("time", "s"), Column("energy", "J", words=ENERGY),
+            Column("note"),
         )  # fmt: skip
         rows: list[tuple[Cell, ...]] = []
         for e in self.einsums:
             for memory in e.memories:
                 time = memory.time
                 for m in memory.moved:
-                    rows.append((e.einsum, memory.memory, m.tensor, m.read, m.write, time, m.note))
+                    where = (e.einsum, memory.memory, m.tensor)
+                    rows.append((*where, m.read, m.write, time, m.energy, m.note))
                     time = None
         return Table("memories", columns, tuple(rows), self.notes)
 
@@ -135,13 +167,14 @@ class CascadeTraffic(Answer):
             Column("kind"),
             Column("count", "operation"),
             Column("time", "s"),
+            Column("energy", "J", words=ENERGY),
         )
         rows: list[tuple[Cell, ...]] = []
         for e in self.einsums:
             for unit in e.units:
                 time = unit.time
                 for name, count in unit.counts:
-                    rows.append((e.einsum, unit.unit, name, count, time))
+                    rows.append((e.einsum, unit.unit, name, count, time, unit.energy_of(count)))
                     time = None
         return Table("units", columns, tuple(rows), self.notes)
 
@@ -159,6 +192,21 @@ class CascadeTraffic(Answer):
             yield f"order: {blocks}"
         if self.time is not None:
             yield f"time of all: {engineering(self.time, 's')}, each block as long as its busiest component"
+        if self.energy is not None:
+            lacking = ", ".join(self.without_energy)
+            more = f", without {lacking}: the architecture gives these no energy" if lacking else ""
+            yield f"energy of all: {engineering(self.energy, 'J')}{more}"
+
+    @property
+    def energy(self) -> float | None:
+        """Joules of everything that has an energy (`without_energy`: what has none); None if nothing has."""
+        return known_sum(joules for e in self.einsums for joules in e.energies.values())
+
+    @property
+    def without_energy(self) -> tuple[str, ...]:
+        """Components that move or count something, and whose energy the architecture does not give."""
+        each = ((name, joules) for e in self.einsums for name, joules in e.energies.items())
+        return tuple(dict.fromkeys(name for name, joules in each if joules is None))
 
     @property
     def title(self) -> str:
@@ -192,13 +240,16 @@ class CascadeTraffic(Answer):
             for memory in e.memories:
                 time: float | None = memory.time
                 for m in memory.moved:
-                    row = _row(e.einsum, memory.memory, m.tensor, m.read, m.write, time, memory.label)
+                    row = _row(
+                        e.einsum, memory.memory, m.tensor, m.read, m.write, time, m.energy, memory.label
+                    )
                     yield row | {"note": m.note}
                     time = None
             for unit in e.units:
                 time = unit.time
                 for name, count in unit.counts:
-                    yield _row(e.einsum, unit.unit, name, count, None, time, unit.label)
+                    joules = unit.energy_of(count)
+                    yield _row(e.einsum, unit.unit, name, count, None, time, joules, unit.label)
                     time = None
 
     def metrics(self) -> dict[str, object]:
@@ -218,7 +269,14 @@ class CascadeTraffic(Answer):
 
 
 def _row(
-    einsum: str, component: str, what: str, read: int, write: int | None, time: float | None, label: str
+    einsum: str,
+    component: str,
+    what: str,
+    read: int,
+    write: int | None,
+    time: float | None,
+    energy: float | None,
+    label: str,
 ) -> dict[str, str | int | float | None]:
     return {
         "einsum": einsum,
@@ -227,6 +285,7 @@ def _row(
         "read_bits_or_count": read,
         "write_bits": write,
         "time_s": time,
+        "energy_j": energy,
         "label": label,
         "note": "",
     }

@@ -346,14 +346,16 @@ def _memory(component: HardwareComponent) -> Memory:
     size: float | int | str = math.inf
     if component.kind != "DRAM" and "width" in given and "depth" in given:
         size = f"({given['width']}) * ({given['depth']})"
-    actions = tuple(Action(name=n, energy=0, throughput=bandwidth) for n in ("read", "write"))
+    energies = {n: _number(given.get(f"{n}_energy", 0)) for n in ("read", "write")}
+    actions = tuple(Action(name=n, energy=e, throughput=bandwidth) for n, e in energies.items())
     return Memory(name=component.name, size=size, actions=actions)
 
 
 def _compute(component: HardwareComponent, configuration: NamedArchitecture) -> ComputeUnit:
     clock = component.attributes.get("clock_frequency", configuration.root.attributes.get("clock_frequency"))
     rate = math.inf if clock is None else _number(clock)
-    return ComputeUnit(name=component.name, actions=(Action(name="compute", energy=0, throughput=rate),))
+    energy = _number(component.attributes.get("energy", 0))
+    return ComputeUnit(name=component.name, actions=(Action(name="compute", energy=energy, throughput=rate),))
 
 
 def _number(value: int | float | str | bool) -> int | float | str:

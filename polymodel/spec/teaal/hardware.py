@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from polymodel.spec.base import shown
@@ -27,15 +28,18 @@ CLASSES: dict[str, tuple[Class, str]] = {
     "sequencer": ("Sequencer", ""),
 }
 SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer")
+# Joules per bit of a memory, per operation of a unit. TeAAL's own files give none.
+MEMORY_ENERGIES = ("read_energy", "write_energy")
+ENERGIES = (*MEMORY_ENERGIES, "energy")
 # Numeric attributes of each class; those of a level stand under no name.
 NUMBERS: dict[str, tuple[str, ...]] = {
-    "DRAM": ("bandwidth", "datawidth", "clock_frequency"),
-    "Buffet": ("bandwidth", "width", "depth", "clock_frequency"),
-    "Cache": ("bandwidth", "width", "depth", "clock_frequency"),
-    "Compute": ("clock_frequency",),
-    "Intersector": ("clock_frequency",),
-    "Merger": ("inputs", "comparator_radix", "outputs", "radix", "next_latency", "clock_frequency"),
-    "Sequencer": ("num_ranks", "clock_frequency"),
+    "DRAM": ("bandwidth", "datawidth", "clock_frequency", *MEMORY_ENERGIES),
+    "Buffet": ("bandwidth", "width", "depth", "clock_frequency", *MEMORY_ENERGIES),
+    "Cache": ("bandwidth", "width", "depth", "clock_frequency", *MEMORY_ENERGIES),
+    "Compute": ("clock_frequency", "energy"),
+    "Intersector": ("clock_frequency", "energy"),
+    "Merger": ("inputs", "comparator_radix", "outputs", "radix", "next_latency", "clock_frequency", "energy"),
+    "Sequencer": ("num_ranks", "clock_frequency", "energy"),
     "": ("clock_frequency",),
 }
 WORDS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -171,7 +175,11 @@ def _number(value: object, path: Path, walk: TreeWalk) -> int | float | str | No
     except TextFault as fault:
         walk.faults.text(path, fault)
         return None
-    if not number > 0:
+    if path[-1] in ENERGIES:
+        if not 0 <= number < math.inf:
+            walk.add(path, f"{path[-1]} is {value}", "write joules: a finite number, 0 or more")
+            return None
+    elif not number > 0:
         walk.add(path, f"{path[-1]} is {value}", "write a number above 0, or inf")
         return None
     return number

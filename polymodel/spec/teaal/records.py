@@ -171,7 +171,8 @@ class HardwareComponent:
     """A part of the hardware.
 
     `kind`: its class; `instances`: how many there are in all; `path`: names of the levels from the root to
-    the one it stands in. `attributes` as written: bandwidth (bits per second), width (bits), depth (lines);
+    the one it stands in. `attributes` as written: bandwidth (bits per second), width (bits), depth (lines),
+    read_energy and write_energy (joules per bit), energy (of a unit, joules per operation);
     `type` of Compute is mul or add, of Intersector two-finger, leader-follower or skip-ahead. A text where a
     number belongs is an expression over symbols.
     """

@@ -134,6 +134,17 @@ def test_extensor_with_symbols_is_swept_and_has_closed_forms() -> None:
     assert "K1" in repr(pm.closed_forms(spec))
 
 
+def test_energies_of_components_are_those_of_dense_counts(tmp_path: Path) -> None:
+    text = MACHINE.read_text(encoding="utf-8")
+    priced = text.replace("width: 64\n", "width: 64\n          read_energy: 2e-12\n", 1).replace(
+        "type: mul", "type: mul\n          energy: 1e-12", 1
+    )
+    path = tmp_path / "priced.yaml"
+    path.write_text(priced, encoding="utf-8")
+    arch = pm.load(path, symbols=dict.fromkeys(("K", "M", "N", "K0", "M1", "M0", "BW"), 8)).arch
+    assert [a.energy for c in ("Buffer", "Multiply") for a in arch[c].actions] == [2e-12, 0, 1e-12]
+
+
 def test_another_mapping_may_stand_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "mapping.yaml"
     path.write_text(
