@@ -11,7 +11,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -185,17 +185,29 @@ def confirm(front: pm.Front, count: int) -> int:
 
 def peer(race: Race) -> Ran:
     """AccelForge's mapper on the same case; raises NotInstalled."""
-    python, (text, settings) = environment(), race.told()
+    text, settings = race.told()
+    return searched_by_peer([text], race.objectives, settings, race.seconds)[0]
+
+
+def searched_by_peer(
+    texts: Sequence[str], objectives: Sequence[str], settings: Case, seconds: int
+) -> tuple[Ran, ...]:
+    """AccelForge's mapper on these specs, one after the other in one process that may take so many seconds;
+    raises NotInstalled."""
+    python = environment()
     settings = {k: float(v) if v == "inf" else v for k, v in settings.items()}
     with tempfile.TemporaryDirectory() as name:
-        spec, given, out = (Path(name) / n for n in ("spec.yaml", "settings.json", "out.json"))
-        spec.write_text(text, encoding="utf-8")
-        given.write_text(json.dumps({"objectives": race.objectives, "mapper": settings}), encoding="utf-8")
-        fault = run(python, HERE / "accelforge_search.py", spec, given, out, seconds=race.seconds)
+        folder = Path(name)
+        given, out = folder / "settings.json", folder / "out.json"
+        specs = [folder / f"spec-{i}.yaml" for i in range(len(texts))]
+        for spec, text in zip(specs, texts, strict=True):
+            spec.write_text(text, encoding="utf-8")
+        given.write_text(json.dumps({"objectives": objectives, "mapper": settings}), encoding="utf-8")
+        fault = run(python, HERE / "accelforge_search.py", given, out, *specs, seconds=seconds)
         if fault:
             raise NotInstalled(f"it does not run: {fault}")
         found = json.loads(out.read_text(encoding="utf-8"))
-    return Ran(found["cpu"], found["wall"], tuple(map(tuple, found["values"])))
+    return tuple(Ran(one["cpu"], one["wall"], tuple(map(tuple, one["values"]))) for one in found)
 
 
 def beating(mine: Ran, theirs: Ran, close: float = CLOSE) -> list[tuple[float, ...]]:

@@ -129,7 +129,8 @@ def component(given: Component, spec: pm.Spec, limits: pm.Limits) -> Fields:
         keep = f"({keep}) | ~{backing}.tensors"  # handed on here, or in the backing storage
     if given.ports == "separate":
         found["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
-    found["tensors"] = {"keep": keep, "may_keep": rule(given.may_keep)}
+    may_keep = "All" if given.may_keep is None else given.may_keep.text
+    found["tensors"] = {"keep": keep, "may_keep": may_keep}
     return {**found, "size": finite(given.size_bits), "skip_initial_output_write": not given.read_first}
 
 

@@ -1,4 +1,5 @@
-"""The benchmark of `explore`: both tools get the same problem, and a row says what was not measured."""
+"""The benchmarks of `explore` and `codesign`: both tools get the same problem, and a row says what was not
+measured."""
 
 import json
 import math
@@ -7,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import polymodel as pm
-from benchmarks import explored
+from benchmarks import explored, machines
 from benchmarks.accelforge_peer import NotInstalled
 from benchmarks.explored import GPT3, LARGE, SMALL, Race, Ran, case_of, peer_spec, races, three_levels
 from benchmarks.rows import table
@@ -94,3 +95,27 @@ def test_three_memories_and_the_space_that_was_not_walked():
     (row,) = explored.looked_at("a chain", CHAIN.case).values()
     assert row["value"] > 1000
     assert row["peer"] > 1e9 * row["value"]
+
+
+def test_a_loop_over_machines_that_finds_better_is_a_fault(monkeypatch):
+    """The loop finds what our own does; on one of two machines what costs a hundredth less."""
+
+    def loop(spec, hardware):
+        found = machines.looped(spec, hardware)
+        first = min(found)
+        cheaper = tuple((energy * 0.99, latency) for energy, latency in found[first].values)
+        return {**found, first: replace(found[first], values=cheaper)}
+
+    monkeypatch.setattr(machines, "EIGHT", {"KIB": [4], "BW": [4, 32]})
+    monkeypatch.setattr(machines, "looped_by_peer", loop)
+    rows, faults = machines.raced("a matmul", pm.load("matmul", machines.machine(), M=4, N=4, K=4))
+    assert [f.partition(": ")[0] for f in faults] == ["a matmul, AccelForge on (KIB, BW) = (4, 4)"]
+    assert "of which 1 beat ours" in table(rows)
+
+
+def test_the_peer_is_told_of_a_machine_what_may_be_kept_and_that_intermediates_are():
+    spec = pm.load("matmul_chain_2", machines.machine())
+    buffer = next(line for line in machines.told(spec).splitlines() if '"GLB"' in line)
+    read = json.loads(buffer.partition("!Memory ")[2])
+    assert read["tensors"] == {"keep": "(Nothing) | ~DRAM.tensors", "may_keep": "All"}
+    assert read["size"] == spec.arch["GLB"].size_bits
