@@ -349,10 +349,10 @@ def counted_from(begun: float, seconds: float, size: float) -> Iterator[None]:
 
 
 @contextmanager
-def until(end: float) -> Iterator[None]:
+def until(end: float, asked: float | None = None) -> Iterator[None]:
     """Raises TimeUp inside once `time.monotonic` passes `end`: the step of a search that is not finished then
-    is left out."""
-    with _governed(end - time.monotonic(), inf):
+    is left out. `asked`: the limit in seconds that the message tells, where it began to count earlier."""
+    with _governed(end - time.monotonic(), inf, told=asked):
         yield
 
 
@@ -403,12 +403,15 @@ def _amount(size: float) -> str:
 
 
 @contextmanager
-def _governed(seconds: float, size: float, begun: float | None = None) -> Iterator[None]:
+def _governed(
+    seconds: float, size: float, begun: float | None = None, told: float | None = None
+) -> Iterator[None]:
     outer, start = _current.get(), time.monotonic() if begun is None else begun
     if seconds == inf and size == inf:
         yield
         return
-    mine = Governor(start + seconds, seconds, max(size, LEAST_MEMORY), held() if size < inf else 0)
+    base = held() if size < inf else 0
+    mine = Governor(start + seconds, seconds if told is None else told, max(size, LEAST_MEMORY), base)
     if outer.end <= mine.end:
         mine.end, mine.seconds = outer.end, outer.seconds
     if size == inf or outer.base + outer.bytes <= mine.base + mine.bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from time import monotonic
 from typing import Literal, get_args
 
 from polymodel.api.operands import Source, factor, operand
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import soft, until
+from polymodel.governor import soft, spare, until
 from polymodel.report.tiling.matmul import MatmulTiling
 from polymodel.spec.faults import as_number, not_a, plainly
 from polymodel.tiling.cost.model import Launch
@@ -64,8 +65,9 @@ def tile_matmul(
     _check_figures(objective, overbook, time_limit)
     buffers, sizes = _buffers_of(capacity), _grid_of(grid)
     shape = None if tile is None else _shape_of(tile)
-    end = inf if time_limit is None else soft(time_limit)
-    with until(end):
+    seconds = inf if time_limit is None else spare(time_limit)
+    end = monotonic() + seconds
+    with until(end, seconds):
         first, told = operand(a, "A", names, "tile_matmul")
         second, more = (
             (made, ())
@@ -73,13 +75,11 @@ def tile_matmul(
             else operand(made, "B", names, "tile_matmul")
         )
         product = product_of(first, second, progress)
-    known = (*told, *more)
-    last = min(end, soft(SEARCH))
-    asked = TilingSearch(buffers, machine, objective, orders, overbook, sizes, last, progress)
-    if shape is not None:
-        with until(end):
+        known, last = (*told, *more), min(end, soft(SEARCH))
+        asked = TilingSearch(buffers, machine, objective, orders, overbook, sizes, last, progress)
+        if shape is not None:
             best = tiles_of_shape(product, shape, asked, chosen == "overbooked")
-        return MatmulTiling(product, asked, best, (best,), known)
+            return MatmulTiling(product, asked, best, (best,), known)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)
     return MatmulTiling(product, asked, found.best, found.candidates, (*known, *found.notes))

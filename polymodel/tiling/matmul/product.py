@@ -22,7 +22,7 @@ from polymodel.tiling.plane.pattern import Flags, Index, Ints
 MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
 EXTENT = 5 * 10**7  # of a rank: several arrays of 8 bytes a coordinate are held
-CHUNK = 2**22  # products at a time: 100 MB
+CHUNK = 2**18  # products at a time: few enough to be sorted within a processor's cache
 _REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
 Made = TypeVar("Made")

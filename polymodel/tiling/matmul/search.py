@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
 
@@ -56,6 +56,14 @@ class TilingCandidates:
         return self.candidates[0]
 
 
+@dataclass
+class _Told:
+    """What a search has to tell beside its candidates; `cut_short`: time left something unlooked at."""
+
+    notes: list[str] = field(default_factory=list)
+    cut_short: bool = False
+
+
 def search(
     product: PatternProduct,
     asked: TilingSearch,
@@ -68,21 +76,22 @@ def search(
     time allowed (else a note says so). Refused where nothing fits, TimeUp where nothing was found in time.
     """
     found: list[TilingCandidate] = []
-    notes: list[str] = []
+    told = _Told()
     if "panels" in strategies:
         found.append(_panels(product, asked))
     if "uniform" in strategies:
-        found += _shapes(product, replace(asked, over=0.0), "uniform", inf, notes)
+        found += _shapes(product, replace(asked, over=0.0), "uniform", inf, told)
     if "overbooked" in strategies:
         # Beside the uniform ones, only shapes are counted that may be better.
         beat = min((_value(c, asked)[0] for c in found if c.strategy == "uniform"), default=inf)
-        found += _shapes(product, replace(asked, over=overbook), "overbooked", beat, notes)
+        found += _shapes(product, replace(asked, over=overbook), "overbooked", beat, told)
     if "dynamic" in strategies:
-        found += _dynamic(product, asked, notes)
+        found += _dynamic(product, asked, told)
     found.sort(key=lambda c: (not c.fits, *_value(c, asked)))
-    if not found and asked.late():
-        raise TimeUp("no tiles were found in time", "give more time_limit, or strategy panels")
-    if not found or not found[0].fits:
+    fitting = bool(found) and found[0].fits
+    if not fitting and told.cut_short:
+        raise TimeUp("no tiles that fit were found in time", "give more time_limit, or larger capacities")
+    if not fitting:
         a, b, z = asked.buffers
         raise Refused(
             f"no {' or '.join(strategies)} tiles fit buffers of {a}, {b} and {z} words",
@@ -90,7 +99,7 @@ def search(
             if len(strategies) < 4
             else "give larger capacities",
         )
-    return TilingCandidates(tuple(found), tuple(notes))
+    return TilingCandidates(tuple(found), tuple(told.notes))
 
 
 def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float]:
@@ -98,12 +107,13 @@ def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float
 
 
 def _shapes(
-    product: PatternProduct, asked: TilingSearch, strategy: Strategy, beat: float, notes: list[str]
+    product: PatternProduct, asked: TilingSearch, strategy: Strategy, beat: float, told: _Told
 ) -> list[TilingCandidate]:
-    shapes = best_shapes(product, asked, beat)
+    shapes, notes = best_shapes(product, asked, beat), told.notes
     looked = f"{strategy}: {shapes.fitting:,} of {shapes.tried:,} shapes of the grid fit"
     notes.append(f"{looked}, {shapes.passed:,} of these are passed over by a bound")
     if shapes.left:
+        told.cut_short |= asked.late()
         notes.append(f"{strategy}: {shapes.left:,} shapes were not looked at in time: a better one may exist")
     best = shapes.best
     if strategy == "overbooked" and beat < inf:
@@ -169,7 +179,7 @@ def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
     return TilingCandidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
 
 
-def _dynamic(product: PatternProduct, asked: TilingSearch, notes: list[str]) -> list[TilingCandidate]:
+def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[TilingCandidate]:
     sides: tuple[Stationary, ...] = ("A", "B")
     found: list[TilingCandidate] = []
     for stationary, grow in ((s, g) for g in GROWS for s in sides):
@@ -193,7 +203,8 @@ def _dynamic(product: PatternProduct, asked: TilingSearch, notes: list[str]) -> 
         if made is None:
             slow = f"over {STEPS:,} tiles, or worse already than the best of the others"
             why = "out of time" if asked.late() else slow
-            notes.append(f"dynamic: {name}: given up ({why})")
+            told.cut_short |= asked.late()
+            told.notes.append(f"dynamic: {name}: given up ({why})")
             continue
         traffic = made.traffic()
         cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import look
 from polymodel.spec.faults import plainly
 from polymodel.tiling.matmul.product import (
-    CHUNK,
     EntryCoordinates,
     PatternProduct,
     changes,
@@ -25,6 +26,8 @@ from polymodel.tiling.plane.pattern import Index, Ints
 NUMBERED = 2**62
 # Counting into an array of all tiles is faster than sorting while there are not many more tiles than entries.
 _SPARE_CELLS = 2**18
+BAND = 2**18  # entries counted at a time: few enough to be sorted within a processor's cache
+CHUNK = 2**22  # pairs made at a time: 100 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +84,36 @@ def numbers(places: EntryCoordinates, tile: tuple[int, int]) -> Ints:
 
 
 def tiles_of(places: EntryCoordinates, tile: tuple[int, int]) -> TensorTiles:
-    """The nonempty tiles of a matrix cut into tiles of one shape."""
-    ids = numbers(places, tile)
+    """The nonempty tiles of a matrix cut into tiles of one shape.
+
+    Tiles are counted in bands of whole rows of tiles, whose numbers follow each other, so that no step is
+    long: between two of them a limit of time is looked at.
+    """
     shape = grid_of(places.shape, tile)
-    present, nnz = counted(ids, shape[0] * shape[1])
-    # The columns of a tile are contiguous: within one row its entries follow each other.
-    _, rows = counted(ids[changes(places.rows, ids)], shape[0] * shape[1])
+    found: list[tuple[Ints, Ints, Ints]] = [(np.zeros(0, dtype=np.int64),) * 3]
+    for piece in _bands(places, tile[0]):
+        look()
+        band = EntryCoordinates(places.rows[piece], places.cols[piece], places.shape)
+        first = int(band.rows[0]) // tile[0]
+        most = (int(band.rows[-1]) // tile[0] - first + 1) * shape[1]
+        ids = numbers(band, tile) - first * shape[1]
+        present, nnz = counted(ids, most)
+        # The columns of a tile are contiguous: within one row its entries follow each other.
+        _, rows = counted(ids[changes(band.rows, ids)], most)
+        found.append((present + first * shape[1], nnz, rows))
+    present, nnz, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return TensorTiles(present, nnz, rows, shape)
+
+
+def _bands(places: EntryCoordinates, height: int) -> Iterator[slice]:
+    """All entries in pieces of about `BAND` of them, each of whole bands of so many rows."""
+    begins = np.append(places.starts[:-1:height], places.nnz)
+    ends = np.append(begins[np.searchsorted(begins, np.arange(BAND, places.nnz, BAND))], places.nnz)
+    begin = 0
+    for end in np.unique(ends).tolist():
+        if end > begin:
+            yield slice(begin, end)
+            begin = end
 
 
 def counted(ids: Index, most: int) -> tuple[Ints, Ints]:
@@ -179,6 +205,7 @@ class UniformTiles:
         counts = np.diff(begins)[a_k]
         ends, found, start = np.cumsum(counts), np.zeros(0, dtype=np.int64), 0
         while start < a_k.size:
+            look()
             done = int(ends[start - 1]) if start else 0
             stop = max(start + 1, int(np.searchsorted(ends, done + CHUNK, side="right")))
             at_k, at_i, many = a_k[start:stop], a_i[start:stop].astype(np.int64), counts[start:stop]

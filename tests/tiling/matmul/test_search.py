@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product as every
-from typing import get_args
+from math import inf
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.errors import Refused, SpecError
+from polymodel.api.matmul import tile_matmul
+from polymodel.errors import Refused, SpecError, TimeUp
+from polymodel.sparse.density.random import random_tensor
 from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.dynamic import Dynamic, dynamic
 from polymodel.tiling.matmul.product import product_of
-from polymodel.tiling.matmul.search import search
+from polymodel.tiling.matmul.search import STRATEGIES, search
 from polymodel.tiling.matmul.shapes import Objective, TilingSearch, grid_for
 from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import ORDERS
@@ -87,6 +91,23 @@ def test_a_search_out_of_time_says_what_it_left() -> None:
     assert any("were not looked at in time" in note for note in found.notes)
     assert sum("given up" in note for note in found.notes) == 6
     assert dynamic(product, (2000, 2000, 2000), stop=lambda launches: True) is None
+
+
+def test_what_was_not_looked_at_in_time_is_not_said_to_fit_nothing() -> None:
+    """Panels do not fit: row 0 of Z takes 65 words. Whether another shape does was not found out in time."""
+    product = product_of(*tensors(np.ones((30, 30)), np.ones((30, 30))))
+    asked = TilingSearch((64, 64, 64), MatmulMachine(), until=0.0)
+    for strategies in (("panels", "uniform"), ("panels", "dynamic"), ("overbooked",), STRATEGIES):
+        with pytest.raises(TimeUp, match="no tiles that fit were found in time"):
+            search(product, asked, strategies)
+    with pytest.raises(Refused, match="no uniform tiles fit"):
+        search(product, replace(asked, until=inf, grid=((30,), (30,), (30,))), ("uniform",))
+
+
+@pytest.mark.parametrize("asked", [{"tile": (2, 2, 2)}, {"capacity": 64}])
+def test_a_limit_of_time_is_told_as_it_was_asked_for(asked: dict[str, Any]) -> None:
+    with pytest.raises(TimeUp, match=r"the time limit of 1e-09 s is over"):
+        tile_matmul(random_tensor(["I", "J"], [8, 8], 0.5, seed=1), time_limit=1e-9, **asked)
 
 
 def test_ranges_of_dynamic_tiles_cover_every_multiply_once() -> None:

@@ -72,12 +72,16 @@ def test_chunks_of_products_do_not_change_the_result(monkeypatch: pytest.MonkeyP
     for size in (1, 7, 100):
         monkeypatch.setattr(made, "CHUNK", size)
         monkeypatch.setattr("polymodel.tiling.matmul.uniform.CHUNK", size)
+        monkeypatch.setattr("polymodel.tiling.matmul.uniform.BAND", size)
         parts = product_of(*tensors(a, b), told.append)
         assert np.array_equal(parts.z.rows, whole.z.rows)
         assert np.array_equal(parts.z.cols, whole.z.cols)
         assert np.array_equal(parts.first_k, whole.first_k)
         ours, theirs = (UniformTiles(p, (4, 3, 5)) for p in (parts, whole))
         assert np.array_equal(ours.keys, theirs.keys)
+        for mine, other in ((ours.a, theirs.a), (ours.b, theirs.b), (ours.z, theirs.z)):
+            for figure in ("ids", "nnz", "rows"):
+                assert np.array_equal(getattr(mine, figure), getattr(other, figure))
         assert ours.partial_outputs == theirs.partial_outputs
     assert len(told) > 30
     assert told[-1].endswith(f"of 30 rows, {whole.z.nnz:,} entries")
