@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -43,9 +44,11 @@ def cpu(action: Callable[[], object]) -> tuple[float, object]:
     return time.process_time() - begun, found
 
 
-def moved(spec: TeaalSpec, a: pm.SparseTensor, b: pm.SparseTensor) -> float:
+def moved(
+    spec: TeaalSpec, a: pm.SparseTensor, b: pm.SparseTensor, replacement: Literal["lru", "optimal"]
+) -> float:
     """Time of counting the traffic, whose multiplies have to be as many as A's columns and rows say."""
-    took, traffic = cpu(lambda: pm.traffic(spec, {"A": a, "B": b}, replacement="lru"))
+    took, traffic = cpu(lambda: pm.traffic(spec, {"A": a, "B": b}, replacement=replacement))
     assert isinstance(traffic, CascadeTraffic)
     if dict(traffic.einsum("Z").unit("Mul").counts)["mul"] != multiplies_of(a):
         raise AssertionError(f"{multiplies_of(a):,} multiplies are not what the traffic counts")
@@ -84,7 +87,9 @@ def products(entries: int = 800_000) -> dict[str, Row]:
             found[f"{size}, with values"] = cpu_seconds(counted(sliced, a, b, True, nnz), peer, peer_name)
             continue
         found[f"{size}, counts and times"] = cpu_seconds(counted(sliced, a, b, False, nnz), peer, peer_name)
-        found[f"{size}, traffic with an LRU cache"] = cpu_seconds(moved(cached, a, b), peer, peer_name)
+        lru, optimal = moved(cached, a, b, "lru"), moved(cached, a, b, "optimal")
+        found[f"{size}, traffic with an LRU cache"] = cpu_seconds(lru, peer, peer_name)
+        found[f"{size}, traffic with an optimal cache"] = cpu_seconds(optimal, peer, peer_name)
         dense = np.ones((ROWS, WIDE))
         wide = pm.SparseTensor.from_dense("B", ("K", "J"), dense)
         peer, product = cpu(lambda matrix=matrix, dense=dense: matrix @ dense)

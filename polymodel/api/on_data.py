@@ -59,7 +59,7 @@ def traffic(
     tensors: Mapping[str, SparseTensor | NDArray[Any]],
     *,
     symbols: Mapping[str, float] | None = None,
-    replacement: Literal["lru"] | None = None,
+    replacement: Literal["lru", "optimal"] | None = None,
 ) -> CascadeTraffic:
     """What a TeAAL spec with format, architecture and bindings moves on data, in bits, and how long it takes.
 

@@ -23,7 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Count what moves."""
     add_data(parser)
     parser.add_argument(
-        "--replacement", choices=("lru",), help="what a full cache drops (default: none, refused)"
+        "--replacement",
+        choices=("lru", "optimal"),
+        help="what a full cache drops: the line used least recently (lru), or the one whose next use is "
+        "furthest in the future (optimal); by default a full cache is refused",
     )
     add_outputs(parser, "")
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints
-from polymodel.sparse.traffic.cache import Accesses, Clock, Lanes, ceil_div, pairs
+from polymodel.sparse.traffic.cache import Clock, Lanes, ceil_div, pairs
 from polymodel.sparse.traffic.nest import RankBinding, StoredElements, WalkedEinsum
+from polymodel.sparse.traffic.replacement import Accesses
 from polymodel.spec.teaal.records import Binding, HardwareComponent, RankFormat, TeaalSpec, TensorFormat
 
 # The bindings of one Einsum to memories, resolved: what each buffer holds and where it loads it from.

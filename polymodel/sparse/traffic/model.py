@@ -11,14 +11,11 @@ from polymodel.sparse.execute.plan import Plan, make_plan
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.cache import (
-    Accesses,
     Clock,
-    FiberAccesses,
     Lanes,
     ceil_div,
     fullest,
     lanes_of,
-    lru_misses,
     output_lines,
     output_subtree_lines,
 )
@@ -40,6 +37,7 @@ from polymodel.sparse.traffic.records import (
     TensorTraffic,
     UnitWork,
 )
+from polymodel.sparse.traffic.replacement import LRU, OPTIMAL, Accesses, FiberAccesses, misses
 from polymodel.sparse.traffic.units import intersections, merge_steps
 from polymodel.spec.teaal.convert import strides_of, with_strides
 from polymodel.spec.teaal.records import (
@@ -106,7 +104,9 @@ def total_time(einsums: Sequence[EinsumTraffic], blocks: Iterable[Iterable[str]]
 
 # Iterations of the loop that is merged in one fiber of the output, where its lines are told apart by windows.
 MOST_IN_A_FIBER = 2**25
-LRU = 'pass replacement="lru", on the command line --replacement lru'
+Replacement = Literal["lru", "optimal"]
+_POLICIES = (LRU, OPTIMAL)
+_SAY_WHICH = 'pass replacement="lru" or "optimal", on the command line --replacement lru or optimal'
 
 
 def traffic(
@@ -115,14 +115,15 @@ def traffic(
     *,
     symbols: Mapping[str, int] | None = None,
     walked: Mapping[str, Sequence[str]] | None = None,
-    replacement: Literal["lru"] | None = None,
+    replacement: Replacement | None = None,
 ) -> CascadeTraffic:
     """What each Einsum moves between memories and buffers, what its units count, and the time.
 
     `tensors`: the cascade's inputs, ranks as declared; `symbols`: values of names used as sizes of splits.
     `walked`: tensor -> ranks that are iterated over their whole shape; without it, those ranks of inputs
     that are stored uncompressed with payloads (offsets) of their own, above the last rank. `replacement`:
-    what a cache drops when it is full; without it, caches must hold all that passes through them. Rules:
+    what a cache drops when it is full, the line used least recently (`lru`) or the line whose next use is
+    furthest in the future (`optimal`); without it, caches must hold all that passes through them. Rules:
     docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
     """
     spec = with_strides(spec, symbols or {})
@@ -184,8 +185,8 @@ def _checked(
     faults: list[Diagnostic] = []
     if not any(b.bindings for b in spec.einsum_bindings):
         faults.append(Diagnostic("the spec binds nothing", "add `architecture:` and `bindings:`"))
-    if replacement not in (None, "lru"):
-        faults.append(Diagnostic(f"replacement is {replacement!r}", 'give "lru" or nothing'))
+    if replacement not in (None, *_POLICIES):
+        faults.append(Diagnostic(f"replacement is {replacement!r}", 'give "lru", "optimal" or nothing'))
     for name, ranks in (walked or {}).items():
         known = spec.declaration.get(name, ()) if name in spec.inputs else ()
         strange = ", ".join(r for r in ranks if r not in known)
@@ -377,12 +378,12 @@ class _Einsum:
             if sum(max(self._lines(h)) for h in mine) <= lines:
                 continue
             what = f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
-            if self.replacement != "lru":
-                raise Refused(f"{what}: which of them it drops is not said", LRU)
+            if self.replacement is None:
+                raise Refused(f"{what}: which of them it drops is not said", _SAY_WHICH)
             if any(h.tensor == self.name or h.root for h in mine):
                 raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
             accesses, visits, keys = self._read(mine, None)
-            self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
+            self.misses.update(zip(keys, misses(accesses, lines, self.replacement, visits), strict=True))
 
     def _read(
         self, mine: Sequence[BufferedRank], lanes: Lanes | None
@@ -417,11 +418,13 @@ class _Einsum:
         depth = component.number("depth")
         lines = int(min(2**62 if depth is None else depth, 2**62))
         most = fullest([a.line for a in accesses], visits, lanes.instances)
-        if self.replacement != "lru" and most > lines:
+        if self.replacement is None and most > lines:
             what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
             what += ", and more pass through one of them: which of them it drops is not said"
-            raise Refused(what, LRU)
-        self.misses.update(zip(keys, lru_misses(accesses, lines, visits), strict=True))
+            raise Refused(what, _SAY_WHICH)
+        # Where all that passes through them fits, every policy does the same.
+        found = misses(accesses, lines, self.replacement or LRU, visits)
+        self.misses.update(zip(keys, found, strict=True))
         self.apart.add(component.name)
 
     def _shared(self, held: BufferedRank) -> str:

@@ -16,8 +16,9 @@ from tests.sparse.traffic.oracle_parts import components, expression, fuse, merg
 class Run:
     """One Einsum: `run` goes through its loops, noting accesses in `events` as they happen, and counts."""
 
-    def __init__(self, spec, symbols, einsum, tensors, sizes, walked):
+    def __init__(self, spec, symbols, einsum, tensors, sizes, walked, replacement):
         self.spec, self.einsum, self.sizes, self.walked = spec, einsum, sizes, walked
+        self.replacement = replacement
         text = next(e for e in spec["einsum"]["expressions"] if e.split("[")[0].strip() == einsum)
         _, out_ranks, self.inputs, self.take = expression(text)
         mapping = spec["mapping"]
@@ -273,12 +274,13 @@ class Run:
         return {tuple(p[innermost[r][1]] for r in declared): v for p, v in flat.items()}
 
 
-def metrics(spec, symbols, tensors, sizes, walked=None):
-    """All numbers of a cascade. `tensors`: name -> {coordinates in declared order: value}."""
+def metrics(spec, symbols, tensors, sizes, walked=None, replacement="lru"):
+    """All numbers of a cascade. `tensors`: name -> {coordinates in declared order: value}; `replacement`:
+    what a full cache drops, the line used least recently or the one used again last (`optimal`)."""
     tensors, found = dict(tensors), {}
     for text in spec["einsum"]["expressions"]:
         einsum = text.split("[")[0].strip()
-        run = Run(spec, symbols, einsum, tensors, sizes, walked or {}).run()
+        run = Run(spec, symbols, einsum, tensors, sizes, walked or {}, replacement).run()
         found[einsum] = {**run.buffers.memories(), **units(spec, run, tensors)}
         tensors[einsum] = run.result()
     time = None

@@ -77,7 +77,8 @@ class Buffers:
         per_line = self.per_line(b)
         held, window, reads, writes = {}, None, 0, 0
         if component["class"].lower() == "cache":
-            return line * self.cached(b["component"])[self.bound.index(b)], 0
+            reads, writes = self.cached(b["component"])
+            return line * reads[self.bound.index(b)], line * writes[self.bound.index(b)]
         evict = self.evict(b["evict-on"])
         for stamp, prefix, place, write, _ in self.accesses(b):
             if stamp[:evict] != window:
@@ -98,26 +99,35 @@ class Buffers:
         return found
 
     def cached(self, name):
-        """Misses per binding of a cache that drops the line used least recently; inputs only."""
-        attributes = self.run.components[name]["attributes"]
+        """Lines fetched and written back per binding of a cache that drops the line used least recently, or
+        the one whose next use is furthest in the future: one access after the other."""
+        lines = self.run.components[name]["attributes"]["depth"]
         every = []
         for i, b in enumerate(self.bound):
             if b["component"] == name:
-                assert b["tensor"] != self.run.einsum
                 per_line = self.per_line(b)
                 every += [
-                    (when, i, prefix, place // per_line) for _, prefix, place, _, when in self.accesses(b)
+                    (when, i, prefix, place // per_line, write)
+                    for _, prefix, place, write, when in self.accesses(b)
                 ]
-        held, misses = OrderedDict(), defaultdict(int)
-        for _, *line in sorted(every):
-            key = tuple(line)
+        every.sort()
+        keys = [tuple(line) for _, *line, _ in every]
+        held, reads, writes = OrderedDict(), defaultdict(int), defaultdict(int)
+        for now, key in enumerate(keys):
+            write = every[now][-1]
             if key not in held:
-                misses[key[0]] += 1
-                held[key] = True
-                if len(held) > attributes["depth"]:
-                    held.popitem(last=False)
+                reads[key[0]] += not write
+                if len(held) == lines:
+                    dropped = next(iter(held))
+                    if self.run.replacement == "optimal":
+                        dropped = max(held, key=lambda k, now=now: next_use(keys, k, now))
+                    writes[dropped[0]] += held.pop(dropped)
+                held[key] = False
+            held[key] = held[key] or write
             held.move_to_end(key)
-        return misses
+        for key, dirty in held.items():
+            writes[key[0]] += dirty
+        return reads, writes
 
     def accesses(self, b):
         run, tensor, rank = self.run, b["tensor"], b["rank"]
@@ -135,6 +145,10 @@ class Buffers:
                 fiber = fiber[c]
             found.append((stamp, prefix, sorted(fiber).index(coord), write, when))
         return found
+
+
+def next_use(keys, key, now):
+    return next((i for i in range(now + 1, len(keys)) if keys[i] == key), len(keys))
 
 
 def same(x, y):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Literal
 
 import pytest
 import yaml
 
 from polymodel.sparse.execute import merged
-from polymodel.sparse.traffic import model, traffic
+from polymodel.sparse.traffic import model, replacement, traffic
 from polymodel.spec.teaal import read_teaal
 from tests.seeds import seeds
 from tests.sparse.traffic import data
 from tests.sparse.traffic.specs import DECLARED, as_cache, random_points, random_spec
+
+POLICIES: tuple[Literal["lru", "optimal"], ...] = ("lru", "optimal")
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -31,6 +34,11 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
     wide = rng.choice([False, True])
     monkeypatch.setattr(merged, "far_apart", lambda *_: wide)
     teaal = read_teaal(yaml.safe_dump(spec))
-    ours = traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
+    monkeypatch.setattr(replacement, "_BLOCK", rng.choice([1, 50, 2**18]))
+    ours = [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
     monkeypatch.setattr(model, "applies", lambda *_: False)
-    assert ours == traffic(teaal, tensors, walked=walked, replacement="lru").metrics()
+    assert ours == [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
+    least, best = ([m for e in found.einsums for x in e.memories for m in x.moved] for found in ours)
+    assert all(
+        b.read <= a.read and (b.write or 0) <= (a.write or 0) for a, b in zip(least, best, strict=True)
+    )

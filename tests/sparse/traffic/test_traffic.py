@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Literal
 
 import pytest
 import yaml
@@ -34,9 +35,10 @@ def test_random_specs(seed: int) -> None:
     assert ours == slow
 
 
+@pytest.mark.parametrize("replacement", ["lru", "optimal"])
 @pytest.mark.parametrize("seed", seeds(15, range(50)))
 @pytest.mark.thin(3)
-def test_caches_that_drop_the_least_recently_used(seed: int) -> None:
+def test_full_caches(seed: int, replacement: Literal["lru", "optimal"]) -> None:
     """Inputs share a small cache; what fits and what does not, in the order of the loops."""
     spec, sizes, walked = random_spec(seed)
     rng = Random(seed)
@@ -44,8 +46,8 @@ def test_caches_that_drop_the_least_recently_used(seed: int) -> None:
     given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], rng.choice([0.3, 0.8])) for t in "AB"}
     text = yaml.safe_dump(spec)
     tensors = {t: data.tensor(t, DECLARED[t], sizes, p) for t, p in given.items()}
-    found = traffic(read_teaal(text), tensors, walked=walked, replacement="lru").metrics()
-    assert found == metrics(data.plain(text), {}, given, sizes, walked)
+    found = traffic(read_teaal(text), tensors, walked=walked, replacement=replacement).metrics()
+    assert found == metrics(data.plain(text), {}, given, sizes, walked, replacement)
 
 
 @pytest.mark.parametrize("name", data.DESIGNS)
