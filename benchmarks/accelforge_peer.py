@@ -46,7 +46,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """Seconds of one point, and what was counted at each of POINTS."""
+    """CPU seconds of one point, and what was counted at each of POINTS."""
 
     seconds: float
     counts: tuple[Counts, ...]
@@ -58,7 +58,7 @@ def spec(**tiles: int | str) -> pm.Spec:
 
 
 def rows(seconds: float, sweep_rate: float, swept: str) -> tuple[dict[str, Row], list[str]]:
-    """Points per second of `evaluate` (its `seconds` for one point) and of the sweep named `swept`.
+    """Points per second of `evaluate` (its CPU `seconds` for one point) and of the sweep named `swept`.
 
     Without AccelForge the rows say why. Also each count in which the tools differ.
     """

@@ -1,7 +1,7 @@
 """Runs under AccelForge's own Python, not polymodel's: times its `evaluate_mapping` on some tile points.
 
 `python accelforge_points.py SPEC POINTS OUT`: POINTS is a JSON list of template variables of SPEC, one
-mapping each; OUT gets JSON with `seconds` (median of one point, its spec already read) and `counts`, for
+mapping each; OUT gets JSON with `seconds` (CPU, median of one point, its spec already read) and `counts`, for
 each point `einsum component tensor action` -> bits (of compute: operations), and the totals.
 """
 
@@ -33,9 +33,9 @@ def main() -> None:
         read = accelforge.Spec.from_yaml(spec, jinja_parse_data=point)
         if not number:
             read.evaluate_mapping()  # what happens once, such as compilation, is not timed
-        start = time.perf_counter()
+        start = time.process_time()
         result = read.evaluate_mapping()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         found.append(counts(result))
     Path(out).write_text(json.dumps({"seconds": median(seconds), "counts": found}), encoding="utf-8")
 
