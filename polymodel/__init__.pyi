@@ -31,8 +31,8 @@ from .exhibits.listed import gallery as gallery
 from .exhibits.records import Gallery as Gallery
 from .governor import limits as limits
 from .hardware.answer import Codesign as Codesign
+from .hardware.chips import Distribution as Distribution
 from .hardware.collectives import Interconnect as Interconnect
-from .hardware.distribution import Distribution as Distribution
 from .hardware.distribution import distribute as distribute
 from .hardware.search import codesign as codesign
 from .importers.accelforge import export_accelforge as export_accelforge

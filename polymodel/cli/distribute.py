@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Sources, chips, the split, the interconnect, and outputs."""
     add_sources(parser)
     parser.add_argument(
-        "--chips", default="1,2,4,8", metavar="N,N,...", help="numbers of chips (default: 1,2,4,8)"
+        "--chips", metavar="N,N,...", help="numbers of chips (default: 1,2,4,8, or one for each stage)"
     )
     parser.add_argument(
         "--split",
@@ -28,6 +28,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME,...",
         help="rank variables; each Einsum is split along the first that it has, and computed by every chip "
         "if it has none",
+    )
+    parser.add_argument(
+        "--stages",
+        metavar="NAME,...;NAME,...",
+        help="a pipeline: the Einsums of each chip, chips parted by `;`; work passes along them in batches",
+    )
+    parser.add_argument(
+        "--batches", metavar="N,N,...", help="into how many blocks of --split the work is cut (default: 1)"
     )
     parser.add_argument(
         "--topology", default="ring", metavar="NAME", help="ring, mesh, switch or all-to-all (default: ring)"
@@ -64,8 +72,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
     found = distribute(
         spec,
-        _counts(options.chips),
-        split=[name.strip() for name in options.split.split(",")],
+        _counts("chips", options.chips),
+        split=_names(options.split),
+        stages=None if options.stages is None else [_names(one) for one in options.stages.split(";")],
+        batches=_counts("batches", options.batches),
         link=link,
         whole=not options.sharded,
         objective=options.objective,
@@ -86,11 +96,18 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return table_json(table) if options.format == "json" else table.to_csv(), code
 
 
-def _counts(text: str) -> list[int]:
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _counts(option: str, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
     try:
         return [int(n) for n in text.split(",")]
     except ValueError:
-        raise SpecError([Diagnostic(f"--chips {text}: not numbers of chips", "write e.g. 1,2,4")]) from None
+        what = f"--{option} {text}: not numbers of {option}"
+        raise SpecError([Diagnostic(what, "write e.g. 1,2,4")]) from None
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:

@@ -66,7 +66,7 @@ def _codesign(_: argparse.Namespace) -> Iterable[str]:
 
 
 def _distribute(_: argparse.Namespace) -> Iterable[str]:
-    from polymodel.hardware.distribution import Distribution
+    from polymodel.hardware.chips import Distribution
 
     return (f"{name}.csv" for name in Distribution.declared)
 

@@ -243,9 +243,9 @@ class ChipSplit:
 
     def _exchange(self, einsum: Einsum, tensor: str) -> Exchange | None:
         readers = self.cascade.consumers(tensor)
-        made = [self._touched([einsum], tensor, c, output=True) for c in range(self.chips)]
+        made = [self.touched([einsum], tensor, c, output=True) for c in range(self.chips)]
         if readers:
-            needed = [self._touched(readers, tensor, c, output=False) for c in range(self.chips)]
+            needed = [self.touched(readers, tensor, c, output=False) for c in range(self.chips)]
         else:
             every = united([s for some in made for s in some])
             needed = [[every]] * self.chips if self.whole else [[] for _ in range(self.chips)]
@@ -261,7 +261,7 @@ class ChipSplit:
         bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
         return Exchange(tensor, _kind(moving, self.chips), moving, bits, einsum.n_instances)
 
-    def _touched(self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool) -> list[islpy.Set]:
+    def touched(self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool) -> list[islpy.Set]:
         found = []
         for einsum in einsums:
             for access in einsum.accesses_of(tensor):

@@ -4,256 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf, prod
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING
 
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import seconds_of, spare, terminable
-from polymodel.hardware.collectives import NONE, ChipSplit, CollectiveWords, Exchange, Interconnect, split_of
+from polymodel.hardware.chips import ChipCount, ChipExchange, ChipPiece, Distribution
+from polymodel.hardware.collectives import NONE, ChipSplit, Exchange, Interconnect, split_of
 from polymodel.hardware.search import Answered, SearchTask, answered, mark_of
+from polymodel.hardware.stages import StageSplit, joined, moved_by_slot, stage_split, stages_of, together
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
-from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import read_objectives
-from polymodel.spec.faults import Faults, not_a_spec, plainly, suggestion
+from polymodel.spec.faults import Faults, not_a_spec, plainly
 from polymodel.stores.store import check_store, folder_of
-from polymodel.view.answer import Answer, Block, Line, Section, declared
-from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Einsum
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Progress = Callable[[int, int, float], None]
+Numbers = Sequence[int] | int
 FIGURES = ("energy", "latency")
+CHIPS = (1, 2, 4, 8)
 MOST_CHIPS = 4096  # each is looked at by itself
-
-
-@dataclass(frozen=True, eq=False)
-class ChipPiece:
-    """Einsums between two exchanges on all chips. `latency`: of the slowest chip, `energy`: of all;
-    infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work;
-    `working`: seconds that all chips work, added up."""
-
-    einsums: tuple[str, ...]
-    latency: float
-    energy: float
-    trees: Mapping[int, LoopTree]
-    complete: bool
-    reason: str = ""
-    working: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class ChipExchange:
-    """What one tensor is exchanged for, with its time on the busiest link and its energy on all."""
-
-    exchange: Exchange
-    moved: CollectiveWords
-    latency: float
-    energy: float
-
-
-@dataclass(frozen=True, eq=False)
-class ChipCount:
-    """One number of chips: pieces and exchanges in turn."""
-
-    chips: int
-    split: ChipSplit
-    pieces: tuple[ChipPiece, ...]
-    exchanges: tuple[ChipExchange, ...]
-    area: float
-    leak: float = 0.0
-
-    @property
-    def waiting(self) -> float:
-        """Joules that leak in chips which wait for others or exchange; `leak`: watts of one chip. They are no
-        part of the energy."""
-        if not self.leak:
-            return 0.0
-        every = self.chips * (self.computing + self.exchanging)
-        return self.leak * (every - sum(p.working for p in self.pieces))
-
-    @property
-    def computing(self) -> float:
-        """Seconds of all pieces, one after the other."""
-        return sum(p.latency for p in self.pieces)
-
-    @property
-    def exchanging(self) -> float:
-        """Seconds of all exchanges, one after the other."""
-        return sum(e.latency for e in self.exchanges)
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """Its figures: chips, latency (s), energy (J) and area (m^2) of all chips."""
-        energy = sum(p.energy for p in self.pieces) + sum(e.energy for e in self.exchanges)
-        latency = self.computing + self.exchanging
-        return {"chips": self.chips, "latency": latency, "energy": energy, "area": self.area}
-
-    @property
-    def complete(self) -> bool:
-        """False if a search of a piece ended before it had looked at every mapping."""
-        return all(p.complete for p in self.pieces)
-
-    @property
-    def received(self) -> int:
-        """Words that the chip receives that receives most."""
-        each = zip(*(e.moved.received for e in self.exchanges), strict=True)
-        return max(map(sum, each), default=0)
-
-
-@dataclass(frozen=True, eq=False)
-class Distribution(Answer):
-    """A cascade over several numbers of chips; `found[i]` is a `ChipCount`. Pieces and exchanges run one
-    after the other: nothing overlaps."""
-
-    spec: Spec
-    link: Interconnect
-    counts: tuple[ChipCount, ...]
-    objective: str
-    seconds: float
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, number: int) -> ChipCount:
-        return self.counts[number]
-
-    @declared(title="Chips")
-    def chips(self) -> Table:
-        """One row per number of chips. Efficiency: the time on one chip over n times that on n, where both
-        were searched to the end; received: words of the chip that receives most. Where chips leak: what
-        leaks in those that wait or exchange, which is no part of the energy."""
-        leaks = any(c.leak for c in self.counts)
-        columns = (
-            Column("chips", given=True), Column("latency", "s"), Column("computing", "s"),
-            Column("exchanging", "s"), Column("energy", "J"), Column("energy of links", "J"),
-            *([Column("leakage while waiting", "J")] if leaks else []),
-            Column("received", "words"), Column("area", "m^2"), Column("efficiency", "1"),
-        )  # fmt: skip
-        # Times of searches that were cut short say more of the searches than of the chips.
-        alone = next((c.figures["latency"] for c in self.counts if c.chips == 1 and c.complete), None)
-        rows: list[tuple[Cell, ...]] = []
-        for c in self.counts:
-            took = c.figures["latency"]
-            known = alone is not None and c.complete and 0 < took < inf
-            share = alone / took / c.chips if alone is not None and known else None
-            links = sum(e.energy for e in c.exchanges)
-            energy = c.figures["energy"]
-            times = took, c.computing, c.exchanging
-            waiting = (c.waiting,) if leaks else ()
-            rows.append((c.chips, *times, energy, links, *waiting, c.received, c.area, share))
-        return Table("chips", columns, tuple(rows), self.notes)
-
-    @declared(title="What chips exchange")
-    def exchanges(self) -> Table:
-        """One row per number of chips and tensor: the pattern, elements that are reduced or sent, words of
-        the chip that receives most, bits on the busiest link."""
-        columns = (
-            Column("chips", given=True), Column("tensor"), Column("collective"), Column("elements", "words"),
-            Column("received", "words"), Column("busiest link", "bit"), Column("latency", "s"),
-            Column("energy", "J"),
-        )  # fmt: skip
-        rows: list[tuple[Cell, ...]] = [
-            (
-                c.chips, e.exchange.tensor, e.exchange.kind,
-                sum(k.elements for k in e.exchange.classes) * e.exchange.times, max(e.moved.received),
-                e.moved.busiest, e.latency, e.energy,
-            )
-            for c in self.counts
-            for e in c.exchanges
-        ]  # fmt: skip
-        return Table("exchanges", columns, tuple(rows))
-
-    @declared(title="Between exchanges")
-    def pieces(self) -> Table:
-        """One row per number of chips and piece: its Einsums, along which rank variables they are split,
-        the time of the slowest chip, the energy of all."""
-        columns = (
-            Column("chips", given=True), Column("Einsums"), Column("split"), Column("latency", "s"),
-            Column("energy", "J"), Column("complete"), Column("reason"),
-        )  # fmt: skip
-        rows: list[tuple[Cell, ...]] = [
-            (
-                c.chips, ", ".join(p.einsums), _splits(c.split, p.einsums), p.latency, p.energy, p.complete,
-                p.reason,
-            )
-            for c in self.counts
-            for p in c.pieces
-        ]  # fmt: skip
-        return Table("pieces", columns, tuple(rows))
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What does not fit, and what was not searched to the end."""
-        found = []
-        for c in self.counts:
-            bad = [p for p in c.pieces if p.reason]
-            found += [f"{c.chips} chips: {', '.join(p.einsums)}: {p.reason}" for p in bad[:1]]
-        cut = sorted({c.chips for c in self.counts for p in c.pieces if not p.complete and not p.reason})
-        if cut:
-            which = ", ".join(map(str, cut))
-            found.append(f"not searched to the end: {which} chips; a better mapping may be left")
-        return tuple(found)
-
-    @property
-    def title(self) -> str:
-        """The heading of its page."""
-        return f"Distribution over {', '.join(str(c.chips) for c in self.counts)} chips"
-
-    def plot(self, x: str = "latency", y: str = "", ax: Axes | None = None) -> Axes:
-        """Numbers of chips over two figures of `chips`, `latency`, `energy` and `area`: the cost (area
-        where the architecture has one, else chips) against the time. SpecError for an unknown figure."""
-        from polymodel.report.plots_machines import machine_axes
-
-        fitting = [c for c in self.counts if c.figures["latency"] < inf]
-        across, up = x, y or ("area" if any(c.area for c in fitting) else "chips")
-        known = ("chips", "latency", "energy", "area")
-        faults = [
-            Diagnostic(f"there is no figure {n}", suggestion(n, known, "figures"))
-            for n in (across, up)
-            if n not in known
-        ]
-        if faults or not fitting:
-            raise SpecError(faults or [Diagnostic("no number of chips fits", "; ".join(self.notes))])
-        points = [(f"{c.chips} chip{'s' * (c.chips > 1)}", c.figures) for c in fitting]
-        return machine_axes(points, across, up, "Cost against time", ax)
-
-    def content(self, live: bool = True) -> list[Block]:
-        """Chips and exchanges."""
-        exchanged = [Section("", self.table("exchanges"))] if any(c.exchanges for c in self.counts) else []
-        head: list[Block] = [Line(self._headline()), Section("", self.table("chips"))]
-        return [*head, *exchanged, *(Line(n) for n in self.notes)]
-
-    def _headline(self) -> str:
-        link = self.link
-        shape = f" of {link.shape[0]} x {link.shape[1]}" if link.shape else ""
-        return f"{self.title}, {link.topology}{shape}; best {self.objective}; {self.seconds:.3g} s"
-
-    def __repr__(self) -> str:
-        tables = [self.table("chips").text()]
-        tables += [self.table("exchanges").text()] if any(c.exchanges for c in self.counts) else []
-        return "\n".join([self._headline(), *tables, *(f"  {n}" for n in self.notes)])
-
-    def __str__(self) -> str:
-        return repr(self)
-
-
-def _splits(split: ChipSplit, einsums: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(split.along.get(name, "-") for name in einsums))
 
 
 def distribute(
     spec: Spec,
-    chips: Sequence[int] | int = (1, 2, 4, 8),
+    chips: Numbers | None = None,
     *,
     split: Sequence[str] | str,
+    stages: Sequence[Sequence[str]] | None = None,
+    batches: Numbers | None = None,
     link: Interconnect | None = None,
     whole: bool = True,
     objective: str = "latency",
@@ -266,68 +49,81 @@ def distribute(
 ) -> Distribution:
     """What a cascade costs on several chips of the spec's architecture.
 
-    `chips`: one number or several. `split`: rank variables; each Einsum is split in blocks of equal size
-    along the first of them that it has, and computed by every chip if it has none. `link`: what connects
-    the chips (a ring without cost, if None). `whole`: the results of the cascade are wanted on every chip,
-    as the next layer reads them; if False they stay where they are made, and parts of sums are reduced
-    there. Inputs lie where they are needed.
+    `chips`: one number or several (1, 2, 4 and 8, if None). `split`: rank variables; each Einsum is split in
+    blocks of equal size along the first of them that it has, and computed by every chip if it has none.
+    `link`: what connects the chips (a ring without cost, if None). `whole`: the results of the cascade are
+    wanted on every chip, as the next layer reads them; if False they stay where they are made, and parts of
+    sums are reduced there. Inputs lie where they are needed.
+
+    `stages`: a pipeline: each chip computes the Einsums of one stage, and the blocks of `split` are
+    `batches` (one number or several; 1, if None) that pass from chip to chip. In a slot each chip computes
+    one batch; then what later stages read is sent. Results stay where they are made.
 
     Einsums between two exchanges are searched together with `explore` for the least `objective` (energy,
     latency or edp) within `constraints`; an exchange begins when all chips have made the tensor, and
     nothing overlaps. `time_limit`: seconds, shared out over the searches. `workers`, `progress(done,
     searches, seconds)`, `store`, `resume`: as for `codesign`. Raises SpecError for wrong input; Refused for
-    cascades that iterate and for what `explore` does not cover.
+    cascades that iterate, batches that depend on later ones, and for what `explore` does not cover.
     """
     begun = perf_counter()
     if not isinstance(spec, Spec):
         raise not_a_spec("distribute", spec)
-    cascade, link = spec.workload, link if link is not None else Interconnect()
+    link = link if link is not None else Interconnect()
     names = (split,) if isinstance(split, str) else split
-    counts, name = _checked(chips, names, link, objective, time_limit, store)
-    splits = [split_of(cascade, n, names, whole=whole) for n in counts]
-    exchanges = [s.exchanges() for s in splits]
-    work = [_pieces(spec, s, {e.tensor for e in found}) for s, found in zip(splits, exchanges, strict=True)]
+    asked = _checked(spec, chips, names, stages, batches, link, objective, time_limit, store)
+    parts = [_part(spec, n, names, asked.stages, whole) for n in asked.counts]
     _check_fused(
-        read_search_request(spec, (name,), constraints, None, None, 1, None).request.limits.fuse, work
+        read_search_request(spec, (asked.objective,), constraints, None, None, 1, None).request.limits.fuse,
+        [part.work for part in parts],
     )
-    orders = _orders(spec, work, name, constraints, store, resume)
+    orders = _orders(spec, [part.work for part in parts], asked.objective, constraints, store, resume)
     with terminable():
         answers = answered(orders, monotonic() + spare(time_limit), workers, progress, begun)
-    area = total_area(spec.arch)
-    leak = sum(spec.arch.instances(c.name) * c.leak_power for c in spec.arch.components)
-    rows = tuple(
-        ChipCount(
-            s.chips,
-            s,
-            tuple(_piece(einsums, here, answers, name) for einsums, here in parts),
-            tuple(_timed(e, s.chips, link) for e in found),
-            area * s.chips,
-            leak,
-        )
-        for s, found, parts in zip(splits, exchanges, work, strict=True)
-    )
-    return Distribution(spec, link, rows, name, perf_counter() - begun)
+    rows = tuple(_count(spec, part, answers, asked.objective, link) for part in parts)
+    return Distribution(spec, link, rows, asked.objective, perf_counter() - begun)
+
+
+@dataclass(frozen=True)
+class DistributionRequest:
+    """The arguments, checked. `counts`: numbers of chips, or with stages of batches."""
+
+    counts: tuple[int, ...]
+    stages: tuple[tuple[str, ...], ...]
+    objective: str
 
 
 def _checked(
-    chips: object, names: object, link: object, objective: str, time_limit: object, store: object
-) -> tuple[tuple[int, ...], str]:
-    """Numbers of chips and the objective. SpecError with every fault."""
+    spec: Spec,
+    chips: object,
+    names: object,
+    stages: object,
+    batches: object,
+    link: object,
+    objective: str,
+    time_limit: object,
+    store: object,
+) -> DistributionRequest:
+    """What is asked. SpecError with every fault."""
     faults = Faults()
-    given = plainly(chips)
-    several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
-    counts = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
-    if not counts or len({*counts}) < len(several):
-        faults.note(Diagnostic(f"{chips!r} are not numbers of chips", "give e.g. [1, 2, 4]", "chips"))
-        counts = ()
-    if max(counts, default=0) > MOST_CHIPS:
-        faults.note(Diagnostic(f"{max(counts)} are too many chips", f"give {MOST_CHIPS} at most", "chips"))
+    rows: tuple[tuple[str, ...], ...] = ()
+    if stages is not None:
+        with faults.noting():
+            rows = stages_of(spec.workload, stages, faults)
+        counts = _numbers("batches", batches, (1,), faults)
+        if chips is not None:
+            what = "the number of chips is that of the stages"
+            faults.note(Diagnostic(what, "leave out `chips`, or `stages`", "chips"))
+    else:
+        counts = _numbers("chips", chips, CHIPS, faults)
+        if batches is not None:
+            what = "batches pass through the stages of a pipeline"
+            faults.note(Diagnostic(what, "give `stages`, or leave out `batches`", "batches"))
     if not isinstance(names, Sequence) or not all(isinstance(v, str) for v in names):
         faults.note(Diagnostic(f"{names!r} are not rank variables", "give e.g. ['h', 'c']", "split"))
     if not isinstance(link, Interconnect):
         remedy = "give pm.Interconnect(topology='ring', throughput=4e11)"
         faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link"))
-    elif link.shape is not None and any(n != prod(link.shape) for n in counts):
+    elif link.shape is not None and any(n != prod(link.shape) for n in ([len(rows)] if rows else counts)):
         what = f"a mesh of {link.shape[0]} x {link.shape[1]} has {prod(link.shape)} chips"
         faults.note(Diagnostic(what, "give that number, or another shape", "link.shape"))
     found, unknown = read_objectives((objective,), (), ())
@@ -338,7 +134,83 @@ def _checked(
     with faults.noting():
         seconds_of(plainly(time_limit), "time_limit")
     faults.raise_if_any()
-    return counts, found[0]
+    return DistributionRequest(counts, rows, found[0])
+
+
+def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -> tuple[int, ...]:
+    """One number of chips or batches, or several; what is wrong is noted."""
+    if given is None:
+        return default
+    plain = plainly(given)
+    several = plain if isinstance(plain, Sequence) and not isinstance(plain, str) else (plain,)
+    counts = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
+    if not counts or len({*counts}) < len(several):
+        faults.note(Diagnostic(f"{given!r} are not numbers of {of}", "give e.g. [1, 2, 4]", of))
+        return ()
+    if max(counts) > MOST_CHIPS:
+        faults.note(Diagnostic(f"{max(counts)} are too many {of}", f"give {MOST_CHIPS} at most", of))
+    return counts
+
+
+@dataclass(frozen=True)
+class ChipPart:
+    """One number of chips, or of batches: what is exchanged, and what is searched. `sends`: of a pipeline,
+    what is sent of each tensor behind each slot."""
+
+    split: ChipSplit
+    work: Pieces
+    exchanges: tuple[Exchange, ...] = ()
+    staged: StageSplit | None = None
+    sends: tuple[Mapping[int, Exchange], ...] = ()
+
+
+def _part(
+    spec: Spec, count: int, names: Sequence[str], stages: tuple[tuple[str, ...], ...], whole: bool
+) -> ChipPart:
+    cascade = spec.workload
+    if not stages:
+        split = split_of(cascade, count, names, whole=whole)
+        exchanges = split.exchanges()
+        groups = _groups(split, {e.tensor for e in exchanges})
+        return ChipPart(split, _pieces(spec, split, groups), exchanges)
+    staged = stage_split(cascade, stages, count, names)
+    groups = [[cascade[name] for name in stage] for stage in stages]
+    return ChipPart(staged.batches, _pieces(spec, staged.batches, groups), (), staged, staged.sends())
+
+
+def _count(
+    spec: Spec, part: ChipPart, answers: Mapping[str, Answered], objective: str, link: Interconnect
+) -> ChipCount:
+    """What one number of chips, or of batches, costs."""
+    area = total_area(spec.arch)
+    leak = sum(spec.arch.instances(c.name) * c.leak_power for c in spec.arch.components)
+    each = [_timed_work(here, answers, objective) for _, here in part.work]
+    pieces = tuple(
+        _piece(einsums, here, answers, objective, one_by_one=part.staged is not None)
+        for einsums, here in part.work
+    )
+    if part.staged is None:
+        exchanges = tuple(_timed(e, part.split.chips, link) for e in part.exchanges)
+        return ChipCount(part.split.chips, part.split, pieces, exchanges, area * part.split.chips, leak)
+    chips, rate, energy = part.staged.chips, float(link.throughput), float(link.energy_per_bit_hop)
+    moved, behind = moved_by_slot(part.sends, chips, link)
+    exchanges = tuple(
+        ChipExchange(
+            joined(sends),
+            together(list(one.values()), chips),
+            sum(words.busiest / rate for words in one.values()),
+            sum(words.bit_hops for words in one.values()) * energy,
+        )
+        for sends, one in zip(part.sends, moved, strict=True)
+    )
+    slots = tuple(
+        (
+            max(each[s].get(slot - s, 0.0) for s in range(chips)),
+            behind[slot].busiest / rate if slot in behind else 0.0,
+        )
+        for slot in range(part.staged.slots)
+    )
+    return ChipCount(chips, part.split, pieces, exchanges, area * chips, leak, slots)
 
 
 @dataclass(frozen=True)
@@ -401,8 +273,8 @@ def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraint
     return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
 
 
-def _pieces(spec: Spec, split: ChipSplit, exchanged: set[str]) -> Pieces:
-    """Einsums between exchanges, with what each chip that has work computes of them."""
+def _groups(split: ChipSplit, exchanged: set[str]) -> list[list[Einsum]]:
+    """Einsums between exchanges."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
     for einsum in split.cascade:
@@ -411,6 +283,11 @@ def _pieces(spec: Spec, split: ChipSplit, exchanged: set[str]) -> Pieces:
             made = set()
         groups[-1].append(einsum)
         made |= {a.tensor for a in einsum.outputs}
+    return groups
+
+
+def _pieces(spec: Spec, split: ChipSplit, groups: Sequence[Sequence[Einsum]]) -> Pieces:
+    """Groups of Einsums, with what each chip (or batch) that has work computes of them."""
     found: list[tuple[tuple[str, ...], Mapping[int, ChipWork]]] = []
     for i, group in enumerate(groups):
         later = {a.tensor for others in groups[i + 1 :] for e in others for a in e.inputs}
@@ -462,19 +339,32 @@ def _on_chip(
     return replace(part, raw_workload=part.raw_workload.model_copy(update={"einsums": tuple(einsums)}))
 
 
+def _timed_work(
+    here: Mapping[int, ChipWork], answers: Mapping[str, Answered], objective: str
+) -> dict[int, float]:
+    """Seconds of each chip (or batch) that has work; infinite where nothing fits."""
+    found = {i: answers[work.mark(objective)] for i, work in here.items()}
+    return {i: float(a.figures["latency"][0]) if a.mappings else inf for i, a in found.items()}
+
+
 def _piece(
-    einsums: tuple[str, ...], here: Mapping[int, ChipWork], answers: Mapping[str, Answered], objective: str
+    einsums: tuple[str, ...],
+    here: Mapping[int, ChipWork],
+    answers: Mapping[str, Answered],
+    objective: str,
+    one_by_one: bool,
 ) -> ChipPiece:
+    """What all chips do of some Einsums; `one_by_one`: what one chip does, batch after batch."""
     found = {chip: answers[work.mark(objective)] for chip, work in here.items()}
     lacking = next((a for a in found.values() if not a.mappings), None)
     if lacking is not None:
         return ChipPiece(einsums, inf, inf, {}, lacking.complete, lacking.reason or "no mapping fits")
-    latency = max((float(a.figures["latency"][0]) for a in found.values()), default=0.0)
+    times = [float(a.figures["latency"][0]) for a in found.values()]
     energy = sum(float(a.figures["energy"][0]) for a in found.values())
     trees = {chip: a.mappings[0].tree for chip, a in found.items()}
-    working = sum(float(a.figures["latency"][0]) for a in found.values())
     complete = all(a.complete for a in found.values())
-    return ChipPiece(einsums, latency, energy, trees, complete, working=working)
+    latency = sum(times) if one_by_one else max(times, default=0.0)
+    return ChipPiece(einsums, latency, energy, trees, complete, working=sum(times))
 
 
 def _timed(exchange: Exchange, chips: int, link: Interconnect) -> ChipExchange:
