@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from moocore import is_nondominated
 
+from polymodel.governor import look
 from polymodel.integers import TOLD_APART
 
 Array = Any
@@ -23,6 +24,7 @@ SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
 LANDMARKS = 6
 COMPARED = 64  # points of an archive that others are compared with at once
+AT_ONCE = 4096  # points of many figures that one call compares, before those that are left are compared
 
 
 def rows_of(record: R, which: Array) -> R:
@@ -208,14 +210,13 @@ def _starts(groups: Array) -> Array:
 def _of_many_figures(points: Array, groups: Array | None) -> Array:
     """Positions of undominated points [n, figures]: small groups side by side, large ones one by one."""
     if groups is None:
-        return np.flatnonzero(is_nondominated(points, keep_weakly=False))
+        return _of_one_group(points, np.arange(len(points)))
     order = np.argsort(groups, kind="stable")
     starts = _starts(groups[order])
     lengths = np.diff(starts, append=len(order))
     kept = []
     for start, length in zip(starts[lengths > SMALL], lengths[lengths > SMALL], strict=True):
-        mine = order[start : start + length]
-        kept.append(mine[is_nondominated(points[mine], keep_weakly=False)])
+        kept.append(_of_one_group(points, order[start : start + length]))
     small = order[np.repeat(lengths <= SMALL, lengths)]
     if len(small):
         columns = points[small].T
@@ -223,6 +224,20 @@ def _of_many_figures(points: Array, groups: Array | None) -> Array:
         small = small[by]
         kept.append(small[_of_small_groups(columns[:, by], _starts(groups[small]))])
     return np.sort(np.concatenate(kept))
+
+
+def _of_one_group(points: Array, mine: Array) -> Array:
+    """Those of one group, part by part first: a call cannot be interrupted, and one over millions of points
+    with dozens of figures takes minutes."""
+    size = AT_ONCE if points.shape[1] > 3 else len(mine)  # sorting does for three
+    while len(mine) > size:
+        left = []
+        for part in np.split(mine, range(size, len(mine), size)):
+            look("comparing points")
+            left.append(part[is_nondominated(points[part], keep_weakly=False)])
+        mine, size = np.concatenate(left), 4 * size
+    kept: Array = mine[is_nondominated(points[mine], keep_weakly=False)]
+    return kept
 
 
 def _of_small_groups(values: Array, starts: Array) -> Array:

@@ -43,6 +43,15 @@ def axis_unit(unit: str) -> str:
 def data_unit() -> str:
     """`bits` or `bytes`, whatever people are shown."""
     return _shown_in
+
+
+def data_amount(bits: float) -> str:
+    """An amount of data with all its digits in the units that people are shown, without their name."""
+    if in_units("bit")[1] == 1:
+        return str(bits) if isinstance(bits, int) else f"{bits:.15g}"
+    return str(bits // 8) if isinstance(bits, int) and not bits % 8 else f"{bits / 8:.15g}"
+
+
 _NO_PREFIX = frozenset({"m^2", "operation/bit", "element/element"})
 
 

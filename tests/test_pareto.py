@@ -66,6 +66,19 @@ def test_large_groups_and_many_small_ones(count: int, most: int) -> None:
         assert undominated(list(values), groups).tolist() == np.flatnonzero(~dominated).tolist()
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_parts_of_a_large_group_leave_what_the_whole_does(
+    grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    points = rng.integers(0, 9, (700, 5))
+    groups = rng.integers(0, 2, 700) if grouped else None
+    whole = undominated(points.T, groups)
+    monkeypatch.setattr("polymodel.pareto.AT_ONCE", 8)
+    assert undominated(points.T, groups).tolist() == whole.tolist()
+    assert 0 < len(whole) < 700
+
+
 def test_of_nothing_nothing_is_undominated() -> None:
     none = np.zeros(0, np.int64)
     assert undominated([none, none]).tolist() == undominated([none], none).tolist() == []

@@ -91,8 +91,13 @@ def _with_stand_ins(spec: Spec) -> Spec:
         n for n, v in spec.symbols.items() if v is None and not isinstance(spec.declared.get(n), str)
     }
     used = words_of(spec.raw_workload.model_dump() if spec.raw_workload else None)
+    tiles = set(unbound_symbols(spec.template)) if spec.template else set()
+    both = sorted(open_there & used & tiles)
+    if both:
+        remedy = "leave out the loops whose tile is a whole rank, or give their tile sizes names of their own"
+        text = f"{', '.join(both)}: a size without a value of the workload is a tile size as well"
+        raise SpecError([Diagnostic(text, remedy)])
     elsewhere = words_of(spec.raw_arch.model_dump() if spec.raw_arch else None)
-    elsewhere |= set(unbound_symbols(spec.template)) if spec.template else set()
     named = (open_there & used) - elsewhere
     return spec.bind(**dict.fromkeys(sorted(named), STAND_IN)) if named else spec
 

@@ -16,8 +16,11 @@ from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.extras import installed
 from polymodel.objectives import SUMS, listed
+from polymodel.quantities import axis_unit, in_units
 
 if TYPE_CHECKING:
+    import pandas
+
     from polymodel.loading import Spec
     from polymodel.sweeps.result import Sweep
     from polymodel.sweeps.values import Choice
@@ -146,7 +149,8 @@ def _text(found: Sweep, style: str) -> str:
     columns = ["mapping", *found.grid.names, *linked, *found.objectives, "feasible"]
     if len(found.specs) == 1:
         columns.remove("mapping")
-    shown = frame[columns].rename(columns={o: _heading(found, o) for o in found.objectives})
+    shown = frame[columns].assign(**{o: _shown(found, o) for o in found.objectives})
+    shown = shown.rename(columns={o: _heading(found, o) for o in found.objectives})
     lines = [repr(found), "", shown.head(SHOWN).to_string(index=False, float_format=_figure)]
     if len(frame) > SHOWN:
         lines.append(f"... {len(frame) - SHOWN} more rows: --format csv, or --out DIR")
@@ -158,8 +162,18 @@ def _figure(number: float) -> str:
 
 
 def _heading(found: Sweep, objective: str) -> str:
-    unit = found.unit(objective)
+    unit = axis_unit(found.unit(objective))
     return f"{objective} [{unit}]" if unit else objective
+
+
+def _shown(found: Sweep, objective: str) -> pandas.Series:
+    """An objective in the units that people are shown; whole numbers stay whole where they can."""
+    from pandas.api.types import is_integer_dtype
+
+    values, factor = found.frame[objective], in_units(found.unit(objective))[1]
+    if factor == 1 / 8 and is_integer_dtype(values) and not (values % 8).any():
+        return values // 8
+    return values if factor == 1 else values * factor
 
 
 def _save(found: Sweep, folder: Path) -> None:

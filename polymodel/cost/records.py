@@ -17,6 +17,7 @@ from polymodel.architecture.hierarchy import ActionCost, Component, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode, storage_chain
+from polymodel.quantities import data_amount, data_unit
 from polymodel.workload.einsum import TensorAccess
 
 
@@ -197,7 +198,8 @@ class CapacityViolation:
         short = self.need_bits - self.have_bits
         return (
             f"{self.component} is too small during {self.einsum}: {', '.join(self.tensors)} need "
-            f"{self.need_bits} bits ({self.allocation}), have {self.have_bits:.15g}, short of {short:.15g}"
+            f"{data_amount(self.need_bits)} {data_unit()} ({self.allocation}), "
+            f"have {data_amount(self.have_bits)}, short of {data_amount(short)}"
         )
 
 

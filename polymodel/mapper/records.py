@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import LOOP_RULES, LoopRule
 from polymodel.objectives import FigureLimit, canonical, objective_of
+from polymodel.quantities import data_amount, data_unit
 
 if TYPE_CHECKING:
     from polymodel.mapper.budget import Finished
@@ -131,8 +132,11 @@ class Obstacle:
         gone = "some" if self.left is None else f"{self.before - self.left:,}"
         what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
         held += f", narrowed by `{self.written}`," if self.written else ""
-        digits = ".6g" if self.constraint == "min_utilisation" else ".15g"  # bits are whole
-        figures = f": needs {self.need:{digits}}, has {self.have:{digits}}" if self.need is not None else ""
+        figures = ""
+        if self.need is not None and self.constraint == "min_utilisation":
+            figures = f": needs {self.need:.6g}, has {self.have:.6g}"
+        elif self.need is not None:
+            figures = f": needs {data_amount(self.need)} {data_unit()}, has {data_amount(self.have or 0)}"
         figures += " (spatial tiles divide)" if self.constraint == "min_utilisation" else ""
         return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
 
@@ -158,8 +162,8 @@ class Change:
         )
         against = f" (`{self.written}` rules it out)" if self.written else ""
         return {
-            "capacity": f"the size of {self.level} is {self.need or 0:.15g} bits instead of "
-            f"{self.have or 0:.15g}",
+            "capacity": f"the size of {self.level} is {data_amount(self.need or 0)} {data_unit()} instead of "
+            f"{data_amount(self.have or 0)}",
             "min_utilisation": f"min_utilisation of {self.level} is {self.need or 0:.6g} instead of "
             f"{self.have or 0:.6g}",
             "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sympy.printing.str import StrPrinter
 
@@ -52,8 +52,19 @@ def factored(found: object) -> object:
     if found.has(sympy.Piecewise, sympy.Float):
         return found
     quotients = {p: sympy.Dummy() for p in found.atoms(sympy.Pow) if p.exp.is_negative}
-    product = sympy.factor(found.xreplace(quotients)).xreplace({d: p for p, d in quotients.items()})
+    product = _turned(sympy.factor(found.xreplace(quotients))).xreplace({d: p for p, d in quotients.items()})
     return min((found, product), key=lambda form: form.count_ops())
+
+
+def _turned(product: Any) -> Any:
+    """A product without a minus before a sum: M*(a + b) for -M*(-a - b)."""
+    import sympy
+
+    sums = [a for a in product.args if isinstance(a, sympy.Add)] if isinstance(product, sympy.Mul) else []
+    if not sums or product.as_coeff_Mul()[0] >= 0:
+        return product
+    others = [a for a in product.args if a is not sums[0]]
+    return sympy.Mul(-1, *others) * sympy.Add(*(-t for t in sums[0].args))
 
 
 def text(found: object) -> str:

@@ -20,6 +20,7 @@ Expression = Any  # of SymPy
 Ends = Mapping[
     Any, tuple[Expression, Expression]
 ]  # symbol -> the least and the largest value that it may have
+_DIGITS = 60  # of the numbers at which roots are told apart
 NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
 
 
@@ -36,16 +37,26 @@ class Minimum:
     at: Mapping[str, Expression]
 
     def leading(self, symbol: Any) -> Expression:
-        """The value for large values of a symbol, term by term: 2*K*M*N/sqrt(S) + M*N of a matmul."""
+        """The value for large values of a symbol: the terms without it, and of those with it what falls most
+        slowly, as 2*K*M*N/sqrt(S) + M*N of a matmul."""
         import sympy
 
-        small, found = sympy.Symbol("_small", positive=True), sympy.Integer(0)
+        small, apart = sympy.Symbol("_small", positive=True), sympy.Integer(0)
         symbol = sympy.Symbol(symbol, positive=True) if isinstance(symbol, str) else symbol
+        by_power: dict[Any, Any] = {}
         for term in sympy.Add.make_args(self.value):
             turned = sympy.simplify(term.subs(symbol, small**-2))
-            first = turned.as_leading_term(small) if turned.has(small) else turned
-            found += sympy.powdenest(first.subs(small, 1 / sympy.sqrt(symbol)), force=True)
-        return found
+            if not turned.has(small):
+                apart += turned
+                continue
+            first = turned.as_leading_term(small)
+            power = first.as_coeff_exponent(small)[1]
+            by_power[power] = by_power.get(power, 0) + first
+        for _, terms in sorted(by_power.items()):
+            whole = sympy.simplify(terms.subs(small, 1 / sympy.sqrt(symbol)))
+            if whole != 0:
+                return apart + sympy.powdenest(whole, force=True)
+        return apart
 
 
 def minimum(objective: Expression, held: Expression, capacity: Expression, ends: Ends) -> Minimum:
@@ -133,13 +144,40 @@ def _inside(
         found.append((solution, value))
     if not found:
         raise Refused(f"{', '.join(x.name for x in free)}: no formula was found", NUMERIC)
+    best = _best(found, f, g, {real[x] for x in sympy.sympify(capacity).free_symbols})
+    if best is None:
+        names = ", ".join(x.name for x in free)
+        raise Refused(f"{names}: no formula was found whose tile sizes are above 0", NUMERIC)
     back = {new: old for old, new in real.items()}
-    # Of several points the one that is best for a large capacity.
-    trial = {
-        s: 10 ** (9 + i) for i, s in enumerate(sorted({t for _, v in found for t in v.free_symbols}, key=str))
-    }
-    best = min(found, key=lambda pair: float(sympy.re(pair[1].subs(trial))))[0]
     return {x: best[real[x]].subs(back) for x in free}
+
+
+def _best(
+    found: Sequence[tuple[dict[Any, Any], Expression]], f: Expression, g: Expression, capacity: set[Any]
+) -> dict[Any, Any] | None:
+    """Of several points the one that is best for a large capacity, of those whose tile sizes are above 0 and
+    where more room saves something; None if there is none such. Roots are told apart at numbers: extents of
+    any size, or if the capacity is a number too small for them, of little more than 1."""
+    import sympy
+
+    others = sorted({t for _, v in found for t in v.free_symbols} - capacity, key=str)
+    for extents in (
+        [sympy.Integer(sympy.prime(4 + i)) for i in range(len(others))],
+        [1 + sympy.Rational(1, sympy.prime(4 + i)) for i in range(len(others))],
+    ):
+        trial = dict(zip(others, extents, strict=True)) | {s: sympy.Integer(10) ** 30 for s in capacity}
+        valued = []
+        for point, value in found:
+            there = {x: sympy.N(v.subs(trial), _DIGITS) for x, v in point.items()}
+            if not all(v.is_real and v > 0 for v in there.values()):
+                continue
+            x = next(iter(there))
+            saved, taken = (sympy.N(e.diff(x).subs(trial).subs(there), _DIGITS) for e in (f, g))
+            if saved * taken <= 0:
+                valued.append((sympy.N(value.subs(trial), _DIGITS), point))
+        if valued:
+            return min(valued, key=lambda pair: pair[0])[1]
+    return None
 
 
 def _solutions(equations: Sequence[Expression], symbols: Sequence[Any]) -> list[dict[Any, Any]]:

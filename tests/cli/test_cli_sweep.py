@@ -57,6 +57,17 @@ def test_the_section_says_what_is_swept(capsys: Captured, spec: str, tmp_path: P
     assert (tmp_path / "out" / "sweep.parquet").is_file()
 
 
+def test_amounts_of_data_are_shown_in_bytes_and_saved_in_bits(capsys: Captured, spec: str) -> None:
+    _, bits, _ = run(capsys, "sweep", spec)
+    _, shown, _ = run(capsys, "sweep", spec, "--units", "bytes")
+    _, csv, _ = run(capsys, "sweep", spec, "--units", "bytes", "--format", "csv")
+    assert "accesses:DRAM [B]" in shown
+    rows = [[line.split() for line in t.splitlines() if line.endswith("True")] for t in (bits, shown)]
+    in_bits, in_bytes = ([[int(n) for n in row[1:3]] for row in table] for table in rows)
+    assert in_bits == [[8 * n for n in row] for row in in_bytes]
+    assert str(in_bits[0][0]) in csv
+
+
 def test_options_replace_the_section(capsys: Captured, spec: str) -> None:
     arguments = (
         "sweep",

@@ -122,7 +122,7 @@ def test_a_memory_too_small() -> None:
     text = found.text.split("\n")
     assert text[0] == (
         f"Einsum C: capacity of GLB (A, B, C) rules out {found.size:,} of {found.size:,} mappings: "
-        "needs 24, has 23"
+        "needs 24 bits, has 23"
     )
     assert "a mapping exists if the size of GLB is 24 bits instead of 23" in text
     assert "a mapping exists if GLB need not keep B (`may_keep` it instead)" in text
@@ -132,7 +132,7 @@ def test_large_figures_are_told_to_the_last_bit() -> None:
     """Rounded to six digits, what is needed and what is there would look alike."""
     spec = spec_of(MATMUL, FOUR, WHOLE, memory("GLB", 2_999_999, keep="All"), bits=10**6)
     (obstacle,) = diagnosis_of(spec).obstacles
-    assert obstacle.text.endswith(": needs 3000000, has 2999999")
+    assert obstacle.text.endswith(": needs 3000000 bits, has 2999999")
 
 
 def test_utilisation() -> None:

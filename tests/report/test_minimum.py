@@ -9,6 +9,7 @@ import sympy
 
 import polymodel as pm
 from polymodel.report.formula import factored
+from polymodel.report.minimum import minimum
 
 ARCH = {
     "nodes": [
@@ -77,6 +78,57 @@ def test_no_tiles_that_fit_move_less_and_square_ones_just_as_much(root: int) -> 
     assert (frame["reads:DRAM"] + frame["writes:DRAM"]).min() == value
 
 
+def test_tile_sizes_of_the_least_traffic_of_a_convolution_are_above_0() -> None:
+    """Its windows make a quadratic equation of the capacity, one of whose roots is negative."""
+    sizes = dict.fromkeys("MPQC") | {"R": 3, "S": 3}
+    inner = (storage("GLB", "O"), {**loop("c", "1"), "tile_shape": 1}, storage("GLB", "I", "F"))
+    spec = pm.load(
+        {
+            "arch": ARCH,
+            "symbols": sizes,
+            "workload": {
+                "rank_sizes": {n: n for n in sizes},
+                "bits_per_value": {"All": 1},
+                "einsums": ["O[m, p, q] = I[c, H=p+r, W=q+s] * F[m, c, r, s]"],
+            },
+            "mapping": {
+                "nodes": [
+                    storage("DRAM", "I", "F", "O"), loop("m", "TM"), loop("p", "TP"), *inner,
+                    {"type": "Compute", "einsum": "O", "component": "MAC"},
+                ]
+            },
+        }
+    )  # fmt: skip
+    forms = pm.closed_forms(spec, ranks=True)
+    known = {"Q": 56, "R": 3, "S": 3}
+    least = forms.at(**known).minimize("accesses:DRAM", "working_set:GLB", "Z")
+    m, p, c, z = (*(forms.symbols[n] for n in "MPC"), sympy.Symbol("Z", positive=True))
+    root = sympy.sqrt(56 * 3 * 3 * (56 + 3 - 1)) / sympy.sqrt(z)
+    assert sympy.simplify(least.leading("Z") - (56 * m * p + 2 * c * m * p * root)) == 0
+    layer = {"M": 512, "P": 10_000, "C": 256, **known, "Z": 500_000}
+    numbers = {s: layer[s.name] for s in least.value.free_symbols}
+    rows, maps = (float(least.at[n].subs(numbers)) for n in ("TP", "TM"))
+    assert rows > 1
+    assert maps > 1
+    traffic, room = (
+        sympy.lambdify(list("MPQCRSZ") + ["TP", "TM"], forms.assuming("divides").value(name))
+        for name in ("accesses:DRAM", "working_set:GLB")
+    )
+    sizes = [layer[n] for n in "MPQCRSZ"]
+    assert room(*sizes, rows, maps) == pytest.approx(500_000)
+    assert traffic(*sizes, rows, maps) == pytest.approx(float(least.value.subs(numbers)))
+    for more in (0.8, 1.25):  # as much room, other rows: more channels or fewer, and more traffic
+        empty, one = (room(*sizes, rows * more, maps) for maps in (0, 1))
+        other = (500_000 - empty) / (one - empty)
+        assert traffic(*sizes, rows * more, other) > traffic(*sizes, rows, maps)
+
+
+def test_where_more_room_saves_nothing_there_is_no_formula() -> None:
+    x, s = sympy.symbols("x S", positive=True)
+    with pytest.raises(pm.Refused, match="no formula was found whose tile sizes are above 0"):
+        minimum(x + 4 / x, x, s, {x: (sympy.Integer(1), sympy.oo)})
+
+
 def test_sizes_without_a_number_give_the_forms_of_any_number() -> None:
     forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True)
     values = {"M": 10, "N": 7, "K": 9, "TM": 4, "TN": 7, "TK": 2}
@@ -136,3 +188,11 @@ def test_formulas_have_their_common_factors_taken_out() -> None:
     assert factored(sympy.Max(a, b)) == sympy.Max(a, b)
     assert factored(0.5 * a + 0.25 * b) == 0.5 * a + 0.25 * b
     assert str(factored(a * b / x + a + b**2 / x + b)) == "(a + b)*(b/x + 1)"
+    assert str(factored(a**2 * x + a**2 - a**2 * b / x)) == "a**2*(-b/x + x + 1)"
+    assert str(factored(a**2 * b / x + a**2 / x + a**2 * b)) == "a**2*(b + b/x + 1/x)"
+
+
+def test_a_size_without_a_number_is_no_tile_size() -> None:
+    both = matmul(loop("m", "TM"), loop("n", "N"), storage("GLB", "A", "B", "Z"))
+    with pytest.raises(pm.SpecError, match="N: a size without a value of the workload is a tile"):
+        pm.closed_forms(both, ranks=True)

@@ -87,3 +87,15 @@ def test_the_option_is_of_one_command(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main([*command, "--units", "words"])
     assert "none of bits, bytes" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_told_in_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    large = ["simple_two_level", "matmul/weight_stationary", "--var", "N=4096", "--var", "K=4096"]
+    told = r"need (\d+) {} \(tile\), have (\d+), short of (\d+)"
+    figures = []
+    for unit in ("bits", "bytes"):
+        main(["evaluate", *large, "--units", unit])
+        found = re.search(told.format(unit), capsys.readouterr().out)
+        assert found is not None
+        figures.append([int(n) for n in found.groups()])
+    assert figures[0] == [8 * n for n in figures[1]]
