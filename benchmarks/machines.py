@@ -152,7 +152,7 @@ def machines() -> tuple[dict[str, Row], list[str]]:
     """32 sizes of a buffer whose prices follow its size: the joint front is that of 32 searches. And 8
     machines beside loops over machines, with what these find that is better."""
     layer = pm.load("conv2d", machine())
-    spent(layer, [64])  # what is loaded and remembered is no part of it
+    spent(layer, [64])  # what is loaded and remembered is not part of it
     one, _ = spent(layer, [64])
     together, joint = spent(layer, SIZES)
     each = [spent(layer, [size]) for size in SIZES]

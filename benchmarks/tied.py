@@ -1,4 +1,4 @@
-"""Sweeps of spaces that are no boxes, beside what points took that were evaluated one by one."""
+"""Sweeps of spaces that are not boxes, beside what points took that were evaluated one by one."""
 
 from __future__ import annotations
 

@@ -127,7 +127,9 @@ def mending(error: OSError) -> str:
 def writing(target: str | PathLike[str]) -> Iterator[None]:
     """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
     if not isinstance(target, (str, PathLike)):
-        raise SpecError([Diagnostic(f"cannot write {target!r}: it is no name of a file", "write e.g. 'out'")])
+        raise SpecError(
+            [Diagnostic(f"cannot write {target!r}: it is not a name of a file", "write e.g. 'out'")]
+        )
     if "\0" in str(target):
         raise SpecError(
             [Diagnostic(f"cannot write {target!r}: a name has no zero byte", "choose another name")]

@@ -361,7 +361,7 @@ def seconds_of(value: object, name: str = "time") -> float:
     if value is None:
         return inf
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise SpecError([Diagnostic(f"{name}={value!r} is no time", "write seconds above 0, e.g. 30")])
+        raise SpecError([Diagnostic(f"{name}={value!r} is not a time", "write seconds above 0, e.g. 30")])
     return float(value)
 
 
@@ -373,7 +373,7 @@ def bytes_of(value: object, name: str = "memory") -> float:
         head, unit = value.strip()[:-2].strip(), value.strip()[-2:].upper()
         if unit in _UNITS and head.replace(".", "", 1).isdecimal() and len(head) <= 18:
             return int(float(head) * _UNITS[unit])
-    raise SpecError([Diagnostic(f"{name}={value!r} is no amount of memory", "write e.g. 500MB or 2GB")])
+    raise SpecError([Diagnostic(f"{name}={value!r} is not an amount of memory", "write e.g. 500MB or 2GB")])
 
 
 def held() -> int:

@@ -62,7 +62,7 @@ def largest(values: Any) -> int:
 
 def times(values: Any, factor: int) -> NDArray[Any]:
     """Every element of an array (or a number) `factor` times, in Python integers where int64 may not do."""
-    # What numpy computes with an object array of no dimension is no array any more.
+    # What numpy computes with an object array of no dimension is not an array any more.
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     held = np.promote_types(array.dtype, dtype_of(max(largest(array), 1) * abs(factor)))
     return np.asarray(array.astype(held, copy=False) * factor, dtype=held)

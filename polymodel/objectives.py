@@ -306,7 +306,7 @@ def limit_of(name: str, relation: str, text: str, number: float | None) -> Figur
 
 @dataclass(frozen=True)
 class Unknown:
-    """A name at `place` of a list that is no objective, and the objectives that there are."""
+    """A name at `place` of a list that is not an objective, and the objectives that there are."""
 
     place: int
     name: str

@@ -303,8 +303,8 @@ def test_every_command_keeps_to_its_limits(name: str, hard: dict[str, Path]) -> 
 def test_wrong_limits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "matmul", "--time-limit", "x", "--memory", "3"]) == 2
     err = capsys.readouterr().err
-    assert "--time-limit x is no time" in err
-    assert "--memory 3 is no amount of memory" in err
+    assert "--time-limit x is not a time" in err
+    assert "--memory 3 is not an amount of memory" in err
 
 
 def test_a_command_that_is_stopped_says_so(capsys: pytest.CaptureFixture[str], hard: dict[str, Path]) -> None:

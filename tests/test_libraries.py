@@ -66,7 +66,7 @@ MODELS = {"convnet", "cp_als", "deepseek_v3", "mamba_2", "transformer"}
 NO_CLOSED_FORM = {
     "resnet_basic_block/edge_npu/tiled_fused": "run the loop over p within other bounds",
     "resnet_bottleneck_block/edge_npu/tiled_fused": "run the loop over p within other bounds",
-    "vgg_e_front/fused_layer_fpga/pool_fused": "is no box, and what some Einsum executes is inferred",
+    "vgg_e_front/fused_layer_fpga/pool_fused": "is not a box, and what some Einsum executes is inferred",
     "vgg_e_front/fused_layer_fpga/recomputed_fused": "more than Pool2 can make along p2 is asked for",
     "vgg_e_front/fused_layer_fpga/tiled_fused": "more than Pool2 can make along p2 is asked for",
     "vgg_e_front": "peaks of live elements have no closed form",

@@ -114,7 +114,7 @@ def _launch_of(launch: Launch | None) -> Launch:
 def _orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
     asked = ORDERS if order is None else (order,) if isinstance(order, str) else order
     if not isinstance(asked, Iterable):
-        raise SpecError([Diagnostic(f"order {order!r} is no order of loops", "write e.g. ikj")])
+        raise SpecError([Diagnostic(f"order {order!r} is not an order of loops", "write e.g. ikj")])
     faults = [
         Diagnostic(f"no order {o!r}", f"write one of {', '.join(ORDERS)}") for o in asked if o not in ORDERS
     ]
@@ -132,7 +132,7 @@ def _check_figures(objective: str, overbook: float, time_limit: float | None) ->
     if not _is_number(overbook) or not 0 <= overbook < 1:
         faults.append(Diagnostic(f"overbook {overbook!r} is not a share of tiles", "write e.g. 0.1"))
     if time_limit is not None and (not _is_number(time_limit) or not time_limit > 0):
-        faults.append(Diagnostic(f"time_limit {time_limit!r} is no time", "write seconds, e.g. 30"))
+        faults.append(Diagnostic(f"time_limit {time_limit!r} is not a time", "write seconds, e.g. 30"))
     if faults:
         raise SpecError(faults)
 
@@ -143,7 +143,7 @@ def _is_number(value: object) -> bool:
 
 def _shape_of(tile: object) -> Shape:
     if not isinstance(tile, Iterable):
-        fault = f"tile {tile!r} is no list of sizes"
+        fault = f"tile {tile!r} is not a list of sizes"
         raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)")])
     given = plainly(tuple(tile))
     if len(given) != 3:

@@ -44,7 +44,7 @@ def execute(
     found = run(
         teaal,
         tensors,
-        rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is no size
+        rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is not a size
         symbols=symbols,
         slices=slices,
         values=values,

@@ -44,7 +44,9 @@ def operand(
     `names`: of its ranks, unless it is a tensor, which has its own. `call`: what it is given to.
     """
     if names is not None and not isinstance(names, Iterable):
-        raise SpecError([Diagnostic(f"names={names!r} is no list of names", "write e.g. names=('I', 'J')")])
+        raise SpecError(
+            [Diagnostic(f"names={names!r} is not a list of names", "write e.g. names=('I', 'J')")]
+        )
     if isinstance(names, str):
         fault = f"names={names!r} is one name, not several"
         raise SpecError([Diagnostic(fault, f"write names={tuple(names.replace(',', ''))}")])
@@ -130,7 +132,7 @@ def operation(op: str) -> Op:
         fault = f"op={op!r}: a product of matrices reuses its operands, so its tiles are chosen otherwise"
         raise SpecError([Diagnostic(fault, "call pm.tile_matmul(a, b, ...)")])
     remedy = "write add or multiply (element by element), or call pm.tile_matmul for a product of matrices"
-    raise SpecError([Diagnostic(f"op={op!r} is no operation", remedy)])
+    raise SpecError([Diagnostic(f"op={op!r} is not an operation", remedy)])
 
 
 def fitting(fit: Fit | None) -> Fit:

@@ -277,7 +277,7 @@ def tiler_swift_comparison(
         raise SpecError([Diagnostic(fault, "write [matrix], or name more of them")])
     listed: object = matrices
     if not isinstance(listed, Iterable):
-        what = f"{shown(listed)} is no list of matrices"
+        what = f"{shown(listed)} is not a list of matrices"
         raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices")])
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")

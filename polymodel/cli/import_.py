@@ -136,7 +136,8 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
         if sign and name and number.strip().isdecimal() and len(number) < 20:
             found[name.strip()] = int(number)
         else:
-            faults.append(Diagnostic(f"--size {text} is no size", "write a name and a whole number: batch=4"))
+            remedy = "write a name and a whole number: batch=4"
+            faults.append(Diagnostic(f"--size {text} is not a size", remedy))
     if faults:
         raise SpecError(faults)
     return found

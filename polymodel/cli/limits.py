@@ -21,7 +21,7 @@ _SEARCHES = {"explore": "print the best so far", "sweep": "print what was found 
 _SHORT = ("schema", "new", "import")  # the kinds of import have them
 _TAIL, _LEAST_TAIL = 0.25, 3.0
 _LAST = 2.0  # seconds after which a process that does not even look is killed
-# What the process loads in any case is no part of --memory.
+# What the process loads in any case is not part of --memory.
 _LOADED = (
     "pandas", "pyarrow.parquet", "scipy.sparse", "islpy", "polymodel.api.evaluation",
     "polymodel.mapper.search", "polymodel.report.export", "polymodel.sweeps.run",
@@ -77,12 +77,12 @@ def _read(options: argparse.Namespace) -> tuple[float, float]:
     try:
         seconds = seconds_of(options.seconds)
     except SpecError:
-        faults.append(Diagnostic(f"--time-limit {text} is no time", "write seconds above 0, e.g. 30"))
+        faults.append(Diagnostic(f"--time-limit {text} is not a time", "write seconds above 0, e.g. 30"))
     memory = getattr(options, "memory", None)
     try:
         size = bytes_of(memory)
     except SpecError:
-        faults.append(Diagnostic(f"--memory {memory} is no amount of memory", "write e.g. 500MB or 2GB"))
+        faults.append(Diagnostic(f"--memory {memory} is not an amount of memory", "write e.g. 500MB or 2GB"))
     if faults and not options.searches:
         raise SpecError(faults)
     return seconds, size

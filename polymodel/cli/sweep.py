@@ -193,7 +193,7 @@ class SweepProgress(ProgressLine):
 
     def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
         super().__init__(write, live)
-        self.first: tuple[int, float] | None = None  # points of earlier runs are no work of this one
+        self.first: tuple[int, float] | None = None  # points of earlier runs are not work of this one
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
         if self.first is None:

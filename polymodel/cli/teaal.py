@@ -64,4 +64,4 @@ def title_of(spec: str) -> str:
 
 
 def _no_teaal(name: str) -> Diagnostic:
-    return Diagnostic("this is no TeAAL spec", "it needs `einsum:` with a declaration", place=Place(name))
+    return Diagnostic("this is not a TeAAL spec", "it needs `einsum:` with a declaration", place=Place(name))

@@ -43,7 +43,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
         if rank not in ranks
     ]
     faults += [
-        Diagnostic(f"{name}={data[name]}: {name} is no input of {options.spec}", _inputs(spec))
+        Diagnostic(f"{name}={data[name]}: {name} is not an input of {options.spec}", _inputs(spec))
         for name in data
         if name not in spec.teaal.inputs
     ]

@@ -180,7 +180,7 @@ def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
 
 
 def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
-    """What is to be least. Words are no measure of work that reuses nothing."""
+    """What is to be least. Words are not measure of work that reuses nothing."""
     if options.objective == "words":
         fault = "--objective words: element-wise work reads every operand once"
         raise SpecError([Diagnostic(fault, "cycles, tiles or total")])

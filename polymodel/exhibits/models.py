@@ -14,8 +14,8 @@ from polymodel.workload.totals import products, weights
 class Published:
     """`parameters` and `macs` as they are printed, and where; empty where they were not published.
 
-    `variables` is the run that `macs` belong to. `beside` are parameters that are no weight of the workload,
-    by what they are.
+    `variables` is the run that `macs` belong to. `beside` are parameters that are not weights of the
+    workload, by what they are.
     """
 
     parameters: str
@@ -100,7 +100,7 @@ PUBLISHED: dict[str, Published] = {
 
 
 def parameters(model: str) -> int:
-    """Elements of the weights that come from outside and are no cache, and what the workload leaves out."""
+    """Elements of weights that come from outside and are not a cache, and what the workload leaves out."""
     found = weights(load(model).workload).items()
     own = sum(elements for tensor, (elements, _) in found if not tensor.startswith("Cache"))
     return own + sum(PUBLISHED[model].beside.values())

@@ -143,7 +143,7 @@ class Distribution(Answer):
     def chips(self) -> Table:
         """One row per number of chips, or of batches where there are stages. Efficiency: the time on one chip
         over n times that on n, where both were searched to the end; received: words of the chip that
-        receives most. Where chips leak: what leaks in those that wait or exchange, which is no part of the
+        receives most. Where chips leak: what leaks in those that wait or exchange, which is not part of the
         energy."""
         leaks = any(c.leak for c in self.counts)
         columns = (

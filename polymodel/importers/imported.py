@@ -314,7 +314,7 @@ class Findings:
         source = ", ".join(str(f) for f in files if isinstance(f, (str, Path))) or "plain data"
         text = spec_text(tool, source, sections, remarks)
         found = Imported(source, text, tuple(self.notes), tuple(self.left))
-        if not set(sections) <= {"schema_version", "renames"}:  # renames alone are no spec
+        if not set(sections) <= {"schema_version", "renames"}:  # renames alone are not spec
             require_loadable(found)
         return found
 

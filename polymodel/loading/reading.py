@@ -50,7 +50,7 @@ def load(
     workload with one of its mappings; a packaged pair brings its default mapping, unless a source
     has a `mapping:`. Template variables go to every template. `symbols` gives values to symbols, also to
     ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
-    are no fault here (see `Spec.check`).
+    are not fault here (see `Spec.check`).
     """
     given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
     values = {**_model_variables(sources), **given}
@@ -147,7 +147,7 @@ def read_source(source: object, document: Document, variables: Mapping[str, obje
         plain = source is None or isinstance(source, (int, float))
         shown = repr(source) if plain else f"a {type(source).__name__}"
         remedy = "give a path, a name or a mapping"
-        document.faults.note(Diagnostic(f"load: {shown} is no source of a spec", remedy))
+        document.faults.note(Diagnostic(f"load: {shown} is not a source of a spec", remedy))
 
 
 def _library_name(text: str) -> bool:

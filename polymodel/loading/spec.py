@@ -483,7 +483,7 @@ def resolve(spec: Spec) -> Resolution:
     if spec.raw_workload is not None:
         own = Faults(spec.locator)
         workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, own)
-        # A TeAAL spec that has no dense count is no fault: it runs on data.
+        # A TeAAL spec that has no dense count is not a fault: it runs on data.
         waits = [d for d in own.found if d.code == UNBOUND]
         refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
         faults.extend(waits if spec.raw_teaal is not None else own.found)

@@ -97,7 +97,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if name not in _KNOWN.get(module, ()):
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a result")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a result")
         return super().find_class(module, name)
 
 
@@ -129,7 +129,7 @@ class Finished:
             LookupError,
             EOFError,
         ) as error:
-            raise Refused(f"{self.folder} holds what is no result of a search", ANEW) from error
+            raise Refused(f"{self.folder} holds what is not a result of a search", ANEW) from error
         self.used += 1
         return result
 
@@ -278,7 +278,7 @@ class Tallies:
 
 @dataclass
 class Watch:
-    """The clock of a search, and what it tells. `outer`: who tells instead, of a part that is no step."""
+    """The clock of a search, and what it tells. `outer`: who tells instead, of a part that is not a step."""
 
     request: Request
     begun: float

@@ -232,7 +232,7 @@ class CompletionBounds:
         self.behind: list[Array] = []
 
     def _table(self, mine: Sequence[ShapeTiles], floors: Floors) -> Array:
-        """Least sums [sums, all tile sizes, levels of space and one that is no space]."""
+        """Least sums [sums, all tile sizes, levels of space and one that is not a space]."""
         n = sum(len(c) for c in mine)
         result = np.full((self.sums, n, len(self.usage) + 1), np.inf)
         for c in mine:

@@ -160,7 +160,7 @@ def _of_memories(cascade: Cascade, p: RelaxedProblem) -> Iterator[SearchConstrai
                 t in c.may_keep.tensors(e.name) or (c.keep is not None and t in c.keep.tensors(e.name))
                 for e in users
             )
-            # What is no intermediate has to be in the outermost memory.
+            # What is not an intermediate has to be in the outermost memory.
             if kept and (c.name != outermost or t in cascade.intermediates):
                 yield SearchConstraint("keep", c.name, tensors=(t,), written=narrowing_text(c.keep))
             if barred:

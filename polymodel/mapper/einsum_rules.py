@@ -404,7 +404,7 @@ def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:
     more = next((g for g in found if len(g.variables) != 2), None)
     if more is not None:
         raise NotSeparable(
-            f"the iteration space of {einsum.name} is no box, and bounds tie more than two rank variables "
+            f"the iteration space of {einsum.name} is not a box, and bounds tie more than two rank variables "
             f"together: {', '.join(more.variables)}",
             "use engine exact",
         )
@@ -420,7 +420,7 @@ def is_box(one: Einsum) -> bool:
 
 
 def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
-    """Those of an Einsum. Refused where its space starts elsewhere than at 0 or is no product of pairs."""
+    """Those of an Einsum. Refused where its space starts elsewhere than at 0 or is not a product of pairs."""
     for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
         if low:
             what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
@@ -441,14 +441,14 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
             partly = any(w for w in o.windows if len({w.p, w.r} & tie.both) == 1)
             what, rank = tie.of(o)
             if partly or (what == "rank" and 1 not in rank):
-                told = f"the windows of {o.tensor} in {one.name}, whose iteration space is no box"
+                told = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
                 raise Refused(f"the search does not cover {told}", remedy)
 
 
 def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
     """Refuses what is counted only where all tiles are equal."""
     for what in besides if ties else ():
-        told = f"the iteration space of {one.name} is no box"
+        told = f"the iteration space of {one.name} is not a box"
         raise Refused(f"{told}, which the search does not cover beside {what}", remedy)
 
 

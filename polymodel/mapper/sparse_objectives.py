@@ -59,7 +59,7 @@ def least_shares(
         what = f"`bits_per_action` of {c.name} that divides no value"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
     for one in (e for e in cascade if not is_box(e)):
-        what = f"the iteration space of {one.name}, which is no box"
+        what = f"the iteration space of {one.name}, which is not a box"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
     return tuple(_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
 

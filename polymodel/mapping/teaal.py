@@ -110,7 +110,7 @@ def derive(
 
 
 def without_counterpart(spec: TeaalSpec) -> str:
-    """Which Einsum is bound to which component that is no memory and no compute unit; empty if none is."""
+    """Which Einsum is bound to which component that is not a memory and no compute unit; empty if none is."""
     for found in spec.einsum_bindings:
         for binding in found.bindings:
             component = spec.configuration(found.config).component(binding.component)

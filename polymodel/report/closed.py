@@ -76,7 +76,7 @@ class SymbolicReport(Answer):
                 faults.append(self._unknown(name))
             elif (as_whole(size) or 0) < 1:
                 faults.append(
-                    Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on", name)
+                    Diagnostic(f"{name} = {size!r} is not a size", "give a whole number from 1 on", name)
                 )
         chosen = {**self.values, **plainly(values)}
         faults = faults or self.domain.faults(chosen)
@@ -274,7 +274,7 @@ class SymbolicReport(Answer):
         for name in asked:
             if name not in ends:
                 raise SpecError(
-                    [Diagnostic(f"{name} is no tile size to choose", f"choose of {', '.join(ends)}")]
+                    [Diagnostic(f"{name} is not a tile size to choose", f"choose of {', '.join(ends)}")]
                 )
         size = sympy.Symbol(capacity, positive=True) if isinstance(capacity, str) else capacity
         symbols = forms.symbols

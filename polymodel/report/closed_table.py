@@ -127,7 +127,7 @@ class SymbolicTable:
         chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
         faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
         faults += [
-            Diagnostic(f"{n} = {shown(v)} is no size", "give a whole number from 1 on", f"values.{n}")
+            Diagnostic(f"{n} = {shown(v)} is not a size", "give a whole number from 1 on", f"values.{n}")
             for n, v in chosen.items()
             if (as_whole(v) or 0) < 1
         ]

@@ -73,7 +73,7 @@ class CompiledCell:
 
         int64 where they are whole; Python integers in an object array, with a RuntimeWarning, where a bound
         on the way exceeds int64; float64 for forms with floats (joules, seconds) and for quotients that
-        do not divide. Numbers give a number. Raises SpecError for values that are no integers, for points
+        do not divide. Numbers give a number. Raises SpecError for values that are not integers, for points
         outside the domain, and where a divisor is 0 or no condition of a Piecewise holds.
         """
         if len(values) != len(self.names):
@@ -132,7 +132,7 @@ def compile_cell(
         raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once")
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code
     if not isinstance(expr, sympy.Expr):
-        raise _wrong(f"{cell!r} is no SymPy expression", "give a cell with a formula or a number")
+        raise _wrong(f"{cell!r} is not a SymPy expression", "give a cell with a formula or a number")
     limits = () if domain is None else _limits(domain, names)
     return CompiledCell(names, _with_last(_Walk(names).walk(expr)), limits)
 
@@ -302,7 +302,7 @@ def _integers(name: str, value: Input) -> Array:
         return array.astype(object)
     if array.dtype == object and all(type(x) is int or isinstance(x, np.integer) for x in array.flat):
         return np.frompyfunc(int, 1, 1)(array) if array.ndim else np.asarray(int(array.item()), object)
-    raise _wrong(f"{name}: values are no integers", "give an integer or an array of integers")
+    raise _wrong(f"{name}: values are not integers", "give an integer or an array of integers")
 
 
 def _wrong(message: str, remedy: str) -> SpecError:

@@ -205,7 +205,7 @@ def load_axes(
 def plot_spy(tensor: SparseTensor, *, bins: int = BINS, title: str = "", ax: Axes | None = None) -> Axes:
     """Where the nonzeros of a matrix are: how many per cell of at most `bins` x `bins`, logarithmic colours.
 
-    Refused for a tensor that is no matrix; SpecError for less than 1 bin.
+    Refused for a tensor that is not a matrix; SpecError for less than 1 bin.
     """
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.ticker import MaxNLocator

@@ -97,8 +97,8 @@ class Report(Evaluated):
         """What one memory holds in every phase, in bits per tensor: see `report.timeline.table`.
 
         `measure`: `tile` (whole tiles while resident) or `live` (elements from first to last use), of the
-        instance that ever holds most. Beyond `limit` phases inner loops are joined. SpecError for what is no
-        memory, Refused for pipelines, and for `live` of what is too large to list.
+        instance that ever holds most. Beyond `limit` phases inner loops are joined. SpecError for what is
+        not a memory, Refused for pipelines, and for `live` of what is too large to list.
         """
         from polymodel.report.timeline import table, timeline
 

@@ -163,7 +163,7 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
 
 
 def _is_other(file: Path, text: str) -> bool:
-    """Whether there is something of that name which is no file with this text."""
+    """Whether there is something of that name which is not a file with this text."""
     with writing(file):
         return file.exists() and not (
             file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text

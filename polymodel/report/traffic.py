@@ -21,7 +21,9 @@ class TrafficReport(Answer):
 
     def __post_init__(self) -> None:
         if not isinstance(self.traffic, CascadeTraffic):
-            raise not_a("traffic", "TrafficReport", self.traffic, "pass what pm.traffic(spec, tensors) gives")
+            raise not_a(
+                "record of traffic", "TrafficReport", self.traffic, "pass what pm.traffic(...) gives"
+            )
 
     @declared(title="Bits moved")
     def memories(self) -> Table:

@@ -154,7 +154,7 @@ def _row(expr: Affine, variables: tuple[str, ...]) -> tuple[int, ...]:
 def _bounds(
     einsum: Einsum, variables: tuple[str, ...], origins: tuple[int, ...], extents: tuple[int, ...]
 ) -> tuple[LinearInequality, ...] | None:
-    """The bounds that the box does not imply, from the origins on; None if one is no inequality."""
+    """The bounds that the box does not imply, from the origins on; None if one is not an inequality."""
     found: dict[LinearInequality, None] = {}
     for constraint in essential_constraints(einsum):
         if not set(constraint.expr.variables) & set(variables):

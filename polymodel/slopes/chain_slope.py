@@ -262,9 +262,9 @@ def chain_slope(
     `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
     sizes to try per rank variable (of fused loops: that of the group's first Einsum).
     Counts are those of one instance (`n_instances`).
-    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is no
-    chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
-    NotSeparable for windows, halos between Einsums, and spaces that are no box.
+    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is
+    not a chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
+    NotSeparable for windows, halos between Einsums, and spaces that are not box.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded

@@ -69,8 +69,8 @@ class Chain:
 def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     """The chain of these Einsums, by default all, in order of execution.
 
-    SpecError for fewer than two, Refused where they are no chain (branches, residuals,
-    copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are no box.
+    SpecError for fewer than two, Refused where they are not a chain (branches, residuals,
+    copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are not box.
     """
     require_plain(cascade, "slopes cover", BY_HAND)
     einsums = tuple(e for e in cascade if names is None or e.name in names)

@@ -479,8 +479,8 @@ def graph_slope(
     try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
     "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
     are those of `FusionRules`. `progress` is called with (curve, Einsums joined, all of them).
-    Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
-    divisors and counts beyond 2^62, SpecError with every option that is wrong.
+    Raises NotSeparable for ranks that are not a single rank variable, Refused for `layout`, sizes that are
+    not divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded

@@ -174,7 +174,7 @@ def ski_slope(
     subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
     Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
     Raises SpecError with every option that is wrong, NotSeparable for other sums of rank variables and for
-    spaces that are no box, Refused for more than 7 rank variables or counts beyond 2^62.
+    spaces that are not box, Refused for more than 7 rank variables or counts beyond 2^62.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded

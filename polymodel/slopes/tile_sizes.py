@@ -2,7 +2,7 @@
 included.
 
 A rank `a*p + b*r` (in lowest terms) under tiles of e and f iterations holds `e*f - (e-b)^+ (f-a)^+` elements:
-all pairs, less those that step (b, -a) away from another one. Holes of strided access are no elements.
+all pairs, less those that step (b, -a) away from another one. Holes of strided access are not elements.
 Summed over all pairs of tiles that is `X_p X_r - U_p U_r`, with `U_p` the sum of (e-b)^+ over the tiles of p.
 Where each tile fetches only what its predecessor along p did not hold, the sum is the same with larger U_p:
 what a tile and its predecessor hold together takes the place of the tile, less the predecessor.

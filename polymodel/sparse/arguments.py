@@ -33,12 +33,12 @@ class Arguments:
     ) -> tuple[str, ...]:
         """Names, none of them twice; a text is one letter each, as `IJ`."""
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
-            self.add(argument, f"{shown(given)} is no list of names", f"write e.g. {example}")
+            self.add(argument, f"{shown(given)} is not a list of names", f"write e.g. {example}")
             return ()
         found = tuple(given)
         for i, name in enumerate(found):
             if not isinstance(name, str) or not name:
-                self.add(f"{argument}[{i}]", f"{shown(name)} is no name", f"write e.g. {example}")
+                self.add(f"{argument}[{i}]", f"{shown(name)} is not a name", f"write e.g. {example}")
         plain = tuple(str(name) for name in found)
         if len(set(plain)) < len(plain):
             self.add(argument, twice.format(list(plain)) + ": one name stands there twice", "name each once")
@@ -63,13 +63,14 @@ class Arguments:
         """Whether sizes are given as a list; else that is a fault."""
         right = isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
         if not right:
-            self.add(argument, f"{shown(given)} is no list of sizes", "write e.g. [400, 300]: one per rank")
+            remedy = "write e.g. [400, 300]: one per rank"
+            self.add(argument, f"{shown(given)} is not a list of sizes", remedy)
         return right
 
     def name(self, argument: str, given: object) -> None:
         """A name, or nothing."""
         if given is not None and not isinstance(given, str):
-            self.add(argument, f"{shown(given)} is no name", "write e.g. 'A'")
+            self.add(argument, f"{shown(given)} is not a name", "write e.g. 'A'")
 
     def array(self, argument: str, given: object) -> NDArray[Any]:
         """An array of what is given; lists of different lengths are none."""
@@ -107,7 +108,7 @@ class Arguments:
         """A number from 0 to 1; fractions stay exact."""
         found = Fraction(given) if isinstance(given, Rational) else as_number(given)
         if isinstance(given, bool) or found is None:
-            self.add(argument, f"{shown(given)} is no density", remedy)
+            self.add(argument, f"{shown(given)} is not a density", remedy)
         elif not 0 <= found <= 1:
             self.add(argument, f"density {shown(given)}{what} is outside [0, 1]", remedy)
         else:

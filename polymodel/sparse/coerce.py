@@ -17,11 +17,11 @@ def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTenso
     """`given` under the name and the declared ranks of an input.
 
     A `SparseTensor` with the same ranks in another order is turned, one with other ranks takes the declared
-    ones in order. SpecError for what is no tensor, or one of another number of ranks.
+    ones in order. SpecError for what is not a tensor, or one of another number of ranks.
     """
     ranks = tuple(ranks)
     if isinstance(given, (str, PathLike)):
-        what = f"{name}: {str(given)!r} is no tensor"
+        what = f"{name}: {str(given)!r} is not a tensor"
         raise SpecError([Diagnostic(what, f"pass pm.read_tensor({str(given)!r})")])
     if isinstance(given, SparseTensor):
         _same_order(name, ranks, given.shape)
@@ -42,7 +42,7 @@ def _of_array(name: str, ranks: tuple[str, ...], given: object) -> SparseTensor:
     read.raise_if_any()
     if array.dtype.kind not in "biufc":
         kind = "an array of text" if array.dtype.kind in "US" else shown(given)
-        raise SpecError([Diagnostic(f"{name}: {kind} is no tensor of numbers", WAYS)])
+        raise SpecError([Diagnostic(f"{name}: {kind} is not a tensor of numbers", WAYS)])
     _same_order(name, ranks, array.shape)
     return SparseTensor.from_dense(name, ranks, array)
 

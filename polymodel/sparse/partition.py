@@ -162,7 +162,7 @@ def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int)
             raise SpecError([Diagnostic(what, remedy)])
         if not np.isin(given, fiber).all():
             other = given[~np.isin(given, fiber)][0]
-            what = f"a partitioner begins a part at {other}, which is no coordinate of the fiber"
+            what = f"a partitioner begins a part at {other}, which is not a coordinate of the fiber"
             raise SpecError([Diagnostic(what, "answer coordinates that it is given")])
         begins[rows[np.searchsorted(fiber, given)]] = True
     return begins
@@ -233,7 +233,7 @@ class Slices:
 
 
 def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], einsum: str) -> list[Diagnostic]:
-    """Sizes of splits that are no number of at least 1."""
+    """Sizes of splits that are not a number of at least 1."""
     found = []
     for partition in partitions:
         for d in partition.directives:

@@ -64,7 +64,7 @@ class SparseTensor:
     ) -> SparseTensor:
         """From coordinates (ranks x entries) in any order; duplicates are summed, zeros dropped.
 
-        Raises SpecError for sizes below 1, coordinates outside the shape, values that are no finite numbers.
+        Raises SpecError for sizes below 1, coordinates outside the shape, values that are not finite numbers.
         """
         read = Arguments()
         ranks = read.names("ranks", ranks)
@@ -160,7 +160,7 @@ class SparseTensor:
         order = [self.ranks.index(r) for r in ranks]
         if sorted(order) != list(range(len(self.ranks))):
             raise SpecError(
-                [Diagnostic(f"{list(ranks)} is no order of the ranks {list(self.ranks)} of {self.name}")]
+                [Diagnostic(f"{list(ranks)} is not an order of the ranks {list(self.ranks)} of {self.name}")]
             )
         shape = tuple(self.shape[i] for i in order)
         return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values)

@@ -156,7 +156,7 @@ def right_symbols(
 
 
 def coerce_symbols(symbols: object) -> dict[str, object]:
-    """The argument `symbols` of a call, its numbers plain. SpecError where it is no table by name."""
+    """The argument `symbols` of a call, its numbers plain. SpecError where it is not a table by name."""
     return by_name("symbols", {} if symbols is None else symbols, 'symbols={"TM": 16}')
 
 
@@ -243,7 +243,7 @@ def root_of(
         return None, True
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
     if "{{" in text or "{%" in text or "{#" in text:
-        # jinja2 takes as long to import as a small spec to evaluate, and most files are no templates.
+        # jinja2 takes as long to import as a small spec to evaluate, and most files are not templates.
         from polymodel.spec.template import render
 
         functions = includes.functions(path.parent) if includes is not None else {}
@@ -364,7 +364,7 @@ def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
 def _teaal(entries: dict[str, YamlEntry], document: Document) -> None:
     """Read the sections of a TeAAL spec; its Einsums are the workload. Sizes without a value are symbols.
 
-    Its `mapping` is no LoopTree: another source may bring one.
+    Its `mapping` is not a LoopTree: another source may bring one.
     """
     from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
     from polymodel.spec.teaal.schema import read_sections
@@ -399,7 +399,7 @@ def _version(entry: YamlEntry, document: Document) -> None:
 
 
 def _extra(entry: YamlEntry, root: YamlNode, document: Document) -> None:
-    """A key that is no section: a fault, unless it is free for notes and anchors."""
+    """A key that is not a section: a fault, unless it is free for notes and anchors."""
     told = section_of_accelforge(entry, root) or unknown_section(entry, SECTIONS)
     if told is not None:
         document.faults.note(told)
@@ -508,7 +508,7 @@ def _copied(data: object) -> object:
 
 
 def _container(data: Any, loc: tuple[str | int, ...]) -> dict[Any, Any] | None:
-    """What stands at this place of the data; pydantic's own names of branches are no part of it."""
+    """What stands at this place of the data; pydantic's own names of branches are not part of it."""
     for part in loc:
         if isinstance(part, str) and part.startswith(("<", "[")):
             continue

@@ -114,7 +114,7 @@ class _Guard:
 def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
     """What the model of that name answers, every number checked and with its provenance.
 
-    Raises TextFault: no such model, one that fails, a value that is no finite number of at least 0 in
+    Raises TextFault: no such model, one that fails, a value that is not a finite number of at least 0 in
     the quantity's unit, or a quantity that nobody asked for.
     """
     if name in _BUILT_IN:
@@ -543,7 +543,7 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
 
 def _mapping(given: object, name: str) -> Mapping[str, object]:
     if not isinstance(given, Mapping) or not given or not all(isinstance(k, str) for k in given):
-        raise TextFault(f"{name} of a compound component is no table", 0, "write {name: {...}}")
+        raise TextFault(f"{name} of a compound component is not a table", 0, "write {name: {...}}")
     return given
 
 

@@ -447,13 +447,14 @@ def _primary(cursor: TokenCursor) -> SetTree:
 def _refuse_words(cursor: TokenCursor) -> None:
     sign = {"and": "&", "or": "|", "not": "~"}.get(cursor.now.text)
     if sign:
-        raise TextFault(f"`{cursor.now.text}` is no set operator", cursor.now.offset, f"write {sign}")
+        raise TextFault(f"`{cursor.now.text}` is not a set operator", cursor.now.offset, f"write {sign}")
 
 
 def _empty_call(cursor: TokenCursor, name: str) -> None:
     at = cursor.next().offset
     if name not in KEYWORDS or not cursor.take(")"):
-        raise TextFault(f"{name}(...) is no set", at, "only the predefined sets may be called, as Outputs()")
+        remedy = "only the predefined sets may be called, as Outputs()"
+        raise TextFault(f"{name}(...) is not a set", at, remedy)
 
 
 def evaluate_set(tree: SetTree, scope: SetScope) -> NamedSet:

@@ -132,11 +132,16 @@ def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str
     return f"{what}: {shown}"
 
 
+def with_article(noun: str) -> str:
+    """`a spec`, `an execution`: the noun of a message behind its indefinite article."""
+    return f"{'an' if noun[0] in 'aeioAEIO' else 'a'} {noun}"
+
+
 def not_a(what: str, call: str, given: object, remedy: str) -> SpecError:
     """The error of a call that was given something else in the place of a spec or a report."""
     plain = given is None or isinstance(given, (str, int, float))
     shown = repr(given) if plain else f"a {type(given).__name__}"
-    return SpecError([Diagnostic(f"{call}: {shown} is no {what}", remedy)])
+    return SpecError([Diagnostic(f"{call}: {shown} is not {with_article(what)}", remedy)])
 
 
 def not_a_spec(call: str, given: object) -> SpecError:
@@ -428,13 +433,12 @@ def plainly(value: T, depth: int = 0) -> T:
 def by_name(argument: str, given: object, example: str) -> dict[str, object]:
     """A table from names to values, its numbers plain. SpecError where `argument` is something else."""
     if not isinstance(given, Mapping):
-        raise SpecError(
-            [Diagnostic(f"{shown(given)} is no table of values by name", f"write e.g. {example}", argument)]
-        )
+        what = f"{shown(given)} is not a table of values by name"
+        raise SpecError([Diagnostic(what, f"write e.g. {example}", argument)])
     wrong = [name for name in given if not isinstance(name, str)]
     if wrong:
         raise SpecError(
-            [Diagnostic(f"{name!r} is no name", f"write e.g. {example}", argument) for name in wrong]
+            [Diagnostic(f"{name!r} is not a name", f"write e.g. {example}", argument) for name in wrong]
         )
     return {name: plainly(value) for name, value in given.items()}
 
@@ -444,7 +448,7 @@ def listed(argument: str, given: object, example: str) -> tuple[object, ...]:
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        raise SpecError([Diagnostic(f"{shown(given)} is no list", f"write e.g. {example}", argument)])
+        raise SpecError([Diagnostic(f"{shown(given)} is not a list", f"write e.g. {example}", argument)])
     return tuple(given)
 
 
@@ -466,7 +470,7 @@ def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[
         if not isinstance(value, known):
             of = known if isinstance(known, tuple) else (known,)
             wanted = " or ".join(getattr(c, "CALLED", c.__name__) for c in of if c is not type(None))
-            what = f"{type(made).__name__}: {shown(value)} is no {wanted}"
+            what = f"{type(made).__name__}: {shown(value)} is not {with_article(wanted)}"
             faults.append(Diagnostic(what, remedy, name))
     if faults:
         raise SpecError(faults)

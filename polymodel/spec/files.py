@@ -116,7 +116,7 @@ MAX_FILE = 8_000_000
 
 
 def text_of(path: Path, name: str, faults: Faults) -> str | None:
-    """The text of a file; None, and a fault, for one that is no text of moderate size."""
+    """The text of a file; None, and a fault, for one that is not text of moderate size."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):

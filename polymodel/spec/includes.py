@@ -142,7 +142,8 @@ class _Folder:
         try:
             found = path.resolve()
         except (OSError, ValueError, RuntimeError) as error:
-            raise TemplateStopped(f"{asked[:200]!r} is no path", "name a YAML file near this one") from error
+            what = f"{asked[:200]!r} is not a path"
+            raise TemplateStopped(what, "name a YAML file near this one") from error
         if os.path.isabs(asked) or not found.is_relative_to(base):
             remedy = f"includes are read from {base.name}/ and below; copy the file there"
             raise TemplateStopped(f"{asked[:200]} lies outside the folder that is read", remedy)

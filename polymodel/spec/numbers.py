@@ -335,7 +335,7 @@ def _foreign(unit: str, at: int, dimension: Dimension) -> TextFault:
         right = "kB (1000 bytes) or KiB (1024 bytes)" if "B" in unit else "kb (1000 bits) or Kib (1024 bits)"
         return TextFault(f"{unit} may mean two sizes", at, f"write {right}")
     if dimension is ENERGY and unit.partition("/")[0] in ENERGY.units:
-        return TextFault(f"{unit} is no unit here", at, _energy_alone(*unit.split("/", 1)))
+        return TextFault(f"{unit} is not a unit here", at, _energy_alone(*unit.split("/", 1)))
     alike = (u for u in dimension.units if u.lower() == unit.lower())
     near = next(alike, None) or close_to(unit, dimension.units)
     return TextFault(f"unknown unit {unit}", at, f"did you mean {near}? {remedy}" if near else remedy)

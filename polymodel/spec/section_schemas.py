@@ -267,7 +267,7 @@ def _no_set(value: object) -> object:
     if isinstance(value, str):
         example = f"[{value}]" if value.isidentifier() and value not in KEYWORDS else "[A, B]"
         raise fault(
-            f"{value!r} is no list: a node of a mapping lists its tensors by name, and takes no sets",
+            f"{value!r} is not a list: a node of a mapping lists its tensors by name, and takes no sets",
             f"write {example}",
         )
     return value

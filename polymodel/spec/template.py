@@ -351,7 +351,7 @@ def render(
         )
     except SyntaxError:  # digits of other scripts, which jinja2 takes for a number
         return None, (_fault(TemplateSyntaxError("a number is made of the digits 0 to 9", 0), plain, []),)
-    except NameError as error:  # jinja2 folds constants into code, where an endless one is no literal
+    except NameError as error:  # jinja2 folds constants into code, where an endless one is not a literal
         too_large = _TooMuch("a number in the template is too large").with_traceback(error.__traceback__)
         return None, (_fault(too_large, plain, []),)
     except (TypeError, ValueError, ArithmeticError, MemoryError, LookupError, AttributeError) as error:

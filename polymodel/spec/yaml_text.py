@@ -355,7 +355,7 @@ def version_fault(entry: YamlEntry, current: int = CURRENT) -> Diagnostic | None
         shown = repr(given) if entry.value.kind == "scalar" else f"a {entry.value.kind}"
         remedy = f"write `schema_version: {current}`"
         return Diagnostic(
-            f"schema_version {shown} is no version: versions are 1, 2, ...", remedy, what, place
+            f"schema_version {shown} is not a version: versions are 1, 2, ...", remedy, what, place
         )
     if given > current:
         message = f"schema_version {given} is newer than this release, which reads up to version {current}"

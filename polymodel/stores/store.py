@@ -37,7 +37,7 @@ def marked(parts: Sequence[object]) -> str:
 
 
 def check_store(store: object) -> None:
-    """Raises SpecError for what is no folder, and can be none."""
+    """Raises SpecError for what is not a folder, and can be none."""
     if store is None:
         return
     if not isinstance(store, (str, Path)):

@@ -32,13 +32,14 @@ def choice_of(name: str, text: str) -> Choice:
     if span is not None and int(span.group(1)) < int(span.group(2)):
         first, last, step = span.groups()
         meant = f"range({first}, {int(last) + 1}{f', {step}' if step else ''})"
-        raise wrong(f"symbol {name}: `{text.strip()}` is no range", f"write {meant}, whose end is left out")
+        what = f"symbol {name}: `{text.strip()}` is not a range"
+        raise wrong(what, f"write {meant}, whose end is left out")
     parts = _parts(text)
     numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
     if len(parts) > 1:
-        raise wrong(f"symbol {name}: `{text}` is no list of numbers", f"write {FORMS}")
+        raise wrong(f"symbol {name}: `{text}` is not a list of numbers", f"write {FORMS}")
     return text.strip()
 
 

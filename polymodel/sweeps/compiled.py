@@ -103,7 +103,7 @@ class Compiled:
     Columns: the symbols of the points; `energy` (J), `latency` (s), `edp` (J s), `utilisation` (1), `reads:X`
     and `writes:X` (bit) of each component that moves data, `working_set:X` (bit) of each memory that holds
     any; `legal`, `feasible` and `reason`. Counts are exact; joules and seconds equal those of `evaluate` up
-    to the order in which floats are added. A point that is no legal mapping has no figures: they are NaN
+    to the order in which floats are added. A point that is not a legal mapping has no figures: they are NaN
     (None among integers beyond 2^53).
 
     Closed forms are derived once for each choice of the symbols that change the workload or the architecture;
@@ -135,7 +135,7 @@ class Compiled:
 
     def __call__(self, points: Points) -> pd.DataFrame:
         """One row per point; `attrs["units"]` has the unit of each figure. SpecError for points that lack a
-        symbol, name an unknown one, or are no numbers."""
+        symbol, name an unknown one, or are not numbers."""
         import pandas as pd
 
         columns = self.arrays(points)
@@ -395,7 +395,7 @@ class _Columns:
             self.found[name] = now
 
     def finished(self) -> dict[str, Array]:
-        """All columns in the order of a sweep's, with gaps where a point is no mapping."""
+        """All columns in the order of a sweep's, with gaps where a point is not a mapping."""
         gaps = np.flatnonzero(~self.legal)
         columns = {n: _gapped(self.found[n], gaps) for n in ordered(self.found) if n in self.found}
         return {**columns, "legal": self.legal, "feasible": self.feasible, "reason": self.reason}

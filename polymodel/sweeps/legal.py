@@ -182,7 +182,7 @@ class _Judge:
         return self.known[picked]
 
     def reason(self, picked: Classes) -> str:
-        """Why the points of a combination are no mappings, in words that they share; empty if they are."""
+        """Why the points of a combination are not mappings, in words that they share; empty if they are."""
         broken = self(picked)
         return shared(broken[0].message) if broken else ""
 

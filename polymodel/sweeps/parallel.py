@@ -99,7 +99,7 @@ def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> 
         limits = listed("where", plan.where if where is None else where, "['TM <= 64']")
     for i, limit in enumerate(limits):
         if not isinstance(limit, str):
-            what = f"{shown(limit)} is no comparison"
+            what = f"{shown(limit)} is not a comparison"
             faults.note(Diagnostic(what, "write e.g. 'TM <= 64'", f"where[{i}]"))
             continue
         with faults.noting():

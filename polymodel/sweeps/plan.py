@@ -152,7 +152,7 @@ class Phase:
 class Limit:
     """A working set or a number of instances against what there is; `have` inf never limits.
 
-    `illegal`: a mapping beyond it is no mapping at all, and has no costs.
+    `illegal`: a mapping beyond it is not a mapping at all, and has no costs.
     """
 
     name: str

@@ -39,7 +39,7 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
     several = listed("mappings", given, "['a.yaml', 'b.yaml']") if mappings is not None else ()
     if mappings is None:
         return (spec,)
-    # What is no mapping is refused by with_mapping itself.
+    # What is not a mapping is refused by with_mapping itself.
     tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # it refuses what is none
     found = tuple(each(*tried))
     if not found:

@@ -404,7 +404,7 @@ def _place(mapping: int, parts: SymbolRoles, point: Mapping[str, object]) -> tup
 
 
 def _misfit(fault: SpecError, grid: Grid, parts: SymbolRoles, state: Keeper) -> None:
-    """A block that is no legal spec: an error of the caller if it is all there is, else infeasible."""
+    """A block that is not a legal spec: an error of the caller if it is all there is, else infeasible."""
     size = 1
     for n in (*parts.arch, *parts.tiles):
         size *= len(grid.of(n))

@@ -54,7 +54,7 @@ class Spill:
             values = np.stack([from_text(c) for n, c in columns.items() if n.startswith("objective_")])
             return values, columns["point"].astype(np.int64)
         except (LookupError, ValueError) as error:
-            raise Refused(f"{file} is no part of a front", ANEW) from error
+            raise Refused(f"{file} is not part of a front", ANEW) from error
 
     def clear(self, but: Collection[str]) -> None:
         """Remove this process's parts that no saved state names."""

@@ -160,7 +160,7 @@ class Units:
             if len(found.front_values) != objectives:
                 raise ValueError(f"{len(found.front_values)} objectives")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise Refused(f"{self.file} is no state of a sweep", ANEW) from error
+            raise Refused(f"{self.file} is not a state of a sweep", ANEW) from error
         return found
 
     def _snapshot(self, columns: Mapping[str, Array], about: Mapping[str, Any]) -> Snapshot:

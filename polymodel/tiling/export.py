@@ -77,7 +77,7 @@ def export(
 
 def _put_away(index: Path) -> None:
     """Remove the index of before, which would tell of tiles that are being replaced. SpecError for a file of
-    that name that is no index of tiles, and for one that is read as well."""
+    that name that is not an index of tiles, and for one that is read as well."""
     with writing(index):
         if not index.is_file():
             return

@@ -33,7 +33,7 @@ STYLE = (
 
 
 def escaped(words: str) -> str:
-    """The words as text of a drawing: markup in names is no markup, and what would steer a reader is `?`."""
+    """The words as text of a drawing: markup in names is not markup, and what would steer a reader is `?`."""
     return escape(masked(words))
 
 

@@ -64,7 +64,7 @@ def ticks(unit: str) -> Formatter:
 
 
 def axes(given: Axes | None, width: float, height: float) -> Axes:
-    """Those given, else `new_axes`. SpecError for what is no axes."""
+    """Those given, else `new_axes`. SpecError for what is not an axes."""
     without_trace()
     from matplotlib.axes import Axes as Drawn
 
@@ -141,7 +141,7 @@ def whole_figure(ax: Axes) -> Figure | None:
 
 def legible(figure: Figure) -> Figure:
     """The figure with texts that can be drawn: names may have signs that steer a reader, which become `?`,
-    and dollars that are no formula."""
+    and dollars that are not a formula."""
     from matplotlib.cbook import is_math_text
     from matplotlib.mathtext import MathTextParser
     from matplotlib.text import Text
@@ -251,7 +251,7 @@ COLOUR = "#2563a8"
 
 
 def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
-    """A bar per row, at most 40, named by the texts of the row. SpecError for what is no figure."""
+    """A bar per row, at most 40, named by the texts of the row. SpecError for what is not a figure."""
     figures = [c.name for i, c in enumerate(table.columns) if table.numeric(i)]
     if not figures and not what:
         return text_axes(table, ax)

@@ -61,10 +61,10 @@ def _definition(
     operands = {n.name for n in names_in(tree)}
     places = {int(n[1:]) for n in operands if _OPERAND.fullmatch(n)}
     if len(places) != len(operands) or places not in ({0}, {0, 1}):
-        raise TextFault(f"{given.form} is no formula of one operand or two", 0, "write _0, or _0 and _1")
+        raise TextFault(f"{given.form} is not a formula of one operand or two", 0, "write _0, or _0 and _1")
     if given.cost and given.cost not in OPERATORS:
         near = suggestion(given.cost, OPERATORS, "operators")
-        raise TextFault(f"{given.cost} is no operator that it could cost as", 0, near)
+        raise TextFault(f"{given.cost} is not an operator that it could cost as", 0, near)
     identity = None if given.identity is None else float(evaluate_number(given.identity, symbols))
     return Definition(tree, len(places), identity, given.cost)
 

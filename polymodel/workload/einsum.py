@@ -334,7 +334,7 @@ def _mapped(e: Einsum) -> str:
 
 
 def remarks(e: Einsum) -> tuple[str, ...]:
-    """What a formula has no sign for: a copy, a reduction that is no sum, what is done to the result."""
+    """What a formula has no sign for: a copy, a reduction that is not a sum, what is done to the result."""
     done = {k: v for k, v in e.operations if v and (k == "populate" or (k == "reduce" and v != "add"))}
     return (*(["copy"] if e.is_copy else []), *(f"{k}: {v}" for k, v in done.items()))
 

@@ -137,7 +137,7 @@ def _check_write(
         message = f"Einsum {einsum.name} writes {access.name} twice"
         faults.add((*path, "name"), message, "give the second result another name")
     if access.accumulate and (not access.output or einsum.is_copy_operation):
-        message = f"{access.name} is {'a copy' if access.output else 'no output'}: nothing is added to it"
+        message = f"{access.name} is {'a copy' if access.output else 'not an output'}: nothing is added to it"
         faults.add((*path, "accumulate"), message, "leave accumulate out")
 
 

@@ -360,7 +360,7 @@ def without_boundaries(
                 if not is_box(image):
                     path: Path = ("workload", "einsums", i)
                     message = (
-                        f"what {e.name} writes of {access.tensor} is no box, so that its edge has no init"
+                        f"what {e.name} writes of {access.tensor} is not a box, so that its edge has no init"
                     )
                     faults.add(path, message, "leave init out, and let another tensor hold what comes before")
                 written[access.tensor] = bounding_box(image) or ()

@@ -228,7 +228,7 @@ def _given(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
     for name in tensors:
         if name not in store.arrays or (cascade.producer(name) and not _adds(cascade, name)):
             near = suggestion(name, [t for t in cascade.tensors if not cascade.producer(t)], "inputs")
-            faults.append(Diagnostic(f"{name} is no input of the workload", near))
+            faults.append(Diagnostic(f"{name} is not an input of the workload", near))
     if faults:
         raise SpecError(faults)
     return store
@@ -277,7 +277,7 @@ def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
 def _operator(name: str) -> Operator:
     found = OPERATORS.get(name)
     if found is None:
-        raise Refused(f"{name} is no known operator", suggestion(name, OPERATORS, "operators"))
+        raise Refused(f"{name} is not a known operator", suggestion(name, OPERATORS, "operators"))
     return found
 
 

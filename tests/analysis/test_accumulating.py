@@ -56,7 +56,7 @@ def test_only_outputs_accumulate() -> None:
         {"name": "Z", "projection": ["m"], "output": True},
     ]
     workload = {**product(), "rank_sizes": {"M": 4}, "einsums": [{"name": "E", "tensor_accesses": accesses}]}
-    with pytest.raises(pm.SpecError, match="A is no output: nothing is added to it"):
+    with pytest.raises(pm.SpecError, match="A is not an output: nothing is added to it"):
         pm.load({"workload": workload})
 
 

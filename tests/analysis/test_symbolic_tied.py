@@ -1,4 +1,4 @@
-"""Closed forms of spaces that are no boxes: masks, bands and padding, equal to exact and to the walk."""
+"""Closed forms of spaces that are not boxes: masks, bands and padding, equal to exact and to the walk."""
 
 from __future__ import annotations
 

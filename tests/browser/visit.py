@@ -22,7 +22,7 @@ def browser_path() -> str:
     """A browser to run; skips where there is none, and fails where CI is set."""
     named = os.environ.get("POLYMODEL_BROWSER")
     if named and not Path(named).is_file():
-        pytest.fail(f"POLYMODEL_BROWSER names {named}, which is no file")
+        pytest.fail(f"POLYMODEL_BROWSER names {named}, which is not a file")
     path = named or next(filter(None, map(shutil.which, NAMES)), None)
     if path:
         return path

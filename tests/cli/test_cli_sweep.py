@@ -96,7 +96,7 @@ def test_options_replace_the_section(capsys: Captured, spec: str) -> None:
     [
         (("--symbol", "TM"), "expected NAME=VALUES"),
         (("--symbol", "TM=1", "--symbol", "TM=2"), "given twice"),
-        (("--symbol", "TM=1,x"), "no list of numbers"),
+        (("--symbol", "TM=1,x"), "not a list of numbers"),
         (("--symbol", "TM=1..50"), "write range(1, 51), whose end is left out"),
         (("--symbol", "TM=2:16:2"), "write range(2, 17, 2)"),
         (("--symbol", "TM=1-16"), "write range(1, 17)"),

@@ -108,10 +108,10 @@ def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "B=random:2", "C=dense")
     assert code == 2
     assert "the size of rank K is not known" in err
-    assert "C is no input" in err
+    assert "C is not an input" in err
     code, _, err = run(capsys, "execute", "matmul", f"A={MATRIX}")
     assert code == 2
-    assert "no TeAAL spec" in err
+    assert "not a TeAAL spec" in err
 
 
 def test_inputs_without_data_are_told_with_their_ranks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_inputs_without_data_are_told_with_their_ranks(capsys: pytest.CaptureFix
     code, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "C=dense")
     assert code == 2
     assert "B=random:0.1 --size K=64\n" in err
-    assert "C is no input" in err
+    assert "C is not an input" in err
     _, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--set", "K=5")
     assert "the size of rank K is not known\n  remedy: write --size K=5\n" in err
     code, _, err = run(capsys, "execute", "tensaurus/mttkrp", "B=dense", "--size", "J=3")

@@ -96,7 +96,7 @@ FILES = (
 
 
 def text(made: Made) -> str:
-    """The file, unpacked: Matrix Market, or FROSTT for what is no matrix."""
+    """The file, unpacked: Matrix Market, or FROSTT for what is not a matrix."""
     tensor = made.tensor
     coords, values = tensor.coords, tensor.values
     if made.header == "symmetric":

@@ -19,7 +19,7 @@ GROUPS = {
     ),
     "template": (
         "Templates",
-        "They are rendered in a sandbox: an undefined name is no empty text, and nothing may reach "
+        "They are rendered in a sandbox: an undefined name is not an empty text, and nothing may reach "
         "outside or run without end.",
     ),
     "schema": ("Schema version", "It says how the file is meant; a newer one might mean other things."),

@@ -156,5 +156,5 @@ TILER_SWIFT = "Published figures of Tiler-Swift"
 
 def tiler_swift_section() -> str:
     """What needs the matrices of Tiler-Swift's evaluation, as Markdown."""
-    why = "Its six matrices are no part of the repository: `make reference DATA=DIR` compares this table."
+    why = "Its six matrices are not part of the repository: `make reference DATA=DIR` compares this table."
     return "\n".join([f"## {TILER_SWIFT}", "", why, "", *HEAD, *(f.text() for f in tiler_swift()), ""])

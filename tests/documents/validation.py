@@ -24,7 +24,7 @@ from tests.reference.common import Outcome, comparing
 from tests.reference.tiling_matrices import reading
 
 PAGE = ROOT / "docs" / "validation.md"
-WITH_DATA = ("tiling",)  # folders of cases about matrices that are no part of the repository
+WITH_DATA = ("tiling",)  # folders of cases about matrices that are not part of the repository
 
 
 @dataclass(frozen=True)

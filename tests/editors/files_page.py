@@ -26,7 +26,7 @@ NODES = {"ComputeUnit": "!Compute (of an architecture)", "Compute": "!Compute (o
 TAGGED = ("Memory", "Toll", "Container", "Storage", "Temporal", "Spatial", "Nested", "Sequential", "Pipeline")
 FREE = """`name`, `description` and `notes` at the top of a file are free, and keys that begin with `x-`:
 nothing reads them. They are for remarks and for YAML anchors (`x-size: &size 64`, later `*size`). Any other
-key that is no section is a fault."""
+key that is not a section is a fault."""
 Json = dict[str, Any]
 
 

@@ -26,7 +26,7 @@ mapping:
   - !Storage {{component: DRAM, tensors: [A], reuse: always}}
 """
 SHIPPED = [*ROOT.glob("arch/*.yaml"), *ROOT.glob("workloads/**/*.yaml"), *ROOT.glob("docs/sparse/*.yaml")]
-# A template is no YAML before it is rendered, so that every editor marks it.
+# A template is not YAML before it is rendered, so that every editor marks it.
 PLAIN = [p for p in sorted(SHIPPED) if not any(t in p.read_text("utf-8") for t in ("{{", "{%", "{#"))]
 
 

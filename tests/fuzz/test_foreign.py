@@ -17,7 +17,7 @@ from tests.fuzz.forked import Parent
 from tests.fuzz.test_written import EVERY, SOME, made
 from tests.seeds import seeds
 
-# What is no polymodel's, whatever it is called.
+# What is not a polymodel's, whatever it is called.
 OTHERS = (
     "notes.new", ".draft.new.txt", "x.new.parquet", ".state-0-of-1.01234567.new.parquet",
     "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",

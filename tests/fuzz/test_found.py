@@ -145,7 +145,7 @@ def changed(file: Path, change: Callable[[dict[str, Any], dict[str, Any]], objec
 def test_a_state_that_makes_no_sense(tmp_path: Path, change: Callable[..., object]) -> None:
     pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
     changed(tmp_path / STATE, change)
-    with pytest.raises(pm.Refused, match="is no state of a sweep"):
+    with pytest.raises(pm.Refused, match="is not a state of a sweep"):
         pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
 
 
@@ -186,7 +186,7 @@ def test_a_huge_remainder_in_a_constraint() -> None:
 
 @pytest.mark.parametrize("text", ["PE[0..²]", "PE[0.." + "9" * 5000 + "]"])
 def test_instances_of_a_level_that_are_no_number(text: str) -> None:
-    with pytest.raises(pm.SpecError, match="no range from 0"):
+    with pytest.raises(pm.SpecError, match="not a range from 0"):
         parse_level(text)
 
 
@@ -194,7 +194,7 @@ def test_instances_of_a_level_that_are_no_number(text: str) -> None:
 def test_sizes_of_ranks_that_are_no_number(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["execute", "tensaurus/spmm", "A=dense", "--size", f"N={size}"]) == 2
     assert "a whole number of at least 1 is expected" in capsys.readouterr().err
-    with pytest.raises(pm.SpecError, match="no amount of memory"):
+    with pytest.raises(pm.SpecError, match="not an amount of memory"):
         bytes_of(f"{size}GB")
 
 
@@ -256,14 +256,14 @@ def test_instances_of_timeloop_that_are_none(tmp_path: Path, instances: str) -> 
     file.write_text(ARRAY % "0..0", encoding="utf-8")
     pm.import_timeloop(file)
     file.write_text(ARRAY % instances, encoding="utf-8")
-    with pytest.raises(pm.SpecError, match="is no range of instances") as caught:
+    with pytest.raises(pm.SpecError, match="is not a range of instances") as caught:
         pm.import_timeloop(file)
     assert [d.place.line for d in caught.value.diagnostics] == [11]
 
 
 def test_a_first_line_of_blanks_of_other_scripts(tmp_path: Path) -> None:
     (tmp_path / "a.mtx").write_text("\u2028\n1 1 1\n", encoding="utf-8")
-    with pytest.raises(pm.SpecError, match="this is no Matrix Market header"):
+    with pytest.raises(pm.SpecError, match="this is not a Matrix Market header"):
         pm.read_tensor(tmp_path / "a.mtx")
 
 

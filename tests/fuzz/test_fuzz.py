@@ -76,7 +76,7 @@ def test_a_campaign_sees_faults_hangs_and_memory(monkeypatch: pytest.MonkeyPatch
     made_of = {"bad": Target("bad", 12, lambda random: 0, read)}
     monkeypatch.setattr(module, "TARGETS", made_of)
     monkeypatch.setattr(module, "made", lambda target, seed, number: number)
-    # Far more processor time than 300 MB of new pages take on a slow machine: number 9 is no hang.
+    # Far more processor time than 300 MB of new pages take on a slow machine: number 9 is not a hang.
     monkeypatch.setattr(module, "SECONDS", 3.0)
     # A child begins with its parent's own pages, however much that once had; those of libraries come later.
     status = Path("/proc/self/status").read_text(encoding="ascii")

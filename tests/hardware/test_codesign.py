@@ -417,11 +417,11 @@ def test_time_that_is_over_is_told() -> None:
     [
         ({"hardware": {}}, "no symbol of the hardware"),
         ({"hardware": {"X": [1]}}, "unknown symbol X"),
-        ({"hardware": {"S": "1,x"}}, "no list of numbers"),
+        ({"hardware": {"S": "1,x"}}, "not a list of numbers"),
         ({"objectives": ["enrgy"]}, "unknown objective enrgy"),
         ({"objectives": ["utilisation"]}, "a co-design has no utilisation"),
         ({"limits": ["area < 3"]}, "'area < 3' is not a limit"),
-        ({"layers": []}, "is no spec"),
+        ({"layers": []}, "is not a spec"),
         ({"layers": [(small(), 0)]}, "layer 0 is executed 0 times"),
         ({"layers": [small(), small(energy="2.0e-12")]}, "layer 1 has another architecture"),
     ],
@@ -570,5 +570,5 @@ def test_faults_of_a_section_have_their_place(tmp_path: Path) -> None:
 
 def test_a_time_that_is_none_is_told() -> None:
     for wrong in ("x", -1, 0):
-        with pytest.raises(pm.SpecError, match="is no time"):
+        with pytest.raises(pm.SpecError, match="is not a time"):
             pm.codesign(small(), {"S": [512]}, time_limit=wrong)  # type: ignore[arg-type]  # that is wrong

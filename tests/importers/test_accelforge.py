@@ -412,7 +412,7 @@ mapping:
         (tagged("Memory", "{name: B, size: a, a: 1}"), "`a` is not converted: nothing here"),
         (tagged("Memory", "{size: 4}"), "a component has a name"),
         (tagged("Wire", "{name: W}"), "unknown tag !Wire"),
-        (tagged("Toll", "{name: T, direction: sideways}"), "sideways is no direction"),
+        (tagged("Toll", "{name: T, direction: sideways}"), "sideways is not a direction"),
         (tagged("Memory", "{name: B, tensors: {keep: All if n else Nothing}}"), "has no value in a"),
         (
             tagged("Memory", "{name: B, tensors: {keep: All}, bits_per_value: {weight: 2}}"),
@@ -530,7 +530,7 @@ def test_what_another_memory_does_not_hold_may_pass_by(tmp_path: Path) -> None:
 
 
 def test_bounds_on_loops_over_fanouts_bind_a_search(tmp_path: Path) -> None:
-    """Of each rank variable of the set; what is no such set is named."""
+    """Of each rank variable of the set; what is not a such set is named."""
     rows = ("{expression: ~m, operator: ==, value: 1}", "{expression: weight, operator: <, value: 4}")
     fanout = f"{{name: X, fanout: 4, loop_bounds: [{', '.join(rows)}]}}"
     cell = "{name: Cell, size: 64, tensors: {keep: weight}, actions: [{name: read, energy: 1}]}"

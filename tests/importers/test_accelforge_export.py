@@ -101,7 +101,7 @@ def test_what_is_lacking_there_is_named(tmp_path: Path) -> None:
     unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute"}, {"name": "add", "energy": 1}]}
     with pytest.raises(pm.SpecError, match="actions of its own for operators"):
         pm.export_accelforge(pm.load({"arch": {"nodes": [unit]}}))
-    with pytest.raises(pm.SpecError, match="is no spec"):
+    with pytest.raises(pm.SpecError, match="is not a spec"):
         pm.export_accelforge("x")  # type: ignore[arg-type]  # what it refuses
 
 

@@ -67,7 +67,7 @@ def test_formats_gating_and_skipping(tmp_path: Path) -> None:
         tmp_path, odd
     )
     wrong = SPARSE.replace("kind: gating", "kind: waiting")
-    assert "waiting is no optimization" in refused(tmp_path, wrong)
+    assert "waiting is not an optimization" in refused(tmp_path, wrong)
 
 
 def test_the_products_of_sparseloops_first_figure() -> None:

@@ -122,7 +122,7 @@ def test_merge_keys_join_lists_of_mappings_and_what_they_hold(tmp_path: Path) ->
         ("include_text('deep')", "there is no file"),
         ("include_text('top.yaml')", "includes itself"),
         ("include('top.yaml', 'problem')", "includes itself"),
-        ("include_text('a\\0b.yaml')", "no path"),
+        ("include_text('a\\0b.yaml')", "not a path"),
         ("include_text.__globals__", "not available"),
         ("max.__self__.open('x')", "has no attribute"),
         ("dict.__mro__", "has no attribute"),

@@ -195,16 +195,16 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     for data, said in (
         (b"", "has no graph"),
-        (b"workload: {}\n", "no ONNX model"),
-        (b"\x0a\xff\xff\xff", "no ONNX model"),
+        (b"workload: {}\n", "not an ONNX model"),
+        (b"\x0a\xff\xff\xff", "not an ONNX model"),
         (b"\x3a\x06" * 4000, "ONNX"),
-        (model([node("Relu", ["X"], ["Y"])], X, ["Y"]).SerializeToString()[:-9], "no ONNX model"),
+        (model([node("Relu", ["X"], ["Y"])], X, ["Y"]).SerializeToString()[:-9], "not an ONNX model"),
     ):
         file.write_bytes(data)
         with pytest.raises(pm.SpecError, match=said):
             import_onnx(file)
     for path, said in (
-        (tmp_path, "this is no file"),
+        (tmp_path, "this is not a file"),
         (tmp_path / "no.onnx", "No such file"),
         ("a\0b", "cannot read"),
     ):
@@ -315,4 +315,4 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pm.load(out).workload.name == "net"
     assert main(["import", "onnx", str(file), "--strict"]) == 2
     assert main(["import", "onnx", str(file), "--size", "batch"]) == 2
-    assert "--size batch is no size" in capsys.readouterr().err
+    assert "--size batch is not a size" in capsys.readouterr().err

@@ -166,7 +166,7 @@ def test_what_is_lacking_there_is_named() -> None:
     assert "mapping:" in pm.export_timeloop(nested(reuse="refill"), allow=["reuse"])
     with pytest.raises(pm.SpecError, match="'link' is allowed, but nothing"):
         pm.export_timeloop(nested(), allow=["link"])
-    with pytest.raises(pm.SpecError, match="is no spec"):
+    with pytest.raises(pm.SpecError, match="is not a spec"):
         pm.export_timeloop("x")  # type: ignore[arg-type]  # what it refuses
     with pytest.raises(pm.SpecError, match="2 Einsums, a problem of Timeloop's is one"):
         pm.export_timeloop(pm.load("matmul_chain_2"))

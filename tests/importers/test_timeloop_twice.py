@@ -76,14 +76,14 @@ def test_a_second_table_of_a_component_is_named() -> None:
 def test_constraints_on_no_data_space_are_named() -> None:
     said = {"target": "Buffer", "type": "datatype", "keep": ["Weights", "A"], "bypass": ["C"]}
     given = files(architecture_constraints={"targets": [said]})
-    assert left(given) == [f"{t} is no data space of a problem here" for t in ("Weights", "C")]
+    assert left(given) == [f"{t} is not a data space of a problem here" for t in ("Weights", "C")]
     held = {"dataspace": {"keep": ["A"], "bypass": ["C"]}}
     nodes = [
         {"name": "DRAM", "class": "DRAM"},
         {"name": "Buffer", "class": "SRAM", "attributes": {"depth": 64}, "constraints": held},
         {"name": "MAC", "class": "intmac"},
     ]
-    assert left(files(architecture={"nodes": nodes})) == ["C is no data space of a problem here"]
+    assert left(files(architecture={"nodes": nodes})) == ["C is not a data space of a problem here"]
 
 
 def test_numbers_of_instances_that_differ_are_named() -> None:

@@ -1,7 +1,7 @@
 """What a packaged workload amounts to: multiply-accumulates, and parameters.
 
 A parameter is an element of a tensor that an Einsum calls its weight, and that comes from outside: nothing
-makes it, and it is no cache, which matrix units hold as they hold weights.
+makes it, and it is not a cache, which matrix units hold as they hold weights.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ CASES = FIRST + [case for case in product(MACHINES, RUNS) if case not in FIRST]
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(("machine", "name"), seeds(len(FIRST), CASES))
 def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> None:
-    """On the H100 the tile of queries is no variable."""
+    """On the H100 the tile of queries is not a variable."""
     run = {k: v for k, v in RUNS[name].items() if k != "QUERIES" or machine == "tpu_v4i"}
     spec = pm.load("transformer", machine, **{**SMALL, **run})
     referee = pm.evaluate(spec, engine="enumerate")

@@ -156,7 +156,7 @@ def test_nothing_in_a_store_runs_code(tmp_path: Path) -> None:
 
     columns["result"] = [pickle.dumps(Evil()) for _ in columns["step"]]
     write_table(file, columns, about)
-    with pytest.raises(pm.Refused, match="no result of a search"):
+    with pytest.raises(pm.Refused, match="not a result of a search"):
         explored(tmp_path, objectives=["energy"])
     assert not (tmp_path / "ran").exists()
 

@@ -266,7 +266,7 @@ def test_constraints_of_a_spec() -> None:
         ),
         (
             "O[p,m] = I[H=p+r] * F[r]", {"p": 4, "r": 3, "m": "0 <= m <= p"}, {},
-            "the windows of I in O, whose iteration space is no box",
+            "the windows of I in O, whose iteration space is not a box",
         ),
         ("O[p] = I[H=2*p+3*r-1] * F[r]", {"p": 8, "r": 3}, {"H": 20}, "windows of I in O, whose iteration"),
     ],

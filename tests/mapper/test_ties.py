@@ -1,4 +1,4 @@
-"""Spaces that are no boxes (padding, masks, bands): the front is that of all mappings, each evaluated."""
+"""Spaces that are not boxes (padding, masks, bands): the front is that of all mappings, each evaluated."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def find_slopes(root: Path) -> list[Path]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A case file. ValueError if it is no mapping."""
+    """A case file. ValueError if it is not a mapping."""
     found = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("a mapping is expected")
@@ -146,7 +146,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def guarded(name: str, compare: Callable[[], Outcome]) -> Outcome:
-    """The outcome of a comparison; a refusal or a case that is no case is a fault with its reason."""
+    """The outcome of a comparison; a refusal or a case that is not a case is a fault with its reason."""
     try:
         return compare()
     except PolymodelError as fault:

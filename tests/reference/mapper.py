@@ -46,7 +46,7 @@ class Case:
 
 
 def case_of(given: Numbers, fallback: str) -> Case:
-    """ValueError, KeyError or SpecError for what is no case."""
+    """ValueError, KeyError or SpecError for what is not a case."""
     sections(given, {"workload": dict, "arch": list, "runs": list})
     relies = bool((given.get("verification") or {}).get("relies_on_lowering"))
     spec = spec_of(given, "live" if relies else "tile")

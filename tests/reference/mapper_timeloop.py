@@ -107,7 +107,7 @@ def check(case: Numbers, name: str, engine: Engine) -> Outcome:
 
 
 def space_of(case: Numbers) -> Space:
-    """KeyError or ValueError for what is no case."""
+    """KeyError or ValueError for what is not a case."""
     sizes, accesses = case["problem"]["sizes"], []
     for given in case["problem"]["problem"]:
         ranks = tuple(f"{given['name']}{i}" for i in range(len(given["projection"])))

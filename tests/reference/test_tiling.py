@@ -1,4 +1,4 @@
-"""The checkers of tilings: that every number is compared, where matrices are found, and what is no record."""
+"""The checkers of tilings: that every number is compared, where matrices lie, and what is not a record."""
 
 from __future__ import annotations
 

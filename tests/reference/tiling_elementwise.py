@@ -126,7 +126,7 @@ FIXPOINTS: dict[str, Make] = {"btree_fixpoint": btree, "qtree_fixpoint": qtree, 
 
 
 def _tiling(compared: Compared, name: str, cut: Cut, theirs: Mapping[str, Any]) -> None:
-    compared.require(f"{name} is no partition", is_partition(compared.pattern, cut))
+    compared.require(f"{name} is not a partition", is_partition(compared.pattern, cut))
     found = compared.costs(cut)
     _numbers(compared, name, found, found.tiles, theirs)
     _rectangles(compared, name, cut.rects, theirs)
@@ -137,7 +137,7 @@ def _simple(compared: Compared, theirs: Mapping[str, Any]) -> None:
     height, width = grid(compared.pattern, compared.op, compared.fit)
     try:
         cut = simple(compared.pattern, compared.op, compared.fit)
-        compared.require("simple is no partition", is_partition(compared.pattern, cut))
+        compared.require("simple is not a partition", is_partition(compared.pattern, cut))
     except Refused:  # too many tiles to list: those with entries are enough to compare
         cut = occupied(compared.pattern, height, width)
     rows, cols = compared.pattern.shape
@@ -205,7 +205,7 @@ def fixpoint(compared: Compared, name: str, make: Make, theirs: Mapping[str, Any
     pattern, op, fit = compared.pattern, compared.op, compared.fit
     cut = merged(pattern, op, fit, make(pattern, op, fit))
     found = compared.costs(cut)
-    compared.require(f"{name} is no partition", is_partition(pattern, cut))
+    compared.require(f"{name} is not a partition", is_partition(pattern, cut))
     compared.equal(f"{name} overflowing", found.overflowing, 0)
     compared.outcome.at_most(f"{compared.where} {name} tiles", found.tiles, ceil(theirs["tiles"] * SLACK))
     for key, value in figures(found, found.tiles).items():

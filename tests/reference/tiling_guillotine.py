@@ -48,7 +48,7 @@ def _optimum(outcome: Outcome, key: str, theirs: Mapping[str, Any], path: Path) 
     compared = Compared(outcome, "", pattern, OPS[op], Elements(int(capacity)))
     rows, cols = theirs["grid"]
     cut = guillotine(pattern, compared.op, compared.fit, (rows, cols))
-    compared.require("the cutting is no partition", is_partition(pattern, cut))
+    compared.require("the cutting is not a partition", is_partition(pattern, cut))
     compared.equal("overflowing", compared.costs(cut).overflowing, 0)
     compared.equal("tiles", cut.tiles, theirs["min_tiles"])
     outcome.unknown("optimum", theirs, ("grid", "min_tiles", "min_nonskipped"))

@@ -1,7 +1,7 @@
 """Matrices that records of tilings name: beside the records, in the folder of data, or generated.
 
 Some records are about matrices of public collections. Those that are mathematical objects are generated
-exactly; the others are no part of the repository: they lie in the folder that `reading` is given (`make
+exactly; the others are not part of the repository: they lie in the folder that `reading` is given (`make
 reference DATA=DIR`).
 """
 
@@ -44,7 +44,7 @@ def find_matrix(name: str, near: Path, *aliases: str) -> Path:
     ours.
 
         `aliases`: other names that the file may have. ValueError names the places looked at; so it does for
-        names that are no names. Absent if it is known to be elsewhere and no folder of data is given.
+        names that are not names. Absent if it is known to be elsewhere and no folder of data is given.
     """
     names = [n for n in (name, *aliases) if re.fullmatch(r"[\w.+-]+", n) and not n.startswith(".")]
     places = list(_places(near)) if names else []

@@ -21,7 +21,7 @@ class Topics:
     known: Mapping[str, tuple[Recognise, Check]]
 
     def of(self, path: Path) -> list[str]:
-        """The topics of a file; none if it is no JSON object or nothing known."""
+        """The topics of a file; none if it is not a JSON object or nothing known."""
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:

@@ -246,7 +246,8 @@ def test_a_cell_that_ends_with_a_plot_shows_it_once(
 def test_axes_that_are_none_are_refused() -> None:
     for name, draw in draws().items():
         if "ax" in signature(draw).parameters:
-            with pytest.raises(pm.SpecError, match=r"plot: 3 is no axes[\s\S]*pass ax=figure.add_subplot"):
+            fault = r"plot: 3 is not an axes[\s\S]*pass ax=figure.add_subplot"
+            with pytest.raises(pm.SpecError, match=fault):
                 draw(ax=3)
             ax = plt.figure().add_subplot()
             assert draw(ax=ax) is ax, name

@@ -38,7 +38,7 @@ def test_first_tiles_are_read_in_the_forms() -> None:
 
 
 def test_numbers_become_symbols_too() -> None:
-    """FM is as large as TM, and so is no size of its own."""
+    """FM is as large as TM, and so is not a size of its own."""
     found = pm.closed_forms(_spec(symbols=False), tiles=True)
     assert set(found.symbols) == {"TP0", "FP0", "TP1", "FP1", "TM0"}
     report = pm.evaluate(_spec(symbols=False))

@@ -162,7 +162,7 @@ def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
     forms = pm.closed_forms(cube, ranks=True)
     with pytest.raises(pm.Refused, match=r"no formula for more than two(.|\n)*pm.compile"):
         forms.minimize("accesses:DRAM", "working_set:GLB", "S")
-    with pytest.raises(pm.SpecError, match="TX is no tile size to choose"):
+    with pytest.raises(pm.SpecError, match="TX is not a tile size to choose"):
         forms.minimize("accesses:DRAM", "working_set:GLB", "S", over=["TX"])
     with pytest.raises(pm.SpecError, match="nothing to choose"):
         forms.at(TM=2, TN=2, TK=2).minimize("accesses:DRAM", "working_set:GLB", "S")

@@ -103,7 +103,7 @@ def test_compat_repeats_tiler_swift_and_warns() -> None:
     assert warned == ["WARNING: 1 tile does not fit 128 elements: (315, 0) of 157 x 21"]
     assert list(found.summary["tiler"].str.removeprefix("tiler-swift ")) == list(every(found.task))
     assert not pm.tile(matrix("chessboard"), op="multiply", tiler="qtree+merge").costs.overflowing
-    with pytest.raises(pm.SpecError, match="'other' is no compat"):
+    with pytest.raises(pm.SpecError, match="'other' is not a compat"):
         pm.tile(matrix("chessboard"), compat="other")  # type: ignore[arg-type]  # the fault is the test
 
 
@@ -167,7 +167,7 @@ def test_every_entry_of_the_launch_counts() -> None:
     ("options", "told"),
     [
         ({"op": "matmul"}, "pm.tile_matmul"),
-        ({"op": "divide"}, "'divide' is no operation"),
+        ({"op": "divide"}, "'divide' is not an operation"),
         ({"fit": 128}, "pm.elements"),
         ({"launch": 3}, "Launch"),
         ({"tiler": "btre"}, "btree"),

@@ -241,7 +241,7 @@ def test_an_entry_that_fits_nowhere_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_reports_and_words_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(pm.SpecError, match="no report"):
+    with pytest.raises(pm.SpecError, match="not a report"):
         tile_levels("spec.yaml")  # type: ignore[arg-type]  # a wrong argument on purpose
     report, data = small(tmp_path)
     with pytest.raises(pm.SpecError, match="no table tile") as caught:

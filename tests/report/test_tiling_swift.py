@@ -120,7 +120,7 @@ def test_bad_input(found: TilerSwift) -> None:
     ):
         with pytest.raises(SpecError, match=told):
             pm.tiler_swift_comparison(given)
-    with pytest.raises(SpecError, match="3 is no Launch"):
+    with pytest.raises(SpecError, match="3 is not a Launch"):
         pm.tiler_swift_comparison([FILE], launch=3)  # type: ignore[arg-type]  # that is the fault
     with pytest.raises(SpecError) as both:
         plot_chart(found.comparison.bars, "tiles", "divide")  # type: ignore[arg-type]  # that too

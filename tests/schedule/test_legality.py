@@ -175,7 +175,7 @@ def test_parts_of_a_sum_in_other_instances_are_not_read() -> None:
     assert not verdict(reduced("refill", first=1))  # drained, added up and filled again
     # Instance 1 has drained its part, but instance 0 keeps its own and never gets it.
     assert lacking in verdict(reduced("keep_previous", first=1))
-    assert lacking in verdict(reduced("keep_previous", first=2))  # n = 1 is no visit that could drop it
+    assert lacking in verdict(reduced("keep_previous", first=2))  # n = 1 is not a visit that could drop it
 
 
 @pytest.mark.parametrize(("index", "legal"), [("n-1", True), ("2-n", False)])

@@ -292,7 +292,7 @@ def test_the_batch_must_index_all_tensors() -> None:
 
 
 def test_one_rank_must_share_all_batches() -> None:
-    """Two batches of their own are no batch that acts like a head."""
+    """Two batches of their own are not a batch that acts like a head."""
     text = "QK[BATCH=b, N_HEAD=h, m, BATCH2=c] = Q[BATCH=b, N_HEAD=h, m] * K[BATCH2=c, N_HEAD=h, m]"
     one = cascade(text, BATCH=2, BATCH2=2, N_HEAD=4, M=6).einsums[0]
     assert FusionRules().outermost(one) == ("h",)

@@ -101,20 +101,20 @@ def test_below_the_smallest_capacity_the_fault_names_it(slopes: dict[str, Any]) 
             with pytest.raises(pm.SpecError, match="the least capacity is 3 words"):
                 at(capacity)
         assert at(3).capacity == 3
-        with pytest.raises(pm.SpecError, match="nan is no capacity"):
+        with pytest.raises(pm.SpecError, match="nan is not a capacity"):
             at(float("nan"))
-        with pytest.raises(pm.SpecError, match=r"'2 kB' is no capacity\n.*a number of words"):
+        with pytest.raises(pm.SpecError, match=r"'2 kB' is not a capacity\n.*a number of words"):
             at("2 kB")
 
 
 def test_other_things_than_points_are_told(slopes: dict[str, Any]) -> None:
     for call in ("report", "looptree", "verdicts"):
         more = () if call == "verdicts" else ("T",)
-        with pytest.raises(pm.SpecError, match=f'{call}: None is no point.*\n.*slope."tiled_fused"'):
+        with pytest.raises(pm.SpecError, match=f'{call}: None is not a point.*\n.*slope."tiled_fused"'):
             getattr(slopes["graph"], call)(None, *more)
     for name in ("chain", "ski"):
         for call in ("report", "looptree", "mapping_yaml"):
-            with pytest.raises(pm.SpecError, match=r"3 is no point of this slope\n.*\.at\("):
+            with pytest.raises(pm.SpecError, match=r"3 is not a point of this slope\n.*\.at\("):
                 getattr(slopes[name], call)(3)
 
 

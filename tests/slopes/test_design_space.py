@@ -45,7 +45,7 @@ def test_the_published_figures() -> None:
 def test_choices_multiply_along_a_chain() -> None:
     found = pm.design_space(chain(256, 64, 128, 64, 1)).set_index("kind")
     total = found.loc["total"]
-    # The second intermediate has two ranks, too; the last Einsum's output has but one left and is no link.
+    # The second intermediate has two ranks, too; the last Einsum's output has but one left and is not a link.
     assert (total["fuse"], total["permute"]) == (4**2, 2**2)
     assert total["sizes"] == 9 * 8
     assert total["intra_layer"] == found.loc["einsum", "intra_layer"].sum()

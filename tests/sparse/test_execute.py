@@ -195,7 +195,7 @@ def test_all_wrong_tensors_are_told_at_once() -> None:
         run(spec, {"A": arrays["A"][0], "Z": arrays["B"], "C": arrays["C"]})
     text = str(told.value)
     assert "3 faults" in text
-    for part in ("tensor B with ranks J, F is missing", "Z is no input", "A is declared with 3 ranks"):
+    for part in ("tensor B with ranks J, F is missing", "Z is not an input", "A is declared with 3 ranks"):
         assert part in text
     with pytest.raises(
         SpecError, match=r"rank J has size 8 in B and 9 in A[\s\S]*rank F has size 7 in B and 10 in C"

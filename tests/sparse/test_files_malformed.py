@@ -33,7 +33,7 @@ def shown(fault: Diagnostic) -> str:
 MARKET = {
     "empty": ("", ["the file is empty"]),
     "blank": ("\n1 1 1\n", ["the first line is empty"]),
-    "no banner": ("3 3 1\n1 1 1\n", ["1:1 this is no Matrix Market header"]),
+    "no banner": ("3 3 1\n1 1 1\n", ["1:1 this is not a Matrix Market header"]),
     "short banner": (
         "%%MatrixMarket matrix coordinate real\n1 1 0\n",
         ["1:1 the header has 4 words, not 5"],
@@ -205,7 +205,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path.write_bytes((HEAD + "1 1 0\n").encode("utf-8-sig"))
     assert read_tensor(path).nnz == 0
     path.write_bytes(bytes(range(256)) * 20)
-    assert "this is no Matrix Market header" in told(path)[0]
+    assert "this is not a Matrix Market header" in told(path)[0]
 
 
 BODY = (HEAD + "900 900 900\n" + "".join(f"{k} {901 - k} {k / 7}\n" for k in range(1, 901))).encode()

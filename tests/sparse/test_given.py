@@ -27,12 +27,12 @@ def test_scipy_sparse_matrices_are_tensors(form: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "B: None is no tensor of numbers"),
-        ({}, "B: a dict is no tensor of numbers"),
-        (np.array([["a"]]), "B: an array of text is no tensor of numbers"),
+        (None, "B: None is not a tensor of numbers"),
+        ({}, "B: a dict is not a tensor of numbers"),
+        (np.array([["a"]]), "B: an array of text is not a tensor of numbers"),
         (np.zeros(5), "B is declared with 2 ranks ['K', 'N'], the tensor has 1"),
         (scipy.sparse.coo_array(np.ones(5)), "B is declared with 2 ranks ['K', 'N'], the tensor has 1"),
-        ("b.mtx", "B: 'b.mtx' is no tensor"),
+        ("b.mtx", "B: 'b.mtx' is not a tensor"),
         ([[1], [1, 2]], "its lists differ in length"),
     ],
 )
@@ -41,7 +41,7 @@ def test_what_is_no_tensor_is_told_with_the_ways(given: object, said: str) -> No
         with pytest.raises(pm.SpecError) as told:
             call(SPEC, {"A": None, "B": given})  # type: ignore[dict-item,operator]  # what is wrong on purpose
         assert said in str(told.value)
-        assert "A: None is no tensor of numbers" in str(told.value)
+        assert "A: None is not a tensor of numbers" in str(told.value)
         assert all(d.remedy for d in told.value.diagnostics)
 
 
@@ -49,5 +49,5 @@ def test_tile_takes_arrays() -> None:
     dense = np.diag(np.arange(1, 60))
     own, same = pm.tile(dense), pm.tile(scipy.sparse.coo_array(dense))
     assert repr(own) == repr(same)
-    with pytest.raises(pm.SpecError, match="A: an array of text is no tensor of numbers"):
+    with pytest.raises(pm.SpecError, match="A: an array of text is not a tensor of numbers"):
         pm.tile(np.array([["a", "b"]]))

@@ -1,4 +1,4 @@
-"""Lists of different lengths are no array: told wherever numbers are taken, and never a traceback."""
+"""Lists of different lengths are not an array: told wherever numbers are taken, and never a traceback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_lists_of_different_lengths(call: Callable[[], object], told: str) -> No
 
 
 def test_several_densities_may_not_be_nested() -> None:
-    with pytest.raises(pm.SpecError, match=r"density\[0\]: a list is no density"):
+    with pytest.raises(pm.SpecError, match=r"density\[0\]: a list is not a density"):
         pm.random_tensor("IJ", [3, 3], RAGGED, seed=1)
 
 

@@ -127,7 +127,7 @@ def test_a_partitioner_of_the_users_cuts_the_leader() -> None:
         (lambda c, n: c[1:], "a partitioner cuts the coordinates"),
         (lambda c, n: c[::-1], "a partitioner cuts the coordinates"),
         (lambda c, n: [float(c[0])], "a partitioner cuts the coordinates"),
-        (lambda c, n: [c[0], 99], "begins a part at 99, which is no coordinate"),
+        (lambda c, n: [c[0], 99], "begins a part at 99, which is not a coordinate"),
         ("drt", "the partitioner drt is 'drt'"),
     ],
 )

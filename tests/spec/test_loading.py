@@ -200,7 +200,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         ("../nowhere/spec", "no such file"),
         ("a\0b.yaml", "no such file"),
         (tmp_path, "not a regular file"),
-        (3, "3 is no source"),
+        (3, "3 is not a source"),
     ):
         with pytest.raises(SpecError, match=word):
             load(source)

@@ -24,9 +24,9 @@ def told(*sources: Any, **explored: Any) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("tensors", "path", "message", "remedy"),
     [
-        ("All", "tensors", "'All' is no list: a node of a mapping lists its tensors by name", "[A, B]"),
-        ("~A", "tensors", "'~A' is no list", "[A, B]"),
-        ("A", "tensors", "'A' is no list", "write [A]"),
+        ("All", "tensors", "'All' is not a list: a node of a mapping lists its tensors by name", "[A, B]"),
+        ("~A", "tensors", "'~A' is not a list", "[A, B]"),
+        ("A", "tensors", "'A' is not a list", "write [A]"),
         (["All"], "tensors[0]", "unknown tensor All", "a mapping takes no sets; tensors: A, B, Z"),
     ],
 )

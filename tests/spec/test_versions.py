@@ -49,9 +49,9 @@ def refusal(tmp_path: Path, text: str) -> SpecError:
     [
         ("2", "newer than this release, which reads up to version 1", "install a newer polymodel"),
         ("0", "the first version is 1", "write `schema_version: 1`"),
-        ("true", "is no version", "write `schema_version: 1`"),
-        ("0.4", "is no version", "write `schema_version: 1`"),
-        ("[1]", "a list is no version", "write `schema_version: 1`"),
+        ("true", "is not a version", "write `schema_version: 1`"),
+        ("0.4", "is not a version", "write `schema_version: 1`"),
+        ("[1]", "a list is not a version", "write `schema_version: 1`"),
     ],
 )
 def test_unknown_versions(tmp_path: Path, given: str, says: str, mend: str) -> None:

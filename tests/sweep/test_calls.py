@@ -21,13 +21,13 @@ def spec() -> pm.Spec:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: pm.evaluate("mlp.yaml"), r"evaluate: 'mlp.yaml' is no spec.*pm.load\('mlp.yaml'\)"),
-        (lambda s: pm.closed_forms("mlp.yaml"), "closed_forms: 'mlp.yaml' is no spec"),
-        (lambda s: pm.sweep("x", {}), "sweep: 'x' is no spec"),
+        (lambda s: pm.evaluate("mlp.yaml"), r"evaluate: 'mlp.yaml' is not a spec.*pm.load\('mlp.yaml'\)"),
+        (lambda s: pm.closed_forms("mlp.yaml"), "closed_forms: 'mlp.yaml' is not a spec"),
+        (lambda s: pm.sweep("x", {}), "sweep: 'x' is not a spec"),
         (lambda s: pm.sweep(s, ["TM"]), "symbols.*divisors"),
-        (lambda s: pm.compare(1, 2), "compare: 1 is no report.*evaluate"),
-        (lambda s: pm.compare(s, s), "is no report"),
-        (lambda s: pm.ski_slope("x"), "ski_slope: 'x' is no spec"),
+        (lambda s: pm.compare(1, 2), "compare: 1 is not a report.*evaluate"),
+        (lambda s: pm.compare(s, s), "is not a report"),
+        (lambda s: pm.ski_slope("x"), "ski_slope: 'x' is not a spec"),
         (lambda s: pm.sweep(pm.load("matmul", "simple_two_level"), {"TM": [1]}), "matmul/weight_stationary"),
         (lambda s: pm.sweep(s, {"TM": [1]}, top=0), "top=0"),
         (lambda s: pm.sweep(s, {"TM": [1]}, top=-1, keep="top"), "top=-1"),
@@ -50,7 +50,7 @@ def test_wrong_values_of_one_symbol_hide_no_other_fault(spec: pm.Spec) -> None:
     told = [d.render().splitlines()[0] for d in caught.value.diagnostics]
     assert told == [
         "symbols.TM: symbol TM: unknown function foo",
-        "symbols.TN: symbol TN: `1,x` is no list of numbers",
+        "symbols.TN: symbol TN: `1,x` is not a list of numbers",
         "where `TN`: a constraint needs a comparison",
         "objectives[0]: unknown objective enrgy",
         "symbols.TK: symbol TK = `2*TQ + TM`: unknown symbol TQ",
@@ -149,7 +149,7 @@ def test_a_winner_as_yaml_brings_its_symbols(tmp_path: Path) -> None:
     assert "TM" not in best.read_text()
     again = pm.evaluate(pm.load(rest, str(best)))
     assert again.total_energy == found.best()["energy"]
-    # A source that declares the same symbol alike is no contradiction.
+    # A source that declares the same symbol alike is not a contradiction.
     (folder / "kib.yaml").write_text("symbols: {KIB: 8192}\n")
     assert pm.evaluate(pm.load(rest, str(best), str(folder / "kib.yaml"))).total_energy == again.total_energy
     (folder / "kib.yaml").write_text("symbols: {KIB: 8000}\n")

@@ -69,7 +69,7 @@ def at_once(spec: pm.Spec, grid: dict[str, list[int]]) -> Scenario | None:
 
 
 def told(spec: pm.Spec, point: dict[str, int]) -> pm.Report | str:
-    """What `evaluate` says of a point: its report, or the reason why it is no mapping."""
+    """What `evaluate` says of a point: its report, or the reason why it is not a mapping."""
     try:
         return pm.evaluate(spec, symbols=point)
     except SpecError as fault:

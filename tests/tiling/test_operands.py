@@ -195,10 +195,10 @@ FAULTS: list[tuple[Any, Any, list[str]]] = [
     (None, ("L", "M"), ["rank 'L'", "rank 'M'", "its ranks are: I, J, K"]),
     (None, ("I", "I"), ["rank I is named 2 times"]),
     (None, ("I",), ["1 ranks are named", "two ranks are cut of A"]),
-    (None, "IJ", ["ranks: 'IJ' is no list of names", "['I', 'J']"]),
-    (None, ("I", 3), ["is no list of names"]),
+    (None, "IJ", ["ranks: 'IJ' is not a list of names", "['I', 'J']"]),
+    (None, ("I", 3), ["is not a list of names"]),
     (Transposed(), None, ["A is 3 x 4 in I and J: its transpose is 4 x 3"]),
-    (NOTHING_KNOWN, None, ["5 is no second operand"]),
+    (NOTHING_KNOWN, None, ["5 is not a second operand"]),
     (tensor({(0, 0)}, (3, 4), name="B"), None, ["B has the ranks I, J, A I, J, K"]),
     (tensor({(0, 0, 0)}, (5, 3, 4), "KIJ", "B"), ("I", "X"), ["rank 'X'"]),
     (
@@ -217,7 +217,7 @@ def test_all_faults_are_told_at_once(second: Any, ranks: Any, said: list[str]) -
 
 
 def test_what_is_no_tensor_or_has_no_ranks_is_told() -> None:
-    with pytest.raises(SpecError, match="is no tensor"):
+    with pytest.raises(SpecError, match="is not a tensor"):
         pattern_of("matrix.mtx")  # type: ignore[arg-type]  # the fault under test
     with pytest.raises(SpecError, match="has no ranks"):
         pattern_of(SparseTensor.from_coo("s", (), (), [], [1.0]))

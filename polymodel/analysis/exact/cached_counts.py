@@ -50,7 +50,7 @@ def tally(shape: FactorShape, keep: int, drop: tuple[int, ...] = (), stamps: int
 
 
 def _by_classes(shape: FactorShape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
-    """The same by classes of tiles; None where loops are few or are no plain nest."""
+    """The same by classes of tiles; None where loops are few or are not a plain nest."""
     if shape.nest is None or len(shape.nest.loops) < MANY_LOOPS:
         return None
     counters = shape.np + shape.nt

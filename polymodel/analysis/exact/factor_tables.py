@@ -283,7 +283,7 @@ def _extents(view: View, fine: RankBlock) -> dict[str, tuple[int, int]]:
 class TouchText(StampTable):
     """One factor as the ISL text of its touches [spatial..., temporal..., ranks...].
 
-    `drop`: dimensions that are no part of the stamp. Unless `whole`, only stamps are known.
+    `drop`: dimensions that are not part of the stamp. Unless `whole`, only stamps are known.
     """
 
     text: str

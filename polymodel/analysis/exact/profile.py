@@ -58,7 +58,7 @@ def fills_at(
     """How many elements of `now` have to be moved in at each stamp, since `held` did not keep them.
 
     `carries`: stamp positions over whose steps `held` stays. Instances along the spatial positions
-    `together` move an element once: these coordinates are no part of the result.
+    `together` move an element once: these coordinates are not part of the result.
     """
     drops = [tuple(k for k, a in enumerate(f.spatial) if a in together) for f in now.factors]
     kept = [tuple(a for a in (*f.spatial, *f.temporal) if a not in together) for f in now.factors]

@@ -19,7 +19,7 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 # second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
 # counter that any instance reaches; `before last`: the one before it, which there must be; `nominal`: as
 # large as the loop's sizes allow; `hops`: all of them, each as often as its counter says, from 1 on. `window`
-# is no loop: of what a tile of a consumer needs of its producer.
+# is not a loop: of what a tile of a consumer needs of its producer.
 Way = Literal[
     "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "before last",
     "hops", "window",

@@ -337,7 +337,7 @@ def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | N
 
 
 def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> bool:
-    """True if the step is no product: tiles of a variable that stands still wrap, or instances alternate.
+    """True if the step is not a product: tiles of a variable that stands still wrap, or instances alternate.
 
     `sliding`: whoever wraps has one trip, and stands still.
     """
@@ -462,7 +462,7 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
     name = next((e for e in problem.tree.einsums if groups(problem.cascade[e])), None)
     if name is not None and ranks:
         raise NotSeparable(
-            f"extents that are symbols have no closed form where the iteration space is no box ({name})",
+            f"extents that are symbols have no closed form where the iteration space is not a box ({name})",
             "leave extents numbers (ranks=False)",
         )
     loops = set().union(*decided.values())
@@ -471,7 +471,7 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
         over = loops & {i for i, loop in problem.tree.loops(e) if loop.variable_in(e) in tied}
         if tied and (decided.get(e) or (over and not needs_boxes(problem, e, max(over)))):
             raise NotSeparable(
-                f"the iteration space of {e} is no box, and what some Einsum executes is inferred",
+                f"the iteration space of {e} is not a box, and what some Einsum executes is inferred",
                 "use engine exact",
             )
 

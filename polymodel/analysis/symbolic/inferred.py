@@ -64,7 +64,7 @@ class Undecided(Exception):
 
 
 def paths(problem: Problem, reuse: Reuse | None, single: Mapping[int, bool]) -> dict[str, Path]:
-    """The path of every Einsum; NotSeparable where what executes is no product of intervals.
+    """The path of every Einsum; NotSeparable where what executes is not a product of intervals.
 
     `single`: of loops (by node id) whether they have one trip only, where symbols do not tell.
     """
@@ -219,9 +219,9 @@ def _in_strides(
         every = strides[a.variable].every
         tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
         count = -(-tile // every)  # so many are in the first tile
-        # Of smaller tiles none has two values, and those without any are no stamps. Instances without any are
-        # there: whether all fit is known if no size is a symbol, as legality has been decided then. Values
-        # stand at the start of each tile if tiles divide the stride; else some instances run later.
+        # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
+        # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
+        # Values stand at the start of each tile if tiles divide the stride; else some instances run later.
         aligned = tile > 0 and every % tile == 0
         apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
         if not tile or (most[a.variable] > count and tile % every and not apart):

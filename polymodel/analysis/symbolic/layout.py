@@ -393,13 +393,13 @@ def _check_ranks(einsum: Einsum) -> None:
 
 
 def check_box(einsum: Einsum) -> None:
-    """Refuse spaces that are no boxes: a constraint that the bounding box does not imply."""
+    """Refuse spaces that are not boxes: a constraint that the bounding box does not imply."""
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
     for c in einsum.constraints:
         single = len(c.expr.variables) == 1 and c.kind == "ge" and abs(c.expr.terms[0][1]) == 1
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if c.kind != "ge" or (least < 0 and not single):
-            raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
+            raise NotSeparable(f"the iteration space of {einsum.name} is not a box: {c}", "use engine exact")
     check_space(einsum)
 
 

@@ -333,7 +333,7 @@ def _indexes(space: Space, axis: int) -> bool:
 
 
 def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
-    """Refuse buffets whose elements are no boxes, or are not used alike by all users."""
+    """Refuse buffets whose elements are not boxes, or are not used alike by all users."""
     cascade, spaces = layout.problem.cascade, [layout.space(u, node.tensor) for u in node.users]
     if any(e.is_copy for e in cascade):
         raise _unknown(node.component, "a copy runs")

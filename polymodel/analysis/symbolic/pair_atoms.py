@@ -36,7 +36,7 @@ from polymodel.errors import NotSeparable
 # p = i + b u and r = j + a v, for fixed i < b and j < a, give the elements a i + b j + a b (u + v): different
 # classes (i, j) different elements, and in one class an interval of u + v. So tiles share, class by class,
 # what two intervals share. Where both variables move at once (loops over either wrap from their last to
-# their first tile), that is no product of a factor for p and one for r.
+# their first tile), that is not a product of a factor for p and one for r.
 
 ONTO: tuple[Role, ...] = ("to second", "to third", "to fourth")
 

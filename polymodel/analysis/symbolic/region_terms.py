@@ -50,7 +50,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         """No derivative is given for a number that no formula gives."""
         raise NotSeparable(
             f"{self._label} is a count at whole tile sizes, and has no derivative by them",
-            "leave gradients out where the iteration space is no box",
+            "leave gradients out where the iteration space is not a box",
         )
 
     def _eval_is_integer(self) -> bool:

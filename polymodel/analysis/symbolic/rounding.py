@@ -113,7 +113,7 @@ def _visits(link: TransferPath, kind: str) -> Form:
 
 
 def _refuse_pieces(link: TransferPath) -> None:
-    """Refuse transfers that are no whole tiles, each once in a visit."""
+    """Refuse transfers that are not whole tiles, each once in a visit."""
     space, child = link.space, link.child
     assert child is not None
     ends = f"between {link.parent.component} and {child.component}"
@@ -133,6 +133,6 @@ def _refuse_pieces(link: TransferPath) -> None:
     others = any(a.variable not in variables for a in space.axes)
     made = child.producer not in (None, link.einsum) or bool(link.layout.inferred)
     if space.windows or space.tied or others or made or link.layout.decided[link.einsum]:
-        raise refused(f"{where}, and tiles are no boxes, or are inferred")
+        raise refused(f"{where}, and tiles are not boxes, or are inferred")
     if space.carried is not None or link.tensor in link.layout.lines:
         raise refused(f"{where}, and the tensor is carried forward")

@@ -114,7 +114,7 @@ def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
     bounds, tied = [], {v: {v} for v in box}
     for c in einsum.constraints:
         if c.kind != "ge":
-            raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
+            raise NotSeparable(f"the iteration space of {einsum.name} is not a box: {c}", "use engine exact")
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if least >= 0 or (len(c.expr.variables) == 1 and abs(c.expr.terms[0][1]) == 1):
             continue
@@ -315,7 +315,7 @@ class Space:
 
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
-    """The coupled ranks of an access; NotSeparable for accesses that are no products of such."""
+    """The coupled ranks of an access; NotSeparable for accesses that are not products of such."""
     found, sums = windows(einsum, access)
     if sums:
         raise _no_rank_of_its_own(einsum, access, sums[0].rank)
@@ -423,7 +423,7 @@ def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
 
 
 def check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> None:
-    """Refuse indices of the carried rank that are no rank variable of their own and a constant."""
+    """Refuse indices of the carried rank that are not a rank variable of their own and a constant."""
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
     if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):

@@ -55,7 +55,7 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
 
 
 def is_listed(space: Space, group: TiedGroup) -> bool:
-    """Whether the tiles of a group are listed value by value: they are no pieces of intervals."""
+    """Whether the tiles of a group are listed value by value: they are not pieces of intervals."""
     spread = any(space.axes[i].spatial for v in group.variables for i in space.of(v))
     return spread or has_holes(space, group)
 
@@ -164,7 +164,7 @@ def made(space: Space, variable: str) -> Made | None:
 def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
     ranks = ranks_of(space, group)
     if len(ranks) > 1:
-        return None  # what is touched of two ranks is no product
+        return None  # what is touched of two ranks is not a product
     if has_holes(space, group):
         return values_of(group.region, ranks[0])
     what, rank = touched(space, group)

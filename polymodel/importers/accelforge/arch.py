@@ -117,7 +117,7 @@ def _flat(
         elif node.tag in (*TAGS, *_FANOUT, "Network"):
             yield table
         else:
-            what = f"!{node.tag} is no component" if node.tag else "a component has a tag"
+            what = f"!{node.tag} is not a component" if node.tag else "a component has a tag"
             reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
 
 

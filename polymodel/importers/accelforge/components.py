@@ -67,7 +67,7 @@ class WrittenComponent:
                 lacking = fault.word if isinstance(fault, NoValue) else fault.message
         most = math.inf if what in ("size", "throughput_scale") else LARGEST
         if any(not is_amount(v, most) for v in found):
-            why, remedy = f"{max(found, key=abs)} is no amount", "write a number, 0 or more"
+            why, remedy = f"{max(found, key=abs)} is not an amount", "write a number, 0 or more"
             self.leave(reading, node, what, why, remedy, changes=_changed(what), refused=what not in _FREE)
             return default
         positive = {v for v in found if v}
@@ -186,7 +186,7 @@ class ActionPrices:
             try:
                 value = scope.number(node.scalar)
                 most = math.inf if key == "throughput" else LARGEST
-                why = "" if is_amount(value, most) else f"{value} is no amount"
+                why = "" if is_amount(value, most) else f"{value} is not an amount"
             except NoValue as lacking:
                 why = f"{lacking.word} has no value here"
             if not why:
@@ -505,7 +505,7 @@ def _total_latency(
     match = _PER_ACTION.match(str(node.scalar))
     rates = [r.strip() for r in match["rest"].split("/")[1:]] if match is not None else []
     if match is None or bool(match["own"]) == bool(rates):
-        why, remedy = "it is no sum or maximum over actions", "give each action its `throughput:`"
+        why, remedy = "it is not a sum or maximum over actions", "give each action its `throughput:`"
         part.leave(reading, node, "total_latency", why, remedy, "latency")
         return
     if match["how"] == "max" and part.kind in ("Memory", "Toll"):
@@ -514,7 +514,7 @@ def _total_latency(
     for text in rates:
         try:
             value = part.scope.number(text)
-            why = "" if value > 0 and is_amount(value, LARGEST) else f"{value} is no rate"
+            why = "" if value > 0 and is_amount(value, LARGEST) else f"{value} is not a rate"
         except NoValue as lacking:
             why = f"{lacking.word} has no value here"
         if why:

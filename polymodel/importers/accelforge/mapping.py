@@ -51,5 +51,5 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
             leave_rest(table)
             yield tag, fields
         else:
-            what = f"!{tag} is no node of a mapping" if tag else "a node of a mapping has a tag"
+            what = f"!{tag} is not a node of a mapping" if tag else "a node of a mapping has a tag"
             reading.fault(node, what, f"use !{', !'.join((*_KEYS, *_BRANCHES))}", table.path)

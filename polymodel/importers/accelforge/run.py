@@ -126,7 +126,7 @@ def _known(root: YamlNode, file: File, reading: Reading) -> bool:
     what, remedy = "there is no section of AccelForge's in it", f"sections: {', '.join(_READ)}"
     if any(k.startswith("-") for k in keys):
         what, remedy = (
-            "it describes memory cells for an energy model, and is no spec",
+            "it describes memory cells for an energy model, and is not a spec",
             "import the architecture",
         )
     elif root.tag:
@@ -220,7 +220,7 @@ def _nodes_below(node: YamlNode) -> Iterator[YamlNode]:
 def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, YamlNode]) -> None:
     """Where a rename has another count of tensors than its file expects, the expectation is left out.
 
-    So it is in a file that is a part of others: what feeds its first Einsum is no intermediate yet.
+    So it is in a file that is a part of others: what feeds its first Einsum is not an intermediate yet.
     """
     if "workload" not in sections:
         return

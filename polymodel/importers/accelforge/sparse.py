@@ -91,7 +91,7 @@ def _format(reading: Reading, part: WrittenComponent, table: KeyedTable) -> dict
         why = (
             f"the format {unknown[0]} is not known"
             if unknown
-            else f"{tensor or 'what it names'} is no tensor here"
+            else f"{tensor or 'what it names'} is not a tensor here"
         )
         reading.leave(
             table.node, "representation_format", why, "write `sparse: {format: ...}`", table.path,
@@ -118,7 +118,8 @@ def _action(reading: Reading, table: KeyedTable, compute: bool) -> Iterable[dict
     target, leaders = table.text("target"), _names(table.take("condition_on"))
     leave_rest(table)
     if word not in _KINDS:
-        reading.fault(table.node, f"{word or 'nothing'} is no optimization", "gating or skipping", table.path)
+        what = f"{word or 'nothing'} is not an optimization"
+        reading.fault(table.node, what, "gating or skipping", table.path)
         return
     if word not in ("gating", "skipping"):
         reading.note(table.node, f"{word} is counted as skipping", "", table.path)

@@ -44,7 +44,8 @@ def directions_of(reading: Reading, part: WrittenComponent) -> list[tuple[str, s
     for text, value in given:
         word = str(value.scalar)
         if word not in ("up", "down", "up_and_down"):
-            reading.fault(value, f"{word[:40]} is no direction", "up, down or up_and_down", part.table.path)
+            what = f"{word[:40]} is not a direction"
+            reading.fault(value, what, "up, down or up_and_down", part.table.path)
         found.append((word, text))
     return found
 

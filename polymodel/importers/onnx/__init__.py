@@ -47,7 +47,7 @@ def import_onnx(
     zeros are neither stored nor multiplied; `stored` ones are elements of an input of its own, so that
     iteration spaces are boxes, which `explore` covers. `strict`: what would be left out is a fault.
 
-    Dimensions of one element are no ranks. Weights are not read, and no file but the model's own is opened.
+    Dimensions of one element are not ranks. Weights are not read, and no file but the model's own is opened.
 
     Raises SpecError: no model, sizes that lack, nodes that contradict themselves, no onnx package; with
     `strict` every node without a counterpart.

@@ -226,8 +226,8 @@ class Builder:
     ) -> IndexView:
         """Add an Einsum whose result `out` has a dimension per label (a tuple of labels: merged).
 
-        `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are no
-        index of an operand. Operands of one tensor at two places are copied.
+        `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are not
+        an index of an operand. Operands of one tensor at two places are copied.
         """
         if not zeros and any(v.padded for v, _ in operands):
             raise Unsupported(

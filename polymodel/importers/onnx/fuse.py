@@ -15,7 +15,7 @@ def fused(
 ) -> tuple[list[Lowered], list[tuple[Lowered, Lowered]], list[Lowered]]:
     """The Einsums that are left, what was taken in by which, and what a weight of its size kept apart.
 
-    Taken in is what has one computed operand, made by one Einsum, that nothing else reads and that is no
+    Taken in is what has one computed operand, made by one Einsum, that nothing else reads and that is not a
     result of the model; its other operands are weights of fewer ranks, such as a bias.
     """
     reads: dict[str, int] = {}

@@ -321,7 +321,7 @@ def conv_transpose(b: Builder, node: OnnxNode) -> None:
 
 
 def _hole(size: int, data: int, kernel: int, steps: tuple[int, int, int]) -> int | None:
-    """The first of `size` indices that is no stride x p + dilation x r - padding; None if there is none."""
+    """The first of `size` indices that is not stride x p + dilation x r - padding; None if there is none."""
     stride, dilation, before = steps
     # Far from both ends all is alike after `stride` indices.
     edge = stride + dilation * kernel + 1

@@ -43,14 +43,14 @@ def one(message: str, remedy: str, source: str) -> SpecError:
 def model_of(file: str | Path) -> Any:
     """The ModelProto of a file. No other file is opened, also where weights are stored beside it.
 
-    Raises SpecError for what is no file, too large, or no ONNX model.
+    Raises SpecError for what is not a file, too large, or no ONNX model.
     """
     onnx = library()
     path, source = Path(file), str(file)
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise one("this is no file", "name a .onnx file", source)
+            raise one("this is not a file", "name a .onnx file", source)
         if found.st_size > MAX_BYTES:
             remedy = "save the model with its weights as external data: they are not needed here"
             raise one(
@@ -70,17 +70,17 @@ def parsed(onnx: Any, data: bytes, source: str) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except ValueError as error:
-        raise one(f"the file is no ONNX model: {error}", "name a binary .onnx file", source) from error
+        raise one(f"the file is not an ONNX model: {error}", "name a binary .onnx file", source) from error
     except decode_error() as error:
         remedy = "name a binary .onnx file that is whole; export or download it again"
-        raise one("the file is no ONNX model, or it is damaged", remedy, source) from error
+        raise one("the file is not an ONNX model, or it is damaged", remedy, source) from error
     if not model.HasField("graph"):
-        raise one("the file has no graph: it is no ONNX model", "name a binary .onnx file", source)
+        raise one("the file has no graph: it is not an ONNX model", "name a binary .onnx file", source)
     return model
 
 
 def decode_error() -> type[Exception]:
-    """What protobuf, which onnx brings, raises for bytes that are no message."""
+    """What protobuf, which onnx brings, raises for bytes that are not a message."""
     from importlib import import_module
 
     found: type[Exception] = import_module("google.protobuf.message").DecodeError
@@ -110,7 +110,7 @@ def _read(onnx: Any, given: Any, sizes: Mapping[str, int], source: str) -> Graph
     texts = [model.graph.name, *values, *(d for v in values.values() for d in v.axes)]
     texts += [t for n in model.graph.node for t in (n.name, n.op_type, n.domain, *n.input, *n.output)]
     if any(not isinstance(t, str) for t in texts):
-        raise ValueError("a name is no text")
+        raise ValueError("a name is not text")
     constant_nodes = {n.output[0] for n in model.graph.node if n.op_type == "Constant" and n.output}
     nodes = tuple(_node(onnx, n, opsets) for n in model.graph.node if n.op_type != "Constant")
     return Graph(
@@ -300,7 +300,7 @@ def _values(onnx: Any, graph: Any) -> tuple[dict[str, Value], dict[str, str]]:
                 continue
             kind = value.type.tensor_type
             if not value.type.HasField("tensor_type"):
-                unknown[value.name] = "it is no dense tensor"
+                unknown[value.name] = "it is not a dense tensor"
                 continue
             if not kind.HasField("shape"):
                 unknown[value.name] = "its shape is unknown"

@@ -20,7 +20,7 @@ def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
     found = b.graph.constants.get(name)
     if found is None:
         raise Unsupported(
-            f"its {what} ({name}) is no constant that is in the file", f"export it with constant {what}"
+            f"its {what} ({name}) is not a constant that is in the file", f"export it with constant {what}"
         )
     return [int(v) for v in found.ravel()]
 
@@ -41,7 +41,7 @@ def transpose(b: Builder, node: OnnxNode) -> None:
     order = node.int_list("perm") or list(reversed(range(len(view.dims))))
     if sorted(order) != list(range(len(view.dims))):
         raise InvalidNode(
-            f"perm {order} is no order of {len(view.dims)} dimensions", "name each dimension once"
+            f"perm {order} is not an order of {len(view.dims)} dimensions", "name each dimension once"
         )
     b.alias(node.outputs[0], b.slots.transposed(view, order))
 
@@ -210,7 +210,7 @@ def gather(b: Builder, node: OnnxNode) -> None:
     places = [v % shape[axis] for v in given]
     steps = {y - x for x, y in pairwise(places)}
     if found.ndim > 1 or len(steps) > 1:
-        raise Unsupported("its indices are no range")
+        raise Unsupported("its indices are not a range")
     view = source_of(b, node)
     if found.ndim == 0:
         b.alias(node.outputs[0], b.slots.picked(view, axis, places[0]))

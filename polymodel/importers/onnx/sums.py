@@ -50,7 +50,7 @@ def reduction(b: Builder, node: OnnxNode) -> None:
         given = b.graph.constants.get(node.input(1))
         if given is None:
             raise Unsupported(
-                f"its axes {node.input(1)} are no constant", "export the model with constant axes"
+                f"its axes {node.input(1)} are not constant", "export the model with constant axes"
             )
         axes = [int(v) for v in given.ravel()]
     if not axes and node.whole("noop_with_empty_axes", 0):
@@ -249,7 +249,7 @@ def batch_norm(b: Builder, node: OnnxNode) -> None:
         )
     if not all(b.is_weight(n) for n in node.inputs[1:5]):
         raise Unsupported(
-            "its scale, bias, mean and variance are no weights", "export the model for inference"
+            "its scale, bias, mean and variance are not weights", "export the model for inference"
         )
     channels = shape[1]
     odd = [n for n in node.inputs[1:5] if b.shape(n) != (channels,)]

@@ -62,7 +62,7 @@ def written_factors(
         reading.fault(node, fault.message, mended(fault), path, place)
         return
     if number is None or not 0 <= number <= LARGEST or number != int(number):
-        reading.fault(node, f"{rest[:60]!r} is no factor", example, path, place)
+        reading.fault(node, f"{rest[:60]!r} is not a factor", example, path, place)
         return
     sign = "=" if sign == "==" else sign
     yield WrittenFactor(name.strip(), sign, int(number), int(number), rest, at)

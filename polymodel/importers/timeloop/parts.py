@@ -292,9 +292,9 @@ def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ..
 
 
 def name_strange(reading: TimeloopReading, fields: Fields, tensors: Mapping[str, str]) -> None:
-    """Leave out by name what is kept or bypassed, but is no data space of the problem."""
+    """Leave out by name what is kept or bypassed, but is not a data space of the problem."""
     for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
         for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():
             if word not in tensors:
                 remedy = suggestion(word, tensors, "data spaces") if tensors else "import the problem as well"
-                reading.leave(node, f"{word} is no data space of a problem here", remedy, fields.path)
+                reading.leave(node, f"{word} is not a data space of a problem here", remedy, fields.path)

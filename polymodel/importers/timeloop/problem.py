@@ -177,7 +177,7 @@ def _sizes(
 
 
 def _idle(reading: TimeloopReading, fields: Fields, entry: YamlEntry) -> None:
-    """A size that is no dimension, such as the height of an input beside that of the output."""
+    """A size that is not a dimension, such as the height of an input beside that of the output."""
     place = YamlNode(entry.source, entry.line, entry.column)
     what = f"{entry.key} is neither a dimension nor a coefficient of the shape, so no projection uses it"
     reading.note(place, what, "", fields.path)

@@ -31,7 +31,7 @@ class TimeloopReading(Findings):
 
     seen: set[int] = field(default_factory=set)
     variables: dict[str, Value | None] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)  # variables that are no numbers
+    words: dict[str, str] = field(default_factory=dict)  # variables that are not numbers
 
     def leave(
         self, node: YamlNode, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
@@ -186,7 +186,7 @@ class Fields:
             return None
         if not 0 < value <= LARGEST and value != least:
             remedy = "use a number above 0" if value <= 0 else "keep it below 2**53"
-            self.reading.fault(entry.value, f"{value} is no amount", remedy, self.below(entry.key))
+            self.reading.fault(entry.value, f"{value} is not an amount", remedy, self.below(entry.key))
             return None
         return value
 
@@ -248,7 +248,7 @@ def count_of(
         return None
     if not least <= value <= LARGEST or value != int(value):
         remedy = f"use a whole number, {least} or more" if value < LARGEST else "keep it below 2**53"
-        reading.fault(node, f"{value} is no size", remedy, what)
+        reading.fault(node, f"{value} is not a size", remedy, what)
         return None
     return int(value)
 
@@ -274,7 +274,7 @@ def named_instances(reading: TimeloopReading, node: YamlNode, text: str) -> tupl
     name, count = name_and_count(text)
     if count >= 1:
         return name, count
-    reading.fault(node, f"{text[-60:]} is no range of instances", f"write e.g. {name[:40]}[0..15]")
+    reading.fault(node, f"{text[-60:]} is not a range of instances", f"write e.g. {name[:40]}[0..15]")
     return name, 1
 
 

@@ -238,7 +238,8 @@ class EinsumActions:
         effectual, label = self._effectual(whole)
         skips = sums.looked(SKIPS)
         every = sums.looked(ACTIONS).conditions
-        # What is the same by its definition is the same number: a difference of roundings is no operation.
+        # What is the same by its definition is the same number: a difference of roundings is not an
+        # operation.
         if effectual_only(self.structure, self.data, ACTIONS):
             executed, second = effectual, label
         else:

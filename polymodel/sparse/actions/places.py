@@ -65,7 +65,7 @@ def differs(known: TensorData, access: TensorAccess) -> bool:
 
 def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None:
     """The coordinates of a tensor that an Einsum touches, rank by rank; None where they have gaps of several
-    lengths. Of a space that is no box: those of the box around it."""
+    lengths. Of a space that is not a box: those of the box around it."""
     found = []
     for x in access.projection:
         terms = [(c, einsum.bound(v)) for v, c in x.terms]

@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.sparse.density.model import Label
 
-# Parts and wholes in floating point: a difference of roundings is no difference.
+# Parts and wholes in floating point: a difference of roundings is not a difference.
 
 # Of the whole: some hundreds of units in the last place, as sums of many terms have them. No digit of a
 # smaller difference is known.

@@ -116,7 +116,7 @@ def _applied(operator: Operator, values: Sequence[float | None]) -> float | None
         return fixed  # of a finite number
     first = values[0] == fixed
     if operator.name == "div" and first and fixed == 0:
-        return 0.0  # what is divided by is no zero
+        return 0.0  # what is divided by is not zero
     if operator.name in ("add", "sub") and math.isinf(fixed):
         return fixed if first or operator.name == "add" else -fixed
     return None

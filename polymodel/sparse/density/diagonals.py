@@ -59,7 +59,7 @@ class Diagonals(Regional):
         """Whole numbers, each once and of a diagonal that there is."""
         given: object = self.offsets
         if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-            read.add("offsets", f"{shown(given)} is no list of offsets", "write e.g. [-1, 0, 1]")
+            read.add("offsets", f"{shown(given)} is not a list of offsets", "write e.g. [-1, 0, 1]")
             return []
         low, high = 1 - self.shape[0], self.shape[1] - 1
         found = []

@@ -40,7 +40,7 @@ class Hierarchical(Placeless):
         given: object = self.densities
         if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
             remedy = "write e.g. (0.5, 0.1): one per rank"
-            read.add("densities", f"{shown(given)} is no list of densities", remedy)
+            read.add("densities", f"{shown(given)} is not a list of densities", remedy)
             read.raise_if_any()
         several = tuple(self.densities)
         if len(several) != len(self.ranks):

@@ -97,7 +97,7 @@ def _model(reader: Reader, written: object) -> DensityModel | None:
         return Uniform.written(reader, (), written)
     if not isinstance(written, Mapping) or len(written) != 1:
         remedy = f"a number from 0 to 1, or one of {', '.join(MODELS)} with parameters"
-        reader.add((), f"{written!r} is no density", remedy)
+        reader.add((), f"{written!r} is not a density", remedy)
         return None
     kind, given = next(iter(written.items()))
     if kind not in MODELS:

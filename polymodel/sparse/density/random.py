@@ -48,7 +48,7 @@ def random_tensor(
         read.add("density", what, "give one per rank, or a single number for uniform data")
     start = as_whole(seed)
     if start is None or start < 0:
-        read.add("seed", f"{shown(seed)} is no seed", "give a whole number from 0 on")
+        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on")
     read.name("name", name)
     read.raise_if_any()
     generator = np.random.default_rng(start)

@@ -43,7 +43,7 @@ class Reader:
     ) -> dict[str, object]:
         """The parameters of a model; unknown ones are faults, and exactly one of `one_of` is needed."""
         if not isinstance(given, Mapping):
-            self.add(path, f"{given!r} is no mapping of parameters", f"give {', '.join(known)}")
+            self.add(path, f"{given!r} is not a mapping of parameters", f"give {', '.join(known)}")
             return {}
         for key in given:
             if key not in known:
@@ -79,7 +79,7 @@ class Reader:
     def named(self, path: Path, given: object) -> tuple[str, ...] | None:
         names = [given] if isinstance(given, str) else given
         if not isinstance(names, Sequence) or not names:
-            self.add(path, f"{given!r} is no list of ranks", f"name some of {', '.join(self.ranks)}")
+            self.add(path, f"{given!r} is not a list of ranks", f"name some of {', '.join(self.ranks)}")
             return None
         found = [self.rank(path, n) for n in names]
         return None if None in found else tuple(f for f in found if f is not None)
@@ -89,7 +89,7 @@ class Reader:
         if isinstance(given, SparseTensor):
             data = given
         elif not isinstance(given, str) or self.read is None:
-            why = "is no name of a file" if not isinstance(given, str) else "cannot be read here"
+            why = "is not a name of a file" if not isinstance(given, str) else "cannot be read here"
             self.add(path, f"{given!r} {why}", "name a .mtx or .tns file")
             return None
         else:

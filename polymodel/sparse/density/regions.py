@@ -374,7 +374,7 @@ class Regional(Placed):
         return OfKinds(kinds, self.regions().laws(kinds.rects), tile != self.shape and dependent)
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """Parts that are no tiles are rectangles added up."""
+        """Parts that are not tiles are rectangles added up."""
         found = super().fullest_part(parts)
         runs = [_runs(part) for part in parts]
         if found is not None or prod(start.size for start, _, _ in runs) > _RECTS:

@@ -305,7 +305,7 @@ class RowColumn(Regional):
         given = tuple(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else ()
         shares = [float(read.share(f"quarters[{i}]", q, "", "give four shares")) for i, q in enumerate(given)]
         if not read.faults and (len(shares) != 4 or abs(sum(shares) - 1) > 1e-9):
-            what = f"quarters {shown(quarters)} are no four shares that add up to 1"
+            what = f"quarters {shown(quarters)} are not four shares that add up to 1"
             read.add("quarters", what, "write e.g. [0.57, 0.19, 0.19, 0.05]")
         if not read.faults and size & (size - 1):
             read.add("side", f"a recursive graph of {size} rows", "take a power of two")

@@ -46,7 +46,7 @@ def leading(partition: Partition, partitioning: Sequence[Partition], einsum: str
     found = next((p for p in partitioning if p.ranks == (leader,) and p is not partition), None)
     if found is None:
         remedy = "follow a rank split by shape; the tensors of a rank are cut where its leader is in any case"
-        raise Refused(f"{what}, which is no rank that is split by itself", remedy)
+        raise Refused(f"{what}, which is not a rank that is split by itself", remedy)
     if any(d.kind not in _SHAPES for d in found.directives):
         remedy = f"split {leader} by uniform_shape or nway_shape"
         raise Refused(f"{what}, which is not split by shape", remedy)
@@ -215,7 +215,7 @@ class Arrangement:
                 pending += [rest] if rest else []
             else:
                 ranks = sorted({r for p in waiting for r in p.ranks if r not in self.info})
-                what = f"{self.einsum}: the partitioning names {', '.join(ranks)}, which is no rank of it"
+                what = f"{self.einsum}: the partitioning names {', '.join(ranks)}, which is not a rank of it"
                 raise SpecError([Diagnostic(what, "name ranks of the Einsum's tensors")])
 
     def _followers(self) -> tuple[list[Partition], list[tuple[str, Partition]]]:
@@ -348,7 +348,8 @@ class Arrangement:
         rest = rank if len(directives) > 1 else f"{rank}0"
         leader = next((c for c in self.columns if c.name == directive.leader and rank in c.ranks), None)
         if leader is None:
-            what = f"{self.einsum}: the leader {directive.leader} of rank {rank} is no input with that rank"
+            leader_of = f"the leader {directive.leader} of rank {rank}"
+            what = f"{self.einsum}: {leader_of} is not an input with that rank"
             raise SpecError([Diagnostic(what, "lead by a tensor on the right that has the rank")])
         before = self._bound(leader, self._place(name))
         self.leaders[name] = leader.name

@@ -198,7 +198,7 @@ def _projected(
     for variable, factor in terms:
         chain = arranged.chains.get(rank_of(variable), [])
         if not chain or chain[-1] not in index:
-            raise Refused(f"{tensor}: the index math of {name[:-1]} uses {variable}, which is no loop")
+            raise Refused(f"{tensor}: the index math of {name[:-1]} uses {variable}, which is not a loop")
         bound.append((index[chain[-1]], factor, chain))
     bound.sort(key=lambda b: b[0])
     last, factor, chain = bound[-1]

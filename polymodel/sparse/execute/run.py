@@ -139,7 +139,7 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
     for name, tensor in tensors.items():
         if name not in teaal.inputs:
             known = ", ".join(teaal.inputs)
-            faults.append(Diagnostic(f"{name} is no input of the cascade", f"its inputs are {known}"))
+            faults.append(Diagnostic(f"{name} is not an input of the cascade", f"its inputs are {known}"))
             continue
         try:
             found[name] = coerce_tensor(name, teaal.declaration[name], tensor)

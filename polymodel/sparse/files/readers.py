@@ -341,7 +341,7 @@ def _start() -> str:
 def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
     tokens = line.decode("utf-8", errors="replace").lower().split()
     if not tokens or tokens[0].encode() != _BANNER:  # no word: other signs that are blank
-        text.faults.add("this is no Matrix Market header", _start(), text.line, line)
+        text.faults.add("this is not a Matrix Market header", _start(), text.line, line)
         return None
     before = len(text.faults.told)
     if len(tokens) != 5:

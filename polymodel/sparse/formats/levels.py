@@ -220,7 +220,7 @@ def expected_levels(
 
 def _axes(ranks: tuple[str, ...], order: Sequence[str]) -> list[int]:
     if order and sorted(order) != sorted(ranks):
-        raise SpecError([Diagnostic(f"{list(order)} is no order of the ranks {list(ranks)}")])
+        raise SpecError([Diagnostic(f"{list(order)} is not an order of the ranks {list(ranks)}")])
     return [ranks.index(r) for r in (order or ranks)]
 
 

@@ -140,7 +140,7 @@ def _format(written: object, ranks: tuple[str, ...], widths: Widths, reader: _Re
         return _by_rank(written, ranks, widths, reader)
     if isinstance(written, Sequence):
         return _listed(list(written), ranks, widths, reader)
-    reader.add(f"{written!r} is no format", "a name such as CSR, or one format per rank")
+    reader.add(f"{written!r} is not a format", "a name such as CSR, or one format per rank")
     return None
 
 
@@ -201,7 +201,8 @@ def _by_rank(
     written = dict(written)
     order = written.pop(_ORDER, ranks)
     if not isinstance(order, Sequence) or isinstance(order, str) or sorted(map(str, order)) != sorted(ranks):
-        reader.add(f"{order!r} is no order of the ranks {', '.join(ranks)}", "name each of them once", _ORDER)
+        what = f"{order!r} is not an order of the ranks {', '.join(ranks)}"
+        reader.add(what, "name each of them once", _ORDER)
         order = ranks
     for rank in written:
         if rank not in ranks:
@@ -273,5 +274,5 @@ def _rule(
 def _bits(value: object, reader: _Reader, *inside: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
-    reader.add(f"{value!r} is no width", "a whole number of bits, at least 0", *inside)
+    reader.add(f"{value!r} is not a width", "a whole number of bits, at least 0", *inside)
     return 0

@@ -133,7 +133,7 @@ def generate_tensor(
     read.name("name", name)
     start = as_whole(seed)
     if start is None or start < 0:
-        read.add("seed", f"{shown(seed)} is no seed", "give a whole number from 0 on")
+        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on")
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is None:
         near = suggestion(str(kind), KINDS, f"one of {', '.join(KINDS)}")
@@ -143,7 +143,7 @@ def generate_tensor(
     given = _options(read, kind, known, options)
     sizes = _shape(read, kind, shape)
     if given.get("symmetric") and len(set(sizes)) + len(sizes) != 3:
-        read.add("shape", f"{list(sizes)} is no square matrix", "a symmetric one is, e.g. [400, 400]")
+        read.add("shape", f"{list(sizes)} is not a square matrix", "a symmetric one is, e.g. [400, 400]")
     read.raise_if_any()
     if known.places(given) > MOST_PLACES:
         raise Refused(f"{known.places(given):.3g} places for a {kind} matrix", "ask for a smaller one")
@@ -198,7 +198,7 @@ Check = tuple[Callable[[Mapping[str, int]], bool], str, str, str]
 _CHECKS: Mapping[str, Sequence[Check]] = MappingProxyType(
     {
         "stencil": [
-            (lambda o: o["points"] % 2 == 1, "points", "{points} points are no stencil", "5, 7 or 9")
+            (lambda o: o["points"] % 2 == 1, "points", "{points} points are not stencil", "5, 7 or 9")
         ],
         "incidence": [
             (

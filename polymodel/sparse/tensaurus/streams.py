@@ -1,10 +1,10 @@
 """How much of a memory's bandwidth reaches the processing elements, for formats and numbers of elements.
 
-Two losses. Storage: bits that are no nonzero with its own coordinates (pointers, headers, padding). Access:
-P elements that each follow a slice of their own take turns, so of every burst that comes one element of one
-stream is used, unless bursts of that many streams are kept. CISS puts what all elements need next side by
-side: one stream. Source: Tensaurus (HPCA 2020), section 4, figure 3e, which measures the same for DDR4. Row
-activations and refresh are not modelled, so these are upper bounds of what a memory delivers.
+Two losses. Storage: bits that are not a nonzero with its own coordinates (pointers, headers, padding).
+Access: P elements that each follow a slice of their own take turns, so of every burst that comes one element
+of one stream is used, unless bursts of that many streams are kept. CISS puts what all elements need next
+side by side: one stream. Source: Tensaurus (HPCA 2020), section 4, figure 3e, which measures the same for
+DDR4. Row activations and refresh are not modelled, so these are upper bounds of what a memory delivers.
 """
 
 from __future__ import annotations

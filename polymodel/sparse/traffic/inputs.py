@@ -173,7 +173,7 @@ def evict_loops(held: BufferedRank, names: Sequence[str], last: int) -> int:
         return 0
     evict = held.binding.evict_on
     if evict not in names:
-        what = f"{held.tensor} on {held.buffer.name} is evicted on {evict}, which is no loop"
+        what = f"{held.tensor} on {held.buffer.name} is evicted on {evict}, which is not a loop"
         raise SpecError([Diagnostic(what, f"the loops are {', '.join(names)}")])
     at = names.index(evict) + 1
     deepest = last if held.root else last + 1

@@ -526,7 +526,7 @@ class _Einsum:
 
     def _loop(self, binding: Binding) -> int:
         if binding.rank not in self.nest.names:
-            what = f"{self.name}: {binding.component} is bound to {binding.rank}, which is no loop"
+            what = f"{self.name}: {binding.component} is bound to {binding.rank}, which is not a loop"
             raise SpecError([Diagnostic(what, f"the loops are {', '.join(self.nest.names)}")])
         return self.nest.names.index(binding.rank)
 

@@ -204,7 +204,7 @@ def _check_words(
     for key, options in OPTIONS.items():
         if key in given and given[key] not in options:
             near = suggestion(str(given[key]), options, "write one of")
-            walk.add((*path, key), f"{shown(given[key])} is no {key} of a binding", near)
+            walk.add((*path, key), f"{shown(given[key])} is not a valid {key} of a binding", near)
     op = given.get("op")
     if op in OPTIONS["op"] and component.type and op != component.type:
         walk.add(
@@ -244,7 +244,7 @@ def _check_names(
     operands = [o.tensor for o in expression.operands]
     if "leader" in given and given["leader"] not in operands:
         near = suggestion(str(given["leader"]), operands, "operands")
-        walk.add((*path, "leader"), f"{shown(given['leader'])} is no operand of {expression.name}", near)
+        walk.add((*path, "leader"), f"{shown(given['leader'])} is not an operand of {expression.name}", near)
     if "init-ranks" in given and "final-ranks" in given and isinstance(tensor, str):
         _check_merge(given, path, tensor, known, walk)
 

@@ -102,7 +102,7 @@ def _rank_format(rank: str, data: object, path: Path, walk: TreeWalk) -> RankFor
         words[key] = options[0]
         if key in given and given[key] not in options:
             near = suggestion(str(given[key]), options, "write one of")
-            walk.add((*path, key), f"{shown(given[key])} is no {key} of a rank", near)
+            walk.add((*path, key), f"{shown(given[key])} is not a valid {key} of a rank", near)
         elif key in given:
             words[key] = str(given[key])
     kind: Literal["C", "U", "B"] = "U" if words["format"] == "U" else "B" if words["format"] == "B" else "C"

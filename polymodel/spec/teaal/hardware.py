@@ -153,14 +153,14 @@ def _attributes(data: object, path: Path, kind: str, walk: TreeWalk) -> dict[str
         elif key in words:
             if value not in words[key]:
                 near = suggestion(str(value), words[key], "write one of")
-                walk.add(at, f"{shown(value)} is no {key} of {kind}", near)
+                walk.add(at, f"{shown(value)} is not a valid {key} of {kind}", near)
             found[key] = str(value)
         elif close_to(key, (*numbers, *words)):
             walk.unknown(at, "attribute", key, (*numbers, *words))
         elif isinstance(value, (int, float, str)):
             found[key] = value
         else:
-            walk.add(at, f"{shown(value)} is no value of an attribute", "write a number or a word")
+            walk.add(at, f"{shown(value)} is not a value of an attribute", "write a number or a word")
     return found
 
 

@@ -88,7 +88,7 @@ def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[st
             found[tensor] = ranks
             continue
         other = next((r for r in ranks if r not in declared), "")
-        message = f"[{', '.join(ranks)}] is no order of the ranks [{', '.join(declared)}] of {tensor}"
+        message = f"[{', '.join(ranks)}] is not an order of the ranks [{', '.join(declared)}] of {tensor}"
         near = suggestion(other, declared, "ranks") if other else f"list each of {', '.join(declared)} once"
         walk.add((*path, tensor), message, near)
     return found
@@ -315,7 +315,7 @@ def _check_leader(
     fitting = [o.tensor for o in expression.operands if _has(o.tensor, roots, expression, declaration)]
     remedy = f"name one of {', '.join(dict.fromkeys(fitting))}" if fitting else "no operand has it"
     if not operands:
-        what = "is the output" if leader == expression.name else "is no operand"
+        what = "is the output" if leader == expression.name else "is not an operand"
         if leader not in declaration:
             near = suggestion(leader, [o.tensor for o in expression.operands], "operands")
             walk.add(path, f"unknown tensor {leader}", near, offset=len(directive.kind) + 1)

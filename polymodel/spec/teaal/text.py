@@ -346,7 +346,7 @@ def parse_level(text: str) -> tuple[str, int]:
     reader = _Reader(name)
     token = reader.cursor.now
     if token.kind != "name":
-        raise TextFault(f"{text!r} is no name of a level", 0, "write e.g. PE or PE[0..31]")
+        raise TextFault(f"{text!r} is not a name of a level", 0, "write e.g. PE or PE[0..31]")
     reader.cursor.next()
     reader.cursor.finish()
     if not bracket:
@@ -361,6 +361,6 @@ def parse_level(text: str) -> tuple[str, int]:
         or len(digits) > 18
     ):
         raise TextFault(
-            f"{text!r}: the instances are no range from 0", len(name), "write e.g. PE[0..31] for 32"
+            f"{text!r}: the instances are not a range from 0", len(name), "write e.g. PE[0..31] for 32"
         )
     return token.text, int(last) + 1

@@ -88,7 +88,8 @@ def sparse_plan(
     require_plain(problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own")
     cut = next((e for e in problem.cascade.einsums if not is_box(e)), None)
     if cut is not None:
-        raise NotSeparable(f"the iteration space of {cut.name} is no box, and its sparse counts go by points")
+        space = f"the iteration space of {cut.name} is not a box"
+        raise NotSeparable(f"{space}, and its sparse counts go by points")
     data = known_data(problem, folder)
     given = [t for t, d in data.items() if d.actual is not None]
     if given:

@@ -66,7 +66,7 @@ def _given(tensor: SparseTensor, models: Mapping[str, object]) -> dict[str, Dens
     for name, model in models.items():
         if not isinstance(model, DensityModel):
             remedy = "pass e.g. pm.Uniform.of(['I', 'J'], [100, 100], density=0.1)"
-            faults.append(Diagnostic(f"models: {name}: {model!r} is no density model", remedy))
+            faults.append(Diagnostic(f"models: {name}: {model!r} is not a density model", remedy))
         elif model.shape != tensor.shape:
             mine, theirs = (" x ".join(map(str, x.shape)) for x in (model, tensor))
             what = f"models: {name}: the model is {mine}, {tensor.name} {theirs}"

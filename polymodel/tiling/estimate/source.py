@@ -458,7 +458,7 @@ class UniformSource(OperandPair):
         return either(room, ours, theirs, (variance - ours[1] - theirs[1]) / 2)
 
 
-# Loads of tiles by their mean and variance, for models that know places or are no uniform data.
+# Loads of tiles by their mean and variance, for models that know places or are not uniform.
 
 
 @dataclass(frozen=True, eq=False)

@@ -188,7 +188,7 @@ class Stored(Fit):
         except SpecError as error:
             faults += error.diagnostics
         if not isinstance(self.format, Format | str | Mapping | Sequence):
-            what = f"{self.format!r} is no format"
+            what = f"{self.format!r} is not a format"
             faults.append(Diagnostic(what, "a name such as CSR, or one format per rank"))
         if faults:
             raise SpecError(faults)

@@ -273,7 +273,7 @@ def _model(
 ) -> DensityModel:
     """What is known of an operand, as a model. Refused where tilings are not estimated from it."""
     if len(shape) != 2 or access.variables != order:
-        what = f"{einsum.name}: {access.tensor} is no matrix with the ranks of the output in their order"
+        what = f"{einsum.name}: {access.tensor} is not a matrix with the ranks of the output in their order"
         remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"
         raise Refused(f"{what}; only such tilings are estimated from densities", remedy)
     if known.model is not None:

@@ -90,7 +90,7 @@ def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic]
         or not all(isinstance(r, str) for r in ranks)
     ):
         example = ", ".join(map(repr, a.ranks[:wanted]))
-        return [Diagnostic(f"ranks: {ranks!r} is no list of names", f"write e.g. [{example}]")], ()
+        return [Diagnostic(f"ranks: {ranks!r} is not a list of names", f"write e.g. [{example}]")], ()
     faults = [
         Diagnostic(
             f"rank {rank!r} is not among the ranks of {a.name}",

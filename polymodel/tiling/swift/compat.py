@@ -263,7 +263,7 @@ def tiler_swift_comparison(
     """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
 
     `patterns`: two operands each, B made by rolling A's rows by 5 in the original; published bars are looked
-    up by the pattern's name (`ts_` in front of it is no part of it) and stand there only if sizes and
+    up by the pattern's name (`ts_` in front of it is not part of it) and stand there only if sizes and
     `capacity` (elements of a memory) are those of the original.
     """
     if not patterns:

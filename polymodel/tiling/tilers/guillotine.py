@@ -70,7 +70,8 @@ def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> 
 def min_nonskipped(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> int:
     """The fewest tiles that can have a result (add: A or B nonempty; multiply: both), over the same cuts.
 
-    A rectangle that fits is not cut here either, so that it is no minimum over finer cuts. Errors as there.
+    A rectangle that fits is not cut here either, so that it is not a minimum over finer cuts.
+    Errors as there.
     """
     table, _ = _searched(pattern, op, fit, grid, "result")
     return table.whole

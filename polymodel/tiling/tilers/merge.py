@@ -204,7 +204,7 @@ def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
 def by_steps(
     chain: TileChain, figures: Ints | None, rule: tuple[Op, Fit], blocks: TilePoints, number: Index
 ) -> tuple[Flags, Ints | None]:
-    """Where groups begin, for loads that are no sums, and their figures: all chains take a tile at a time.
+    """Where groups begin, for loads that are not sums, and their figures: all chains take a tile at a time.
 
     `figures` (None: unknown) bound what a union loads; where that does not decide, its points are counted.
     Of formats they are the bits that the entries of A, of B, and for add of the output take at least.

@@ -77,7 +77,7 @@ def test_tensors_of_other_sizes_and_unknown_ones_are_refused() -> None:
         pm.sparsify(report, {"Q": small})
     with pytest.raises(pm.SpecError, match="confidence"):
         pm.sparsify(report, confidence=0)
-    with pytest.raises(pm.SpecError, match="no report"):
+    with pytest.raises(pm.SpecError, match="not a report"):
         pm.sparsify(report.sparse)
 
 

@@ -24,20 +24,20 @@ WRONG: list[tuple[Call, tuple[object, ...], dict[str, str]]] = [
     (pm.Uniform, (IJ, [4, 4], "x"), {"nnz": "'x' is not a number of nonzeros"}),
     (pm.Uniform, (IJ, [4, 4], True), {"nnz": "True is not a number of nonzeros"}),
     (pm.Uniform, (IJ, [4, 4.5], 4), {"shape[1]": "size 4.5 of a rank is not a positive integer"}),
-    (pm.Uniform, (3, [4, 4], 4), {"ranks": "3 is no list of names"}),
-    (pm.Uniform, ("IJ", 4, 4), {"shape": "4 is no list of sizes"}),
-    (pm.Uniform, (["I", 2], [4, 0], 4), {"ranks[1]": "2 is no name", "shape[1]": "size 0 of a rank"}),
+    (pm.Uniform, (3, [4, 4], 4), {"ranks": "3 is not a list of names"}),
+    (pm.Uniform, ("IJ", 4, 4), {"shape": "4 is not a list of sizes"}),
+    (pm.Uniform, (["I", 2], [4, 0], 4), {"ranks[1]": "2 is not a name", "shape[1]": "size 0 of a rank"}),
     (pm.Uniform, ("IJK", [4, 4], 4), {"shape": "ranks ['I', 'J', 'K'] and shape [4, 4] do not fit"}),
     (pm.Banded, ("IJ", [4, 4], "x"), {"width": "a band of width 'x'"}),
     (pm.Banded, ("IJ", [4, 4], 1.5), {"width": "a band of width 1.5"}),
     (pm.Banded, ("IJ", [4, 4], NAN, ("I", "Q")), {"band[1]": "a band on rank Q", "width": "a band of"}),
     (pm.Banded, ("IJ", [4, 4], 1, ("I",)), {"band": "a band lies between two ranks, not 1"}),
-    (pm.Banded, ("IJ", [4, 4], 1, 3), {"band": "3 is no list of names"}),
+    (pm.Banded, ("IJ", [4, 4], 1, 3), {"band": "3 is not a list of names"}),
     (pm.Banded, ("I", [4], 1), {"ranks": "a band needs two ranks, and there is I"}),
     (pm.FixedStructured, ("IJ", [4, 4], 5, 4), {"n": "5 of 4 coordinates cannot be nonzero"}),
     (pm.FixedStructured, ("IJ", [4, 4], NAN, "x"), {"m": "'x' is no", "n": "nan is no"}),
     (pm.FixedStructured, ("IJ", [4, 4], 2, 4, "Q"), {"rank": "groups along rank Q: there is none"}),
-    (pm.Hierarchical, ("IJ", [4, 4], 0.5), {"densities": "0.5 is no list of densities"}),
+    (pm.Hierarchical, ("IJ", [4, 4], 0.5), {"densities": "0.5 is not a list of densities"}),
     (pm.Hierarchical, ("IJ", [4, 4], [0.5, NAN]), {"densities[1]": "density nan of rank J"}),
     (pm.Hierarchical, ("IJ", [4, 4], [2, "x"]), {"densities[0]": "density 2", "densities[1]": "'x' is no"}),
     (pm.RankNnz.of, ("IJ", [4, 4], ["a"]), {"histogram": "it holds something else than numbers"}),
@@ -46,8 +46,8 @@ WRONG: list[tuple[Call, tuple[object, ...], dict[str, str]]] = [
     (pm.RankNnz.of, ("IJ", [4, 4], [1, 2, 3, 4], "Q"), {"along[0]": "a histogram along rank Q"}),
     (pm.RankNnz.from_tensor, (A, "Q"), {"along[0]": "a histogram along rank Q"}),
     (pm.Actual, (IJ, [4, 5], A), {"tensor": "['I', 'J'] of [4, 5] is not SparseTensor(A: I=4 x J=4"}),
-    (pm.random_tensor, (3, [3], 0.5, 1), {"ranks": "3 is no list of names"}),
-    (pm.random_tensor, ("I", [3], True, 1), {"density": "True is no density"}),
+    (pm.random_tensor, (3, [3], 0.5, 1), {"ranks": "3 is not a list of names"}),
+    (pm.random_tensor, ("I", [3], True, 1), {"density": "True is not a density"}),
     (pm.random_tensor, ("I", [3], [NAN], 1), {"density[0]": "density nan is outside [0, 1]"}),
     (pm.random_tensor, ("I", [True], 0.5, True), {"shape[0]": "size True", "seed": "True is"}),
     (
@@ -71,7 +71,7 @@ def test_it_is_told(call: Call, given: tuple[object, ...], told: dict[str, str])
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"density": "x"}, "density: 'x' is no density"),
+        ({"density": "x"}, "density: 'x' is not a density"),
         ({"density": NAN}, "density: density nan is outside"),
         ({"density": 0.1, "nnz": 4}, "both are given"),
         ({}, "neither is given"),
@@ -84,9 +84,9 @@ def test_uniform_of(options: dict[str, float], told: str) -> None:
 
 
 def test_what_is_not_a_tensor_has_no_model() -> None:
-    with pytest.raises(pm.SpecError, match=r"Actual\.of: 'a\.mtx' is no sparse tensor"):
+    with pytest.raises(pm.SpecError, match=r"Actual\.of: 'a\.mtx' is not a sparse tensor"):
         pm.Actual.of("a.mtx")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(pm.SpecError, match="Actual: None is no sparse tensor"):
+    with pytest.raises(pm.SpecError, match="Actual: None is not a sparse tensor"):
         pm.Actual(("I", "J"), (4, 4), None)  # type: ignore[arg-type]  # wrong on purpose
 
 

@@ -261,7 +261,7 @@ def test_tilings_are_estimated() -> None:
         ({"row_column": {"rows": [9] * 8, "columns": [9] * 8}}, "8 of the rows have no number"),
         ({"row_column": {"rows": [1] * 7, "columns": [1] * 7}}, "not 8 numbers"),
         ({"rmat": {"nnz": 70}}, "70 is not a whole number from 0 to 64"),
-        ({"rmat": {"nnz": 7, "quarters": [0.5, 0.5]}}, "no four shares"),
+        ({"rmat": {"nnz": 7, "quarters": [0.5, 0.5]}}, "not four shares"),
         ({"blocks": {"size": [3, 3]}}, "blocks need arrangement"),
         ({"blocks": {"size": 2, "arrangement": 7}}, "outside"),
         ({"blocks": {"size": 2, "arrangement": {"banded": 1}}}, "not estimated"),

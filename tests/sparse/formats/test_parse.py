@@ -64,7 +64,7 @@ def test_what_is_written_is_meant(written: object, ranks: tuple[str, ...], meant
 WRONG: list[tuple[object, tuple[str, ...], list[str]]] = [
     ("CRS", IJ, ["A.format: format 'CRS' is not known | did you mean CSR?"]),
     ("CSR", IJK, ["A.format: CSR holds matrices, there are 3 ranks ['I', 'J', 'K'] | use CSF for tensors"]),
-    (7, IJ, ["A.format: 7 is no format | a name such as CSR, or one format per rank"]),
+    (7, IJ, ["A.format: 7 is not a format | a name such as CSR, or one format per rank"]),
     (["U"], IJ, ["A.format: 1 formats for 2 ranks I, J | one per rank, outermost first"]),
     (
         {"I": "U", "JJ": {"format": "X", "cbit": 3}, "K": "C"},
@@ -81,8 +81,8 @@ WRONG: list[tuple[object, tuple[str, ...], list[str]]] = [
         IJ,
         [
             "A.format.I: C: key 'cbit' is not known | did you mean cbits?",
-            "A.format.I.pbits: -1 is no width | a whole number of bits, at least 0",
-            "A.format.J.pbits: 1.5 is no width | a whole number of bits, at least 0",
+            "A.format.I.pbits: -1 is not a width | a whole number of bits, at least 0",
+            "A.format.J.pbits: 1.5 is not a width | a whole number of bits, at least 0",
             "A.format.J.layout: layout 'x' is not known | one of contiguous, interleaved",
         ],
     ),
@@ -94,7 +94,7 @@ WRONG: list[tuple[object, tuple[str, ...], list[str]]] = [
     (
         {"rank-order": ["J"], "I": "U", "J": "U"},
         IJ,
-        ["A.format.rank-order: ['J'] is no order of the ranks I, J | name each of them once"],
+        ["A.format.rank-order: ['J'] is not an order of the ranks I, J | name each of them once"],
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Generated matrices: what each kind promises, the same everywhere, and what is no matrix."""
+"""Generated matrices: what each kind promises, the same everywhere, and what is not a matrix."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def test_a_staircase_has_stages_and_heavy_rows() -> None:
         ("banded", {"rows": 5, "percent": 101}, "101 is not a whole number from 0 to 100"),
         ("banded", {"rows": 5, "shape": [5]}, "a banded matrix takes no shape"),
         ("power-law", {"entries": 5}, "needs a shape"),
-        ("power-law", {"entries": 5, "shape": 7}, "7 is no list of sizes"),
-        ("power-law", {"entries": 5, "shape": [4, 5], "symmetric": 1}, r"\[4, 5\] is no square matrix"),
-        ("power-law", {"entries": 5, "shape": [4], "symmetric": 1}, r"\[4\] is no square matrix"),
-        ("stencil", {"height": 2, "width": 2, "points": 6}, "6 points are no stencil"),
+        ("power-law", {"entries": 5, "shape": 7}, "7 is not a list of sizes"),
+        ("power-law", {"entries": 5, "shape": [4, 5], "symmetric": 1}, r"\[4, 5\] is not a square matrix"),
+        ("power-law", {"entries": 5, "shape": [4], "symmetric": 1}, r"\[4\] is not a square matrix"),
+        ("stencil", {"height": 2, "width": 2, "points": 6}, "6 points are not stencil"),
         ("incidence", {"rows": 2, "columns": 3}, "fall"),
-        ("banded", {"rows": 5, "seed": -1}, "-1 is no seed"),
+        ("banded", {"rows": 5, "seed": -1}, "-1 is not a seed"),
         ("banded", {"rows": 5, "ranks": ["I"]}, "do not fit"),
-        ("banded", {"rows": 5, "name": 3}, "3 is no name"),
+        ("banded", {"rows": 5, "name": 3}, "3 is not a name"),
     ],
 )
 def test_what_is_no_matrix(kind: str, options: dict[str, object], told: str) -> None:

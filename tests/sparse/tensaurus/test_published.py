@@ -242,8 +242,8 @@ def test_a_machine_has_numbers_that_there_can_be(wrong: dict[str, Any], told: st
     [
         ({"K": 2.5}, "K is 2.5"),
         ({"K": math.nan}, "K is nan"),
-        ({"tiles": 5}, "5 is no record of tiles"),
-        ({"machine": "big"}, "'big' is no machine"),
+        ({"tiles": 5}, "5 is not a record of tiles"),
+        ({"machine": "big"}, "'big' is not a machine"),
         ({"a": "matrix.mtx"}, "pass pm.read_tensor"),
         ({"kernel": 3}, "no kernel 3"),
         ({"machine": Machine(index_bits=2)}, r"tiles=Tiles\(i=4\) at most"),

@@ -296,7 +296,7 @@ def metrics(spec, symbols, tensors, sizes, walked=None, replacement="lru"):
 
 
 def units(spec, run, tensors):
-    """Counts of everything that is no memory."""
+    """Counts of everything that is not a memory."""
     found = {}
     for name, c in run.components.items():
         rate = c["clock"] * c["instances"]

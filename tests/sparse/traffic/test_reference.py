@@ -40,7 +40,7 @@ def test_a_wrong_number_is_found(tmp_path: Path) -> None:
 
 
 def test_inputs_are_taken_from_beside_the_file(tmp_path: Path) -> None:
-    """B with zeros: A and B are compared, not Y; an unknown case is a fault, a folder is no file."""
+    """B with zeros: A and B are compared, not Y; an unknown case is a fault, a folder is not a file."""
     folder = tmp_path / "cases/buffets"
     (folder / "lock.json").mkdir(parents=True)
     inputs = json.loads((data.CASES / "tensaurus_spmm.json").read_text())

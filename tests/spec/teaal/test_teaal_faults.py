@@ -31,7 +31,7 @@ def test_sizes_beyond_64_bits_are_told() -> None:
 
 @pytest.mark.parametrize("expressions", ["  - Z[m, n] = A[k, m] *\n", "  - 5\n"])
 def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> None:
-    """What the mapping says of its Einsum is no fault of its own; of another name it is."""
+    """What the mapping says of its Einsum is not a fault of its own; of another name it is."""
     mapping = "mapping:\n  loop-order: {Z: [M, N, K]}\n  spacetime: {Z: {space: [M], time: [N, K]}}\n"
     assert len(faults(HEAD + expressions + mapping)) == 1
     assert len(faults(HEAD + expressions + mapping.replace("{Z: [", "{Q: ["))) == 2
@@ -87,8 +87,8 @@ def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> N
 @pytest.mark.parametrize(
     ("mapping", "mark", "reason", "remedy"),
     [
-        ("rank-order: {A: [M]}", "[M]", "[M] is no order of the ranks [K, M] of A", "each of K, M once"),
-        ("rank-order: {A: [M, J]}", "[M, J]", "is no order of the ranks", "ranks: K, M"),
+        ("rank-order: {A: [M]}", "[M]", "[M] is not an order of the ranks [K, M] of A", "each of K, M once"),
+        ("rank-order: {A: [M, J]}", "[M, J]", "is not an order of the ranks", "ranks: K, M"),
         ("rank-order: {C: [M]}", "C: ", "unknown tensor C", "tensors: "),
         ("rank-ordr: {}", "rank-ordr", "unknown key `rank-ordr`", "did you mean rank-order?"),
         ("partitioning: {Z: {K: [uniform_shape(0)]}}", "0)", "the size 0 is below 1", "at least 1"),
@@ -105,7 +105,7 @@ def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> N
         ("partitioning: {Z: {M: [uniform_occupancy(Z.8)]}}",
          "Z.8", "leader Z is the output", "name one of A"),
         ("partitioning: {Z: {M: [uniform_occupancy(T.8)]}}",
-         "T.8", "leader T is no operand", "name one of A"),
+         "T.8", "leader T is not an operand", "name one of A"),
         ("partitioning: {Z: {M: [uniform_occupancy(X.8)]}}", "X.8", "unknown tensor X", "operands: A, B"),
         ("partitioning: {Z: {M: [follow(A)]}}", "A)", "A leads no partitioning that rank M could follow", ""),
         ("partitioning: {Z: {Q: [uniform_shape(8)]}}",

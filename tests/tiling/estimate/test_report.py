@@ -101,7 +101,7 @@ def test_models_and_tilers_that_say_nothing_are_told() -> None:
     for models, what in (
         ([], "no model is named"),
         ({}, "no model is named"),
-        ({"m": 3, "u": small}, r"m: 3 is no density model[\s\S]*u: the model is 5 x 5, programme 222 x 464"),
+        ({"m": 3, "u": small}, r"m: 3 is not a density model[\s\S]*u: the model is 5 x 5, programme 222 x"),
         ("row", "there is no model 'row'"),
     ):
         with pytest.raises(SpecError, match=what):

@@ -143,7 +143,7 @@ def test_long_strips_of_words(op: Op, shape: tuple[int, int], density: float, ca
 
 
 def test_tiles_of_one_size_beside_their_mirror_images() -> None:
-    """All tiles of the transposed matrix fit where all of the matrix do: that is no second chance to fail."""
+    """All tiles of the transposed matrix fit where all of the matrix do: that is not a second chance."""
     fit, tiles = Elements(300), []
     for seed in range(150):
         pattern = pattern_of(random_tensor(("I", "J"), (150, 150), 0.2, seed), Transposed())
