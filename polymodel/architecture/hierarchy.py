@@ -122,18 +122,24 @@ class IntersectionUnit:
     leader: str = ""
 
 
+# When a tile in its format fits: by its expected bits, by those of the fullest, or with this probability.
+Fit = Literal["expected", "worst"] | float
+
+
 @dataclass(frozen=True)
 class SparseRules:
     """The section `sparse:` of one component. `formats`: (tensor, format as written) where one is given.
-    `dense_outputs`: outputs that move here as the dense schedule says, whatever was computed."""
+    `dense_outputs`: outputs that move here as the dense schedule says, whatever was computed. `fit`: when
+    tiles fit."""
 
     formats: tuple[tuple[str, Any], ...] = ()
     actions: tuple[SparseOptimization, ...] = ()
     intersections: tuple[IntersectionUnit, ...] = ()
     dense_outputs: tuple[str, ...] = ()
+    fit: Fit = "expected"
 
-    def __hash__(self) -> int:
-        return hash((self.actions, self.intersections, self.dense_outputs))  # formats may be lists as written
+    def __hash__(self) -> int:  # formats may be lists as written
+        return hash((self.actions, self.intersections, self.dense_outputs, self.fit))
 
     def format_of(self, tensor: str) -> Any:
         """The format of a tensor as written, None where none is given: all its points are stored."""
@@ -506,6 +512,8 @@ def sparse_text(rules: SparseRules) -> str:
                 found.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
     found += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
     found += [f"{t} moves densely" for t in rules.dense_outputs]
+    found += [f"tiles fit with probability {rules.fit:g}"] if isinstance(rules.fit, float) else []
+    found += ["the fullest tiles fit"] if rules.fit == "worst" else []
     return "; ".join(dict.fromkeys(found))
 
 

@@ -16,6 +16,7 @@ from polymodel.architecture.hierarchy import (
     Component,
     FanoutDim,
     FanoutLink,
+    Fit,
     Hierarchy,
     IntersectionUnit,
     Kind,
@@ -42,6 +43,7 @@ from polymodel.spec.arch_schema import (
 from polymodel.spec.arch_schema import Action as ActionSpec
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
 from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
+from polymodel.spec.base import shown
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Numbers, Value
@@ -190,9 +192,7 @@ def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folde
             acting.fill_drain_latency, (*path, "fill_drain_latency"), "latency"
         ),
         clock=None if clock is None else numbers.positive(clock, (*path, "clock"), "clock", finite=True),
-        sparse=resolve_sparse(
-            section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers.faults
-        ),
+        sparse=resolve_sparse(section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers),
         data_tiles=resolve_tiles(memory.data_tiles, size, (*path, "data_tiles"), numbers),
     )
 
@@ -329,11 +329,13 @@ OPERATION = "compute"
 
 
 def resolve_sparse(
-    section: SparseSection | None, compute: bool, path: Path, rules: Rules, faults: Faults
+    section: SparseSection | None, compute: bool, path: Path, rules: Rules, numbers: Numbers
 ) -> SparseRules | None:
-    """The rules of one component; every fault is added to `faults`. `compute`: it is a compute unit."""
+    """The rules of one component; every fault is added to those of `numbers`. `compute`: it is a compute
+    unit."""
     if section is None:
         return None
+    faults = numbers.faults
     formats = _formats(section, (*path, "format"), rules, faults)
     actions = tuple(
         _sparse_action(a, compute, (*path, "actions", i), rules, faults)
@@ -342,7 +344,27 @@ def resolve_sparse(
     met = tuple(
         _intersection(x, (*path, "intersect", i), rules, faults) for i, x in enumerate(section.intersect)
     )
-    return SparseRules(formats, actions, met, _dense_outputs(section, compute, path, rules, faults))
+    outputs = _dense_outputs(section, compute, path, rules, faults)
+    fit = _fit(section.fit, (*path, "fit"), numbers)
+    if compute and fit != "expected":
+        faults.add((*path, "fit"), "a compute unit stores no tiles", "say it at the memories that hold them")
+    return SparseRules(formats, actions, met, outputs, fit)
+
+
+def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
+    """When tiles fit, as it is written."""
+    if given in ("expected", "worst"):
+        return "worst" if given == "worst" else "expected"
+    share = given.get("probability") if isinstance(given, dict) and len(given) == 1 else None
+    if isinstance(share, bool) or not isinstance(share, (int, float, str)):
+        what = f"{shown(given)} does not say when a tile fits"
+        numbers.faults.add(path, what, "write expected, worst or {probability: 0.9}")
+        return "expected"
+    found = numbers.positive(share, (*path, "probability"), "probability", finite=True)
+    if found > 1:
+        remedy = "write a number above 0 and at most 1"
+        numbers.faults.add((*path, "probability"), f"{found:g} is no probability", remedy)
+    return min(found, 1.0)
 
 
 def _dense_outputs(

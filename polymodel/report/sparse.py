@@ -15,12 +15,12 @@ from polymodel.cost.records import Costs, Counts
 from polymodel.quantities import engineering
 from polymodel.report import tables as costed
 from polymodel.report.evaluated import Evaluated
+from polymodel.sparse.actions.capacity import MemoryDemand, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.sparse.actions.storage import MemoryDemand, capacity_checks
 from polymodel.spec.faults import check_classes
 from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, made_part, notes
 from polymodel.view.table import RATIO, Cell, Column, Table
@@ -56,11 +56,12 @@ def compute(problem: Problem, counts: SparseCounts) -> Table:
 def accesses(problem: Problem, counts: SparseCounts) -> Table:
     """Elements per Einsum, node, tensor and kind of access, all executions.
 
-    dense = actual + gated + skipped + absent. `reads_fill`: reads that serve what is further in;
-    `reads_drain`: those that move results out; writes alike. `metadata_bits` go with what is actual.
+    dense + refetched = actual + gated + skipped + absent; `refetched`: of what moves, what an overbooked
+    tile had no room for. `reads_fill`: reads that serve what is further in; `reads_drain`: those that move
+    results out; writes alike. `metadata_bits` go with what is actual.
     `label` is of the elements, `metadata_label` of the bits.
     """
-    names = ("dense", "actual", "gated", "skipped", "absent")
+    names = ("dense", "actual", "gated", "skipped", "absent", "refetched")
     columns = (
         Column("einsum"), Column("component"), Column("node"), Column("tensor"), Column("kind"),
         *(Column(n, "element") for n in names), Column("actual_bits", "bit"), Column("metadata_bits", "bit"),
@@ -99,12 +100,13 @@ def footprints(problem: Problem, counts: SparseCounts) -> Table:
         Column("component"), Column("node"), Column("tensor"), Column("format"), Column("points", "element"),
         Column("dense_bits", "bit"), Column("payload_bits", "bit"), Column("metadata_bits", "bit"),
         Column("bits", "bit"), Column("share", RATIO), Column("quantile_bits", "bit"),
-        Column("confidence", "1"), Column("label"),
+        Column("confidence", "1"), Column("needed_bits", "bit"), Column("label"),
     )  # fmt: skip
     rows = tuple(
         (
             f.component, f.node, f.tensor, f.format, f.points, f.dense_bits, f.payload_bits, f.metadata_bits,
-            f.bits, f.bits / f.dense_bits if f.dense_bits else 0.0, f.quantile_bits, f.confidence, f.label,
+            f.bits, f.bits / f.dense_bits if f.dense_bits else 0.0, f.quantile_bits, f.confidence,
+            f.needed_bits, f.label,
         )
         for f in counts.footprints
     )  # fmt: skip
@@ -115,12 +117,16 @@ def capacities(checks: Sequence[MemoryDemand]) -> Table:
     """Working sets of sparse tiles against sizes; `p_overflow` is how probable it is that they do not fit."""
     columns = (
         Column("component"), Column("einsum"), Column("dense_bits", "bit"), Column("bits", "bit"),
-        Column("capacity_bits", "bit"), Column("fits"), Column("p_overflow"), Column("label"),
+        Column("needed_bits", "bit"), Column("capacity_bits", "bit"), Column("fits"),
+        Column("p_overflow"), Column("label"),
     )  # fmt: skip
     rows = tuple(
-        (c.component, c.einsum, c.dense_bits, c.bits, c.capacity_bits, c.fits, c.p_overflow, c.label)
+        (
+            c.component, c.einsum, c.dense_bits, c.bits, c.needed_bits, c.capacity_bits, c.fits, c.p_overflow,
+            c.label,
+        )
         for c in checks
-    )
+    )  # fmt: skip
     return Table("capacity", columns, rows)
 
 
@@ -249,7 +255,7 @@ class SparseReport(Answer):
 
     @property
     def feasible(self) -> bool:
-        """True if the expected working sets fit."""
+        """True if the working sets fit, each by the rule of its memory (`fit:`; else expected bits)."""
         return self.result.feasible
 
     @declared(title="Dense and sparse")

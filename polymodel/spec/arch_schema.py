@@ -144,13 +144,15 @@ class SparseSection(SchemaObject):
     `format`: tensors (a name or set expression) -> `CSR`, `[U, CP]`, ... (docs/sparse/formats.md);
     what has none is stored point by point. `dense_outputs`: outputs (names or set expressions) that this
     memory exchanges with the next one further in as the dense schedule says; without it, only elements
-    that an operation computed.
+    that an operation computed. `fit`: when a tile in its format fits into the memory: `expected`, `worst` or
+    `{probability: 0.9}` (docs/sparse/capacity.md).
     """
 
     format: dict[SetKey, object] = Field(default_factory=dict)
     actions: tuple[Annotated[SparseAction, AfterValidator(_one_kind)], ...] = ()
     intersect: tuple[Intersection, ...] = ()
     dense_outputs: Sets = ()
+    fit: object = "expected"
 
 
 class EnergyModel(SchemaObject):

@@ -39,6 +39,8 @@ TERMS = {
     "absent": "zeros that a compressed storage does not hold",
     "actual": "elements that are moved",
     "metadata_bits": "coordinates, pointers and masks that a format needs beside the values",
+    "needed_bits": "bits that there must be room for, by the rule of the memory (`fit:`)",
+    "refetched": "of what moves, what an overbooked tile had no room for",
     "quantile_bits": "bits that a tile does not exceed with the confidence given",
     "p_overflow": "probability that the working set is larger than the memory",
     "label": "exact (given data), expected (density model), bound (at most), lower bound or estimate",

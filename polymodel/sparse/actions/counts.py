@@ -21,6 +21,7 @@ from polymodel.analysis.result import (
 from polymodel.architecture.hierarchy import Component
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.busiest import Instances, operations_by_instance
+from polymodel.sparse.actions.capacity import overbooked, resident
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.links import Condition, EinsumLinks, sharpest
@@ -43,7 +44,6 @@ from polymodel.sparse.actions.storage import (
     KeptTensor,
     TileBits,
     moved,
-    resident,
     tiling_bits,
     transfer_digits,
 )
@@ -442,9 +442,10 @@ def sparse_counts(
     accesses = tuple(x for row in analysis.traffic for x in each[row.einsum].access(row))
     held = (resident(problem, b, data, formats, confidence) for b in analysis.buffets)
     footprints = tuple(f for f in held if f is not None)
+    accesses, again = overbooked(problem, analysis, accesses, footprints, data, formats)
     mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
     met = tuple(x for e in mapped for x in intersection_counts(e.structure, e.data))
-    notes = (*idle_actions(problem), *(n for e in each.values() for n in e.notes)) + tuple(
+    notes = (*idle_actions(problem), *(n for e in each.values() for n in e.notes), *again) + tuple(
         f"{d.tensor} is computed: its nonzeros are taken as uniform, {d.density:.4g} of its points"
         for d in data.values()
         if d.computed and d.actual is None

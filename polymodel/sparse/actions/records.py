@@ -72,10 +72,12 @@ def least_certain(labels: Iterable[Certainty]) -> Certainty:
 class AccessCount:
     """Elements of one kind of access (`analysis.result.Traffic`) at one node, of one execution of the Einsum.
 
-    dense = actual + gated + skipped + absent. `actual`: moved. `gated`: the turn is taken, nothing moves.
+    dense + refetched = actual + gated + skipped + absent. `actual`: moved. `gated`: the turn is taken,
+    nothing moves.
     `skipped`: not even the turn. `absent`: zeros that a compressed storage does not hold. `metadata_bits` go
     with what is moved: those of all that is held, less the share that is gated or skipped. Labels tell what
-    the numbers are; of a `bound`, `actual` is the most it can be.
+    the numbers are; of a `bound`, `actual` is the most it can be. `refetched`: of what moves, what an
+    overbooked tile had no room for.
     """
 
     einsum: str
@@ -91,6 +93,7 @@ class AccessCount:
     label: Certainty = "exact"
     metadata_bits: float = 0
     metadata_label: Certainty = "exact"
+    refetched: float = 0
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,7 @@ class TileFootprint:
     `bits` = `payload_bits` + `metadata_bits`, expected (or exact). `quantile_bits` are not exceeded by a tile
     with probability `confidence`; `dense_bits` is what all its points take. `extents`: of the tile, per rank.
     Near its mean a tile of s nonzeros has `base_bits` + s `bits_per_nonzero`; `spread`: standard deviation.
+    `needed_bits`: what has to be there for it to fit, by the rule of its memory.
     """
 
     node: int
@@ -184,6 +188,7 @@ class TileFootprint:
     base_bits: float = 0
     bits_per_nonzero: float = 0
     spread: float = 0
+    needed_bits: float = 0
 
     @property
     def bits(self) -> float:

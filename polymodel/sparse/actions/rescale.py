@@ -219,9 +219,9 @@ class _Rescaled:
 
 
 def _resident(resident: Resident, held: TileFootprint | None) -> Resident:
-    if held is None or not held.dense_bits or held.bits == held.dense_bits:
+    if held is None or not held.dense_bits or held.needed_bits == held.dense_bits:
         return resident
-    return replace(resident, bits=_count(resident.bits * held.bits / held.dense_bits))
+    return replace(resident, bits=_count(resident.bits * held.needed_bits / held.dense_bits))
 
 
 def _left(count: AccessCount | None) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -12,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.result import Analysis, Buffet, Problem, Resident
+from polymodel.analysis.result import Problem
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, EinsumLinks
-from polymodel.sparse.actions.places import seen_by
-from polymodel.sparse.actions.records import SparseCounts, TileFootprint, at_most, ratio
+from polymodel.sparse.actions.records import at_most, ratio
 from polymodel.sparse.actions.tally import region_table, window
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
@@ -148,17 +146,18 @@ class LoopTiles:
     def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
         """Bits of all nonempty tiles of actual data; overlapping windows each hold what is in both."""
         order = format.order(self.access.ranks)
+        none = np.zeros(0, np.int64)
         if not tensor.nnz:
-            return ActualBits(0, 0, 0, 0, 0)
+            return ActualBits(0, 0, 0, 0, 0, none, none)
         if all(int(g.max(initial=0)) == 0 for g in self.groups.values()):
             stored = tensor if order == tensor.ranks else tensor.swizzled(order)
             found = format.bits(levels_of(stored))
-            return ActualBits(
-                int(found.payload), int(found.total), int(found.payload), int(found.total), tensor.nnz
-            )
+            values, every = int(found.payload), int(found.total)
+            one = np.array([[every], [tensor.nnz]])
+            return ActualBits(values, every, values, every, tensor.nnz, one[0], one[1])
         held = region_table(self.structure, self.access, self.digits, tensor, each=True)
         if not held.rows:
-            return ActualBits(0, 0, 0, 0, 0)
+            return ActualBits(0, 0, 0, 0, 0, none, none)
         groups = {v: held.column(v) for v in self.access.variables}
         number = group_numbers(list(groups.values()), held.rows)
         count = int(number.max()) + 1
@@ -183,8 +182,9 @@ class LoopTiles:
         payload, total = np.broadcast_arrays(np.asarray(found.payload), np.asarray(found.total))
         most = int(np.argmax(total))
         return ActualBits(
-            int(payload.sum()), int(total.sum()), int(payload.flat[most]), int(total.flat[most]), held.rows
-        )
+            int(payload.sum()), int(total.sum()), int(payload.flat[most]), int(total.flat[most]), held.rows,
+            np.broadcast_to(total.astype(np.int64), (count,)), np.bincount(number),
+        )  # fmt: skip
 
     def _order(self, number: Ints, coords: Ints, ordered: bool) -> Ints | slice:
         """Rows tile by tile, in order inside each; `ordered`: nonzeros stand in order, each once."""
@@ -207,13 +207,16 @@ class LoopTiles:
 
 @dataclass(frozen=True)
 class ActualBits:
-    """Values (payload) and all bits of all tiles, and of the largest one; nonzeros of all tiles."""
+    """Values (payload) and all bits of all tiles, and of the largest one; nonzeros of all tiles. `each`,
+    `occupancies`: all bits and the nonzeros of each tile that is not empty."""
 
     payload: int
     total: int
     largest_payload: int
     largest: int
     nonzeros: int
+    each: Ints
+    occupancies: Ints
 
 
 @dataclass(frozen=True)
@@ -325,57 +328,6 @@ def tiling_bits(
     return TileBits(points, points * data.density, payload, total, label)
 
 
-def resident(
-    problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
-) -> TileFootprint | None:
-    """The largest tile of a buffet under its component's format; None where it has none."""
-    how = formats.known.get((buffet.component, buffet.tensor))
-    if how is None or not buffet.tile_max:
-        return None
-    structure = EinsumLinks(problem, buffet.einsums[0])
-    known = seen_by(structure.einsum, data)[buffet.tensor]
-    access = structure.einsum.access_of(buffet.tensor)
-    digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
-    tiles = LoopTiles(structure, buffet.tensor, digits)
-    dense = buffet.tile_max * access.bits_per_value
-    if known.actual is not None:
-        found = formats.counted(tiles, how, known.actual)
-        value, bits = float(found.largest_payload), float(found.largest)
-        return TileFootprint(
-            buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
-            value, bits - value, bits, 1.0, "exact",
-        )  # fmt: skip
-    return _expected_resident(structure, buffet, tiles, how, known, confidence)
-
-
-def _expected_resident(
-    structure: EinsumLinks,
-    buffet: Buffet,
-    tiles: LoopTiles,
-    how: KeptTensor,
-    known: TensorData,
-    confidence: float,
-) -> TileFootprint:
-    access = tiles.access
-    dense = buffet.tile_max * access.bits_per_value
-    largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
-    shape = shape_of(structure, access)
-    model = full_model(known, access.ranks, shape)
-    order = how.format.order(access.ranks)
-    found = how.format.bits(expected_levels(model, largest, order))
-    most = int(model.quantile(largest, confidence))
-    filled = Uniform.of(access.ranks, largest, nnz=min(most, int(np.prod(largest, dtype=object))))
-    top = float(how.format.bits(expected_levels(filled, None, order)).total)
-    mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
-    total = float(found.total)
-    each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
-    return TileFootprint(
-        buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
-        float(found.payload), float(found.metadata), max(top, total), confidence, known.label,
-        largest, total - each * mean, each, each * deviation,
-    )  # fmt: skip
-
-
 def transfer_digits(structure: EinsumLinks, tensor: str, node: int, kind: str) -> frozenset[int]:
     """The loops that cut a tensor into what moves at once: tiles of the storage below, or, where compute
     takes value by value, of the storage itself."""
@@ -393,83 +345,3 @@ def transfer_digits(structure: EinsumLinks, tensor: str, node: int, kind: str) -
 
 def _above(structure: EinsumLinks, node: int) -> frozenset[int]:
     return frozenset(i for i, _ in structure.loops if i < node)
-
-
-# Working sets of sparse tiles against sizes: expected bits, and how probable it is that they do not fit.
-
-
-@dataclass(frozen=True)
-class MemoryDemand:
-    """One memory during one Einsum, bits of its busiest instance. `bits`: expected (of actual data: exact).
-
-    `p_overflow`: probability that the working set exceeds the size; its `label` is `bound` where it is only
-    known not to be more (several sparse tiles together: Cantelli's inequality).
-    """
-
-    component: str
-    einsum: str
-    dense_bits: int
-    bits: float
-    capacity_bits: float
-    p_overflow: float
-    label: Label
-
-    @property
-    def fits(self) -> bool:
-        """True if the expected working set fits."""
-        return self.bits <= self.capacity_bits
-
-
-def capacity_checks(
-    problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
-) -> tuple[MemoryDemand, ...]:
-    """One record per working set that its memory's size is checked with."""
-    held = {(f.node, f.tensor): f for f in counts.footprints}
-    found = []
-    for peak in analysis.working_sets:
-        component = problem.hierarchy[peak.component]
-        if peak.measure != component.allocation:
-            continue
-        sparse = [(r, held[r.node, r.tensor]) for r in peak.residents if (r.node, r.tensor) in held]
-        rest = peak.bits - sum(r.bits for r, _ in sparse)
-        bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
-        seen = seen_by(problem.cascade[peak.einsum], data)
-        chance, label = _overflow(component.size_bits - rest, sparse, seen)
-        if all(f.label == "exact" for _, f in sparse):
-            label = "exact"
-        size = component.size_bits
-        found.append(MemoryDemand(peak.component, peak.einsum, peak.bits, bits, size, chance, label))
-    return tuple(found)
-
-
-def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
-    """Bits of what is resident, which may be more or less than one tile."""
-    return resident.bits * bits / tile.dense_bits if tile.dense_bits else 0.0
-
-
-def _overflow(
-    room: float, sparse: Sequence[tuple[Resident, TileFootprint]], data: Mapping[str, TensorData]
-) -> tuple[float, Label]:
-    """Probability that sparse tiles take more than what dense ones leave."""
-    if math.isinf(room):
-        return 0.0, "exact"
-    mean = sum(_scaled(r, f, f.bits) for r, f in sparse)
-    random = [(r, f) for r, f in sparse if f.spread]
-    if not random:
-        return float(mean > room), "exact"
-    if len(random) == 1:
-        (resident, tile), fixed = random[0], mean
-        fixed -= _scaled(resident, tile, tile.bits)
-        each = _scaled(resident, tile, tile.bits_per_nonzero)
-        spare = (room - fixed - _scaled(resident, tile, tile.base_bits)) / each
-        if spare < -1e-9:
-            return 1.0, "expected"
-        model = data[tile.tensor].model
-        assert model is not None, "only tensors with a model have tiles of different occupancies"
-        most = min(math.floor(spare + 1e-9), tile.points)
-        return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), "expected"
-    variance = sum(_scaled(r, f, f.spread) ** 2 for r, f in random)
-    slack = room - mean
-    if slack <= 0:
-        return 1.0, "bound"
-    return variance / (variance + slack**2), "bound"

@@ -162,6 +162,13 @@ ARCH: Texts = {
             "only where an operation was executed.",
             "Outputs",
         ),
+        "fit": entry(
+            "When a tile in its format fits: `expected` (its expected bits do; of given data those of the "
+            "fullest), `worst` (those of the fullest tile that there can be), or `{probability: p}` (it fits "
+            "with this probability; what does not is fetched again at each use).",
+            "worst",
+            {"probability": 0.9},
+        ),
     },
     "SparseAction": {
         "gate": entry("Tensors whose accesses still take time, but no energy.", "B"),

@@ -95,6 +95,10 @@ def sparse_plan(
     if given:
         raise NotSeparable(f"the nonzeros of {', '.join(given)} are given, and counted one by one")
     formats = Formats(problem)
+    for c in problem.hierarchy.components:
+        ruled = c.sparse is not None and c.sparse.fit != "expected"
+        if ruled and any(name == c.name for name, _ in formats.known):
+            raise NotSeparable(f"{c.name} does not go by the expected bits of tiles (`fit:`)")
     peaks = [
         SparsePeak(w.component, tuple(tuple(_part(h, rows) for h in phase) for phase in w.peak.phases))
         for w in forms.working_sets

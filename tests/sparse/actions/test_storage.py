@@ -12,10 +12,10 @@ from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
+from polymodel.sparse.actions.capacity import capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import AccessCount, TileFootprint
-from polymodel.sparse.actions.storage import capacity_checks
 from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.formats import Widths, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor

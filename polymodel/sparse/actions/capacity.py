@@ -1,0 +1,349 @@
+"""When sparse tiles fit: the bits of the largest tile, the rule of its memory, and what overbooking costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polymodel.analysis.result import Analysis, Buffet, Problem, Resident
+from polymodel.architecture.hierarchy import Fit
+from polymodel.mapping.looptree import storage_chain
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.links import EinsumLinks
+from polymodel.sparse.actions.places import seen_by
+from polymodel.sparse.actions.records import (
+    AccessCount,
+    Certainty,
+    SparseCounts,
+    TileFootprint,
+    least_certain,
+    ratio,
+)
+from polymodel.sparse.actions.storage import Formats, KeptTensor, LoopTiles, full_model, shape_of
+from polymodel.sparse.density.model import DensityModel, Label
+from polymodel.sparse.density.uniform import Uniform
+from polymodel.sparse.formats import expected_levels
+
+# The rules are those of docs/sparse/capacity.md.
+
+
+def fit_of(problem: Problem, component: str, tensor: str) -> Fit:
+    """When tiles of a tensor fit into a component. An output is not overbooked: its partial sums would have
+    to be taken back at each use, so that its fullest tile has to fit."""
+    rules = problem.hierarchy[component].sparse
+    fit: Fit = "expected" if rules is None else rules.fit
+    written = any(a.output and a.tensor == tensor for e in problem.cascade for a in e.accesses)
+    return "worst" if written and isinstance(fit, float) else fit
+
+
+def resident(
+    problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
+) -> TileFootprint | None:
+    """The largest tile of a buffet under its component's format; None where it has none."""
+    how = formats.known.get((buffet.component, buffet.tensor))
+    if how is None or not buffet.tile_max:
+        return None
+    known, tiles = _tiles_of(problem, buffet, data)
+    fit = fit_of(problem, buffet.component, buffet.tensor)
+    dense = buffet.tile_max * tiles.access.bits_per_value
+    if known.actual is None:
+        return _expected_resident(buffet, tiles, how, known, confidence, fit)
+    found = formats.counted(tiles, how, known.actual)
+    value, bits = float(found.largest_payload), float(found.largest)
+    needed = bits
+    if isinstance(fit, float):
+        every = sum(number for _, number in tiles.classes())
+        # The least size that so many tiles do not exceed; those that are empty take nothing.
+        place = math.ceil(fit * every * (1 - 1e-12)) - 1 - (every - found.each.size)
+        needed = float(np.sort(found.each)[place]) if place >= 0 else 0.0
+    return TileFootprint(
+        buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
+        value, bits - value, bits, 1.0, "exact", needed_bits=needed,
+    )  # fmt: skip
+
+
+def _tiles_of(
+    problem: Problem, buffet: Buffet, data: Mapping[str, TensorData]
+) -> tuple[TensorData, LoopTiles]:
+    """What is known of the tensor of a buffet, and its tiles there."""
+    structure = EinsumLinks(problem, buffet.einsums[0])
+    digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
+    return seen_by(structure.einsum, data)[buffet.tensor], LoopTiles(structure, buffet.tensor, digits)
+
+
+def _model_of(tiles: LoopTiles, known: TensorData) -> DensityModel:
+    return full_model(known, tiles.access.ranks, shape_of(tiles.structure, tiles.access))
+
+
+def _expected_resident(
+    buffet: Buffet, tiles: LoopTiles, how: KeptTensor, known: TensorData, confidence: float, fit: Fit
+) -> TileFootprint:
+    access = tiles.access
+    dense = buffet.tile_max * access.bits_per_value
+    largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
+    model = _model_of(tiles, known)
+    order = how.format.order(access.ranks)
+    found = how.format.bits(expected_levels(model, largest, order))
+    most = int(model.quantile(largest, confidence))
+    top = bits_of_nonzeros(how, access.ranks, largest, most)
+    mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
+    total = float(found.total)
+    each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
+    needed = needed_bits(model, how, access.ranks, largest, fit, total, known.computed)
+    return TileFootprint(
+        buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
+        float(found.payload), float(found.metadata), max(top, total), confidence, known.label,
+        largest, total - each * mean, each, each * deviation, needed,
+    )  # fmt: skip
+
+
+def bits_of_nonzeros(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
+    """Bits of a tile with so many nonzeros, wherever they lie in it."""
+    ranks = tuple(ranks)
+    filled = Uniform.of(ranks, tuple(extents), nnz=min(nonzeros, math.prod(extents)))
+    return float(how.format.bits(expected_levels(filled, None, how.format.order(ranks))).total)
+
+
+def needed_bits(
+    model: DensityModel,
+    how: KeptTensor,
+    ranks: Sequence[str],
+    extents: Sequence[int],
+    fit: Fit,
+    expected: float,
+    computed: bool,
+) -> float:
+    """What has to be there for a tile of these extents to fit. `expected`: its bits as the model expects
+    them; `computed`: of an output the model is only the nearest one, so that any point may be nonzero."""
+    if fit == "expected":
+        return expected
+    if fit == "worst" and computed:
+        return bits_of_nonzeros(how, ranks, extents, math.prod(extents))
+    share = 1.0 if fit == "worst" else fit
+    return bits_of_nonzeros(how, ranks, extents, int(model.quantile(extents, share)))
+
+
+# Working sets of sparse tiles against sizes: expected bits, and how probable it is that they do not fit.
+
+
+@dataclass(frozen=True)
+class MemoryDemand:
+    """One memory during one Einsum, bits of its busiest instance. `bits`: expected (of actual data: exact).
+    `needed_bits`: what has to be there by the rule of the memory.
+
+    `p_overflow`: probability that the working set exceeds the size; its `label` is `bound` where it is only
+    known not to be more (several sparse tiles together: Cantelli's inequality).
+    """
+
+    component: str
+    einsum: str
+    dense_bits: int
+    bits: float
+    needed_bits: float
+    capacity_bits: float
+    p_overflow: float
+    label: Label
+
+    @property
+    def fits(self) -> bool:
+        """True if the working set fits by the rule of the memory."""
+        return self.needed_bits <= self.capacity_bits
+
+
+def capacity_checks(
+    problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
+) -> tuple[MemoryDemand, ...]:
+    """One record per working set that its memory's size is checked with."""
+    held = {(f.node, f.tensor): f for f in counts.footprints}
+    found = []
+    for peak in analysis.working_sets:
+        component = problem.hierarchy[peak.component]
+        if peak.measure != component.allocation:
+            continue
+        sparse = [(r, held[r.node, r.tensor]) for r in peak.residents if (r.node, r.tensor) in held]
+        rest = peak.bits - sum(r.bits for r, _ in sparse)
+        bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
+        needed = rest + sum(_scaled(r, f, f.needed_bits) for r, f in sparse)
+        seen = seen_by(problem.cascade[peak.einsum], data)
+        chance, label = _overflow(component.size_bits - rest, sparse, seen)
+        if all(f.label == "exact" for _, f in sparse):
+            label = "exact"
+        size = component.size_bits
+        found.append(MemoryDemand(peak.component, peak.einsum, peak.bits, bits, needed, size, chance, label))
+    return tuple(found)
+
+
+def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
+    """Bits of what is resident, which may be more or less than one tile."""
+    return resident.bits * bits / tile.dense_bits if tile.dense_bits else 0.0
+
+
+def _overflow(
+    room: float, sparse: Sequence[tuple[Resident, TileFootprint]], data: Mapping[str, TensorData]
+) -> tuple[float, Label]:
+    """Probability that sparse tiles take more than what dense ones leave."""
+    if math.isinf(room):
+        return 0.0, "exact"
+    mean = sum(_scaled(r, f, f.bits) for r, f in sparse)
+    random = [(r, f) for r, f in sparse if f.spread]
+    if not random:
+        return float(mean > room), "exact"
+    if len(random) == 1:
+        (resident, tile), fixed = random[0], mean
+        fixed -= _scaled(resident, tile, tile.bits)
+        each = _scaled(resident, tile, tile.bits_per_nonzero)
+        spare = (room - fixed - _scaled(resident, tile, tile.base_bits)) / each
+        if spare < -1e-9:
+            return 1.0, "expected"
+        model = data[tile.tensor].model
+        assert model is not None, "only tensors with a model have tiles of different occupancies"
+        most = min(math.floor(spare + 1e-9), tile.points)
+        return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), "expected"
+    variance = sum(_scaled(r, f, f.spread) ** 2 for r, f in random)
+    slack = room - mean
+    if slack <= 0:
+        return 1.0, "bound"
+    return variance / (variance + slack**2), "bound"
+
+
+# Overbooking: what of a tile does not fit is fetched again at each use (Tailors, MICRO 2023).
+
+
+def overbooked(
+    problem: Problem,
+    analysis: Analysis,
+    accesses: Sequence[AccessCount],
+    footprints: Sequence[TileFootprint],
+    data: Mapping[str, TensorData],
+    formats: Formats,
+) -> tuple[tuple[AccessCount, ...], tuple[str, ...]]:
+    """The accesses with what is fetched again, and a remark for each tensor of which anything is."""
+    rooms = _rooms(problem, analysis, footprints)
+    found = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
+    notes = []
+    tiles = {(f.node, f.tensor): f for f in footprints}
+    # Innermost first: what is fetched again there is one more use further out.
+    for buffet in sorted(analysis.buffets, key=lambda b: -b.node):
+        room = rooms.get((buffet.node, buffet.tensor))
+        if room is None or buffet.parent is None:
+            continue
+        share = _overflowing(problem, buffet, tiles[buffet.node, buffet.tensor], room, data, formats)
+        again, label = _again(found, buffet, share, data[buffet.tensor].actual is not None)
+        if again <= 1:
+            continue
+        for key in _fetches(problem, buffet, found):
+            found[key] = _grown(found[key], again, label)
+        notes.append(
+            f"{buffet.component}: {share:.3%} of what its tiles of {buffet.tensor} hold finds no room there, "
+            "and is fetched again at each use"
+        )
+    return tuple(found[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)
+
+
+def _rooms(
+    problem: Problem, analysis: Analysis, footprints: Sequence[TileFootprint]
+) -> dict[tuple[int, str], float]:
+    """Bits for a tile of each tensor that may be overbooked: what it needs, and of what is left over a share
+    in proportion to expected bits."""
+    held = {(f.node, f.tensor): f for f in footprints}
+    found: dict[tuple[int, str], float] = {}
+    for peak in analysis.working_sets:
+        component = problem.hierarchy[peak.component]
+        if peak.measure != component.allocation or math.isinf(component.size_bits):
+            continue
+        sparse = [(r, held[r.node, r.tensor]) for r in peak.residents if (r.node, r.tensor) in held]
+        spare = component.size_bits - (peak.bits - sum(r.bits for r, _ in sparse))
+        spare -= sum(_scaled(r, f, f.needed_bits) for r, f in sparse)
+        expected = sum(_scaled(r, f, f.bits) for r, f in sparse)
+        for _, f in sparse:
+            if isinstance(fit_of(problem, f.component, f.tensor), float):
+                room = f.needed_bits + (spare * f.bits / expected if expected else spare)
+                found[f.node, f.tensor] = min(room, found.get((f.node, f.tensor), math.inf))
+    return found
+
+
+def _overflowing(
+    problem: Problem,
+    buffet: Buffet,
+    tile: TileFootprint,
+    room: float,
+    data: Mapping[str, TensorData],
+    formats: Formats,
+) -> float:
+    """Which share of all that the tiles hold exceeds their room."""
+    known, tiles = _tiles_of(problem, buffet, data)
+    if known.actual is not None:
+        found = formats.counted(tiles, formats.known[buffet.component, buffet.tensor], known.actual)
+        # Whole nonzeros stay, each with its part of the bits of its tile.
+        stay = np.floor(room * found.occupancies / np.maximum(found.each, 1) + 1e-9)
+        return float(ratio(np.maximum(found.occupancies - stay, 0).sum(), found.occupancies.sum(), 0.0))
+    model = _model_of(tiles, known)
+    most = max(math.floor((room - tile.base_bits) / tile.bits_per_nonzero + 1e-9), 0)
+    held, over = 0.0, 0.0
+    for extents, number in tiles.classes():
+        held += number * float(model.expected(extents))
+        over += number * expected_excess(model, extents, most)
+    return float(ratio(over, held, 0.0))
+
+
+def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> float:
+    """Expected nonzeros of a tile beyond so many: the sum over s of P(more than s)."""
+    top = int(model.quantile(extents, 1.0))
+    total, step = 0.0, 1 << 12
+    for low in range(most, top, step):
+        beyond = 1 - np.asarray(model.cdf(extents, np.arange(low, min(low + step, top))))
+        part = float(np.maximum(beyond, 0).sum())
+        total += part
+        if part <= 1e-15 * total:
+            break
+    return total
+
+
+def _again(
+    found: Mapping[tuple[str, int, str, str], AccessCount], buffet: Buffet, share: float, given: bool
+) -> tuple[float, Certainty]:
+    """How many times as much is fetched, and what that number is."""
+    reads, fills = (
+        [
+            found[e, buffet.node, buffet.tensor, kind]
+            for e in buffet.einsums
+            if (e, buffet.node, buffet.tensor, kind) in found
+        ]
+        for kind in ("reads_fill", "writes_fill")
+    )
+    used, filled = sum(a.actual for a in reads), sum(a.actual for a in fills)
+    if not share or not filled or used <= filled:
+        return 1.0, "exact"
+    # Tiles of given data are read as often as others only where no action spares reads.
+    spared = any(a.gated or a.skipped for a in (*reads, *fills))
+    label: Certainty = "expected" if not given else "estimate" if spared else "exact"
+    return 1 + share * (used / filled - 1), label
+
+
+def _fetches(
+    problem: Problem, buffet: Buffet, found: Mapping[tuple[str, int, str, str], AccessCount]
+) -> Iterator[tuple[str, int, str, str]]:
+    """The accesses that fill a buffet: its own writes, and the reads of the storage further out."""
+    for e in buffet.einsums:
+        chain = [s.id for s in storage_chain(problem.tree, e, buffet.tensor)]
+        if buffet.node not in chain:
+            continue
+        outer = chain[chain.index(buffet.node) - 1]
+        for key in ((e, buffet.node, buffet.tensor, "writes_fill"), (e, outer, buffet.tensor, "reads_fill")):
+            if key in found:
+                yield key
+
+
+def _grown(count: AccessCount, again: float, label: Certainty) -> AccessCount:
+    more = count.actual * (again - 1)
+    return replace(
+        count,
+        actual=count.actual + more,
+        refetched=count.refetched + more,
+        metadata_bits=count.metadata_bits * again,
+        label=least_certain((count.label, label)),
+        metadata_label=least_certain((count.metadata_label, label)),
+    )

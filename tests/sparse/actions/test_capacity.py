@@ -1,0 +1,198 @@
+"""When sparse tiles fit, and what overbooked ones fetch again, against the tiles of all placements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.analysis.enumerate import ENGINE
+from polymodel.analysis.result import Analysis, Problem
+from polymodel.architecture.hierarchy import Fit, Hierarchy, SparseRules
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
+from polymodel.sparse.actions.capacity import capacity_checks
+from polymodel.sparse.actions.counts import sparse_counts
+from polymodel.sparse.actions.data import TensorData, dense_data
+from polymodel.sparse.actions.records import AccessCount, SparseCounts, TileFootprint
+from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.tensor import SparseTensor
+from tests.sparse.actions.small import hierarchy, product_of
+
+SIZES = {"m": 5, "k": 4, "n": 3}
+NONZEROS = 4
+POINTS = list(product(range(5), range(4)))
+TILES = [(m, k) for m in range(0, 5, 2) for k in range(0, 4, 3)]
+ROOT = Path(__file__).parents[3]
+COO = {"format": "COO", "index": 3}
+EACH = 8 + 2 * 3  # bits of a nonzero
+
+
+def problem_of(fit: Fit, room: int, kept: tuple[str, ...] = ("A",)) -> Problem:
+    """A tile of 2 x 3 (smaller at the edges) of A in GLB serves three turns over n."""
+    nodes = (
+        StorageNode("DRAM", ("A", "B", "Z")), Loop("m", 2), Loop("k", 3), StorageNode("GLB", kept),
+        Loop("n", 1), Loop("m", 1), Loop("k", 1), ComputeNode("Z", "MAC"),
+    )  # fmt: skip
+    rules = SparseRules(tuple((t, COO) for t in ("A", "B", "Z")), fit=fit)
+    components = tuple(
+        replace(c, sparse=rules, size_bits=room if c.name == "GLB" else math.inf) if c.kind == "memory" else c
+        for c in hierarchy({}).components
+    )
+    workload = product_of({"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}, SIZES)
+    return Problem(workload, Hierarchy(components), LoopTree(nodes))
+
+
+def counted(problem: Problem, data: dict[str, TensorData]) -> tuple[Analysis, SparseCounts]:
+    known = {t: data.get(t, dense_data(t)) for t in "ABZ"}
+    analysis = ENGINE.analyse(problem)
+    return analysis, sparse_counts(problem, analysis, known)
+
+
+def occupancies(chosen: tuple[tuple[int, int], ...]) -> list[int]:
+    return [sum((m // 2 * 2, k // 3 * 3) == tile for m, k in chosen) for tile in TILES]
+
+
+def in_glb(counts: SparseCounts) -> list[TileFootprint]:
+    return [f for f in counts.footprints if f.component == "GLB"]
+
+
+def row_of(counts: SparseCounts, component: str, kind: str, tensor: str = "A") -> AccessCount:
+    return next(a for a in counts.accesses if (a.component, a.tensor, a.kind) == (component, tensor, kind))
+
+
+@pytest.mark.parametrize("room", [0, 14, 28, 41, 42, 100])
+def test_what_finds_no_room_is_fetched_at_each_of_its_uses(room: int) -> None:
+    """Over all placements: what stays comes once, what does not three times."""
+    every = [occupancies(chosen) for chosen in combinations(POINTS, NONZEROS)]
+    fetched = sum(min(s, room // EACH) + 3 * max(s - room // EACH, 0) for tiles in every for s in tiles)
+    data = TensorData("A", Uniform.of(("R0", "R1"), (5, 4), nnz=NONZEROS))
+    _, counts = counted(problem_of(0.5, room), {"A": data})
+    for where, kind in (("GLB", "writes_fill"), ("DRAM", "reads_fill")):
+        assert row_of(counts, where, kind).actual == pytest.approx(fetched / len(every))
+    for a in counts.accesses:
+        assert a.dense + a.refetched == pytest.approx(a.actual + a.gated + a.skipped + a.absent)
+    assert any("fetched again at each use" in n for n in counts.notes) == (fetched > NONZEROS * len(every))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_given_data_are_fetched_tile_by_tile(seed: int) -> None:
+    pick = np.random.default_rng(seed)
+    dense = (pick.random((5, 4)) < 0.5).astype(int)
+    tensor = SparseTensor.from_dense("A", ("R0", "R1"), dense)
+    tiles = occupancies(tuple(zip(*np.nonzero(dense), strict=True)))
+    for most in range(7):
+        _, counts = counted(problem_of(0.5, most * EACH), {"A": TensorData("A", Actual.of(tensor), tensor)})
+        fetched = sum(min(s, most) + 3 * max(s - most, 0) for s in tiles)
+        row = row_of(counts, "GLB", "writes_fill")
+        assert row.actual == pytest.approx(fetched)
+        assert row.label == "exact"
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.999, 1.0])
+def test_a_tile_fits_with_its_probability(share: float) -> None:
+    """A full tile of 2 x 3: the least number of nonzeros that it exceeds no more often."""
+    every = sorted(occupancies(chosen)[0] for chosen in combinations(POINTS, NONZEROS))
+    least = every[math.ceil(share * len(every) * (1 - 1e-12)) - 1]
+    data = {"A": TensorData("A", Uniform.of(("R0", "R1"), (5, 4), nnz=NONZEROS))}
+    for room, fits in ((least * EACH, True), (least * EACH - 1, False)):
+        problem = problem_of(share, max(room, 0))
+        analysis, counts = counted(problem, data)
+        known = data | {"B": dense_data("B"), "Z": dense_data("Z")}
+        (check,) = (c for c in capacity_checks(problem, analysis, counts, known) if c.component == "GLB")
+        assert check.needed_bits == pytest.approx(least * EACH)
+        assert check.fits == (fits or not least)
+
+
+def test_a_share_of_the_tiles_of_given_data() -> None:
+    """Tiles that are empty count among all."""
+    dense = np.zeros((5, 4), int)
+    dense[:2, :3] = 1  # six nonzeros in the first tile
+    dense[4, :2] = 1  # two in the last but one
+    tensor = SparseTensor.from_dense("A", ("R0", "R1"), dense)
+    for share, most in ((0.5, 0), (4 / 6, 0), (0.7, 2), (5 / 6, 2), (0.9, 6), (1.0, 6)):
+        _, counts = counted(problem_of(share, 1000), {"A": TensorData("A", Actual.of(tensor), tensor)})
+        (tile,) = in_glb(counts)
+        assert tile.needed_bits == most * EACH, share
+        assert tile.bits == 6 * EACH
+
+
+def test_rules_of_the_fullest_tile_and_of_outputs() -> None:
+    """At the worst all four nonzeros are in one tile; partial sums are never overbooked."""
+    a = TensorData("A", Uniform.of(("R0", "R1"), (5, 4), nnz=NONZEROS))
+    for fit, bits in (("expected", EACH * NONZEROS * 6 / 20), ("worst", EACH * NONZEROS)):
+        _, counts = counted(problem_of(fit, 10), {"A": a})
+        (tile,) = in_glb(counts)
+        assert tile.needed_bits == pytest.approx(bits)
+        assert not any(x.refetched for x in counts.accesses)
+    z = TensorData("Z", Uniform.of(("R0", "R1"), (5, 3), nnz=2), computed=True)
+    _, counts = counted(problem_of(0.5, 10, ("A", "Z")), {"A": a, "Z": z})
+    tile = next(f for f in in_glb(counts) if f.tensor == "Z")
+    assert tile.needed_bits == 6 * EACH  # all points of 2 x 3
+    assert not any(x.refetched for x in counts.accesses if x.tensor == "Z")
+
+
+def test_what_is_left_over_is_shared() -> None:
+    """B needs as many bits per point as A: tiles of equal size get equal parts of the room."""
+    data = {t: TensorData(t, Uniform.of(("R0", "R1"), s, nnz=6)) for t, s in (("A", (5, 4)), ("B", (4, 3)))}
+    problem = problem_of(0.5, 100, ("A", "B"))
+    _, counts = counted(problem, data)
+    held = {f.tensor: f for f in in_glb(counts)}
+    spare = 100 - sum(f.needed_bits for f in held.values())
+    for tensor in "AB":
+        f = held[tensor]
+        room = f.needed_bits + spare * f.bits / sum(x.bits for x in held.values())
+        most = int(room // EACH)
+        model = data[tensor].model
+        assert model is not None
+        over = held_ = 0.0
+        extents = {"A": [((2, 3), 2), ((2, 1), 2), ((1, 3), 1), ((1, 1), 1)], "B": [((3, 3), 3), ((1, 3), 3)]}
+        for extent, number in extents[tensor]:
+            law = [float(model.cdf(extent, s)) for s in range(-1, 10)]
+            pmf = np.diff(law)
+            held_ += number * sum(s * p for s, p in enumerate(pmf))
+            over += number * sum(max(s - most, 0) * p for s, p in enumerate(pmf))
+        reads, fill = (row_of(counts, "GLB", kind, tensor) for kind in ("reads_fill", "writes_fill"))
+        again = over / held_ * (reads.actual - (fill.actual - fill.refetched))
+        assert fill.refetched == pytest.approx(again)
+
+
+@pytest.mark.parametrize(
+    ("fit", "fault"),
+    [
+        ("tight", "'tight' does not say when a tile fits"),
+        ({"probability": 1.5}, "1.5 is no probability"),
+        ({"probability": 0}, "zero probability"),
+        ({"share": 0.5}, "a mapping does not say when a tile fits"),
+    ],
+)
+def test_wrong_rules(fit: object, fault: str) -> None:
+    nodes = [
+        {"type": "Memory", "name": "DRAM", "sparse": {"fit": fit}},
+        {"type": "Compute", "name": "MAC"},
+    ]
+    with pytest.raises(pm.SpecError, match=fault):
+        _ = pm.load({"schema_version": 1, "arch": {"nodes": nodes}}).arch
+    nodes[0].pop("sparse")
+    nodes[1]["sparse"] = {"fit": "worst"}
+    with pytest.raises(pm.SpecError, match="a compute unit stores no tiles"):
+        _ = pm.load({"schema_version": 1, "arch": {"nodes": nodes}}).arch
+
+
+def test_sweeps_go_by_the_rule() -> None:
+    """Points are evaluated one by one, and feasible where what is needed fits; refetched bits are read."""
+    spec = pm.load(ROOT / "docs/sparse/capacity.yaml")
+    found = pm.sweep(spec, {"P": [0.5, 1], "TM": [32], "TK": [32]}, objectives=["sparse_energy"], keep="all")
+    assert any("points evaluated one by one" in note for note in found.notes)
+    assert list(found.frame.feasible) == [True, False]
+    overbooked, plain = (pm.evaluate(spec.bind(P=p, TM=32, TK=32)).sparse for p in (0.5, 1))
+    assert (overbooked.feasible, plain.feasible) == (True, False)
+    # What finds no room where all of it has to fit is counted as well: the room is the same.
+    assert plain.accesses.refetched.sum() == pytest.approx(overbooked.accesses.refetched.sum())
+    more = overbooked.accesses.query("component == 'DRAM'")[["actual_bits", "metadata_bits"]].sum().sum()
+    read_or_written = ["sparse_reads:DRAM", "sparse_writes:DRAM"]
+    assert found.frame[read_or_written].iloc[0].sum() == pytest.approx(more)
