@@ -17,6 +17,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _NUMBERED = 2**62
 _BLOCK = 2**18
+# Rows of a group, on average, from which groups are sorted and not rows.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -210,11 +212,48 @@ def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> I
     """
     if not columns or columns[0].size < 2:
         return None
+    if (groups := _groups(columns, bases)) is not None:
+        begin, order = groups
+        return None if order is None else _rows_of(begin, order, columns[0].size)
     if (key := numbering(columns, _above(bases))) is None:
         return np.lexsort(tuple(reversed(columns)))
     if bool((key[1:] >= key[:-1]).all()):
         return None
     return np.argsort(key)
+
+
+def _groups(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]) -> tuple[Ints, Ints | None] | None:
+    """Where groups of rows begin that are in order and that only the last column tells apart, and an order of
+    the groups (None: as they are). None where these are not few or two of them belong together.
+
+    Fibers whose ranks above are split are such groups.
+    """
+    if len(columns) < 2:
+        return None
+    size, new = columns[0].size, changes(columns[:-1])
+    begin = np.flatnonzero(new)
+    if begin.size * _FEW > size:
+        return None
+    for here in blocks(size - 1):
+        after = slice(here.start + 1, here.stop + 1)
+        if not bool((new[after] | (columns[-1][after] >= columns[-1][here])).all()):
+            return None
+    leading = [c[begin] for c in columns[:-1]]
+    order = sorting(leading, bases[:-1])
+    if order is not None and not bool(changes([c[order] for c in leading]).all()):
+        return None
+    return begin, order
+
+
+def _rows_of(groups: Ints, order: Ints, size: int) -> Ints:
+    """The rows of all groups, the groups in this order."""
+    counts = np.diff(np.append(groups, size))[order]
+    first = groups[order]
+    first -= np.cumsum(counts) - counts
+    rows = np.repeat(first, counts)
+    for here in blocks(size):
+        rows[here] += np.arange(here.start, here.stop)
+    return rows
 
 
 def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:

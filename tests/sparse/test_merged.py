@@ -62,6 +62,8 @@ def test_merged_as_walked(seed: int, order: str, block: int, counted: bool) -> N
     rng = np.random.default_rng(seed)
     i, k, j = rng.integers(1, 40, 3)
     tensors = {"A": sparse(rng, (i, k), rng.random()), "B": sparse(rng, (k, j), rng.random())}
+    if rng.random() < 0.4:  # all rows of B hold the same coordinates
+        tensors["B"] = np.tile(sparse(rng, (1, j), rng.choice([0.5, 1.0])), (k, 1))
     loops = order.split()
     styles = [f"{name}{rng.choice(['', '.pos', '.coord'])}" for name in loops]
     cut = rng.integers(0, len(loops))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.execute.run import run
-from polymodel.sparse.fibertree import LoopRank, build
+from polymodel.sparse.fibertree import LoopRank, build, sorting
 from polymodel.sparse.partition import cyclic_loads, load_bounds, nway_step, slice_loads, tile_loads
 from tests.sparse.cascades import cascade, sparse
 
@@ -26,6 +26,24 @@ def test_a_fibertree_by_hand() -> None:
     assert tree.leaves(0).tolist() == [2, 1]
     empty = build("A", ranks, [np.zeros(0, np.int64)] * 2, np.zeros(0))
     assert (empty.nested(), empty.levels[1].fibers) == ([], 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_rows_in_groups_are_sorted_as_rows(seed: int) -> None:
+    """Groups in any order, some of them torn in two or with rows out of order, which have to be mended."""
+    rng = np.random.default_rng(seed)
+    groups = int(rng.integers(1, 12))
+    lengths = rng.integers(1, 12, groups)
+    leading = [np.repeat(rng.integers(0, high, groups), lengths) for high in (3, 20)]
+    last = np.concatenate([np.sort(rng.integers(0, 30, n)) for n in lengths])
+    if rng.random() < 0.3:
+        last = np.roll(last, 1)
+    columns = [*leading, last]
+    order = sorting(columns, [("I",), ("I",), ("J",)] if rng.random() < 0.5 else ())
+    rows = list(zip(*(c.tolist() for c in columns), strict=True))
+    assert (rows if order is None else [rows[i] for i in order]) == sorted(rows)
+    assert order is None or sorted(order.tolist()) == list(range(len(rows)))
 
 
 def test_flattened_coordinates_are_tuples() -> None:

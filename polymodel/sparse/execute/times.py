@@ -285,7 +285,9 @@ def measure_merged(
     inner = next(s for s in spacetime.time if index[s.rank] == len(walk.loops))
     nodes = np.arange(walk.nodes) if computed is None else np.flatnonzero(computed)
     space = walked_keys(walk, index, spacetime.space, computed)
-    _, moment = numbered(*_sized(walked_keys(walk, index, outer, computed).values))
+    moment = walked_keys(walk, index, outer, computed).values
+    if (int(moment.max(initial=0)) + 1) * space.size > _NUMBERED:
+        _, moment = numbered(moment, int(moment.max(initial=0)) + 1)
     points, place = numbered(space.values, space.size)
     load, stamps = _at_points(merged, nodes, place, points.size, moment, inner)
     by_first = {}
@@ -311,10 +313,6 @@ def measure_merged(
         stamps,
         by_first,
     )
-
-
-def _sized(values: Ints) -> tuple[Ints, int]:
-    return values, int(values.max(initial=-1)) + 1
 
 
 def _at_points(
