@@ -130,7 +130,8 @@ class Instances:
         condition: Condition,
         data: TensorData,
     ) -> None:
-        self.access = structure.einsum.access_of(condition.leader)
+        used = structure.led(condition.leader)
+        self.access = used.union
         self.data = data
         spatial = {i for i, loop in structure.loops if loop.spatial}
         self.most: dict[str, Array] = {}
@@ -139,7 +140,7 @@ class Instances:
         for variable, every in settings.items():
             splits = [split_of(counters, spatial, condition) for counters in every]
             self.most[variable] = np.array([s.most for s in splits], dtype=np.float64)
-            if variable in self.access.variables:
+            if variable in used.variables:
                 keys = [s.key for s in splits]
                 distinct = tuple(dict.fromkeys(keys))
                 self.kinds[variable] = tuple(splits[keys.index(k)] for k in distinct)
@@ -176,7 +177,8 @@ class Instances:
     def _nonzeros(self, kinds: tuple[int, ...]) -> tuple[float, Certainty] | None:
         if kinds not in self._known:
             splits = {v: self.kinds[v][k] for v, k in zip(self.kinds, kinds, strict=True)}
-            self._known[kinds] = most_nonzeros(self.access, self.data, splits)
+            known = most_nonzeros(self.access, self.data, splits) if self.access is not None else None
+            self._known[kinds] = known
         return self._known[kinds]
 
 

@@ -19,6 +19,7 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import Component
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.busiest import Instances, operations_by_instance
 from polymodel.sparse.actions.capacity import overbooked, resident
@@ -48,8 +49,7 @@ from polymodel.sparse.actions.storage import (
     transfer_digits,
 )
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
-from polymodel.sparse.actions.zeros import require_known
-from polymodel.workload.einsum import require_plain
+from polymodel.sparse.actions.zeros import empty_before, require_carried_anywhere, require_known
 
 # Actions that a mapping leaves without effect: their memory does not hold the tensor that they are about.
 
@@ -225,7 +225,8 @@ class EinsumActions:
         self, problem: Problem, einsum: str, data: Mapping[str, TensorData], formats: Formats
     ) -> None:
         self.structure = EinsumLinks(problem, einsum)
-        self.data = seen_by(problem.cascade[einsum], data)
+        seen = seen_by(problem.cascade[einsum], data)
+        self.data = seen | {name: seen[used.tensor] for name, used in self.structure.operands.items()}
         self.formats = formats
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables = Tables()
@@ -235,6 +236,7 @@ class EinsumActions:
         """Operations: effectual, executed in vain, gated, skipped."""
         whole = dense.operations
         sums = LinkSums(self.structure, self.data, self.tables)
+        self._require_carried(sums)
         effectual, label = self._effectual(whole)
         skips = sums.looked(SKIPS)
         every = sums.looked(ACTIONS).conditions
@@ -299,13 +301,27 @@ class EinsumActions:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
         einsum = self.structure.einsum
         require_known(einsum, self.data)
-        found = effectual_points(einsum, self.data)
+        found = effectual_points(einsum, self.data, empty_before(self.structure.problem.cascade))
         if found.of == 1:
             return whole * found.number, found.label
         each_alike = self.structure.box and whole == prod(c.size for c in self.structure.counters)
         if each_alike and whole % found.of == 0 and isinstance(found.number, int):
             return whole // found.of * found.number, found.label
         return whole * found.number / found.of, found.label if each_alike else "estimate"
+
+    def _require_carried(self, sums: LinkSums) -> None:
+        """Refused where operations are left out that carry a tensor forward: the next generation would lack
+        what they pass on."""
+        einsum = self.structure.einsum
+        written = {a.tensor for a in einsum.outputs}
+        carried = [a.tensor for a in einsum.inputs if a.tensor in written and self.data[a.tensor].dense]
+        leaders = sums.looked(ACTIONS).leaders
+        if carried and leaders:
+            raise Refused(
+                f"{einsum.name}: actions on {', '.join(dict.fromkeys(leaders))} leave out operations that "
+                f"carry {carried[0]} forward",
+                f"leave these actions out for {einsum.name}",
+            )
 
     def access(self, dense: Traffic) -> tuple[AccessCount, ...]:
         """One record per kind of access that happens."""
@@ -314,15 +330,38 @@ class EinsumActions:
     def _one(self, row: Traffic, kind: str) -> AccessCount:
         dense: int = getattr(row, kind)
         nonzeros = self.formats.compressed(row.component, row.tensor) and not self.data[row.tensor].dense
-        chain = self.structure.way(row.tensor, row.node, kind)
-        if not chain:
+        ways = self.structure.ways(row.tensor, row.node, kind)
+        if not ways:
             held, label = self._scaled(row.tensor, dense, nonzeros)
             return self._record(row, kind, dense, held, held, held, label)
-        sums = LinkSums(self.structure, self.data, self.tables, chain)
+        every = [LinkSums(self.structure, self.data, self.tables, chain) for chain in ways]
+        found = [
+            self._left(sums, kind, part, nonzeros)
+            for sums, part in zip(every, self._parts(every, kind, dense), strict=True)
+        ]
+        held, turns, actual = (sum(column) for column in tuple(zip(*found, strict=True))[:3])
+        return self._record(row, kind, dense, held, turns, actual, least_certain(f[3] for f in found))
+
+    def _parts(self, every: list[LinkSums], kind: str, dense: int) -> list[Number]:
+        """What of `dense` goes over each of several ways."""
+        if len(every) == 1:
+            return [dense]
+        each = [sums.total(kind) if sums.followed else 1 for sums in every]
+        whole = sum(each)
+        return list(each) if whole == dense else [dense * part / whole for part in each]
+
+    def _left(
+        self, sums: LinkSums, kind: str, dense: Number, nonzeros: bool
+    ) -> tuple[Number, Number, Number, Certainty]:
+        """How much is held, takes a turn and moves, and what these numbers are."""
         held, label = self._kept(sums, kind, NOTHING, dense, nonzeros)
-        turns, first = self._kept(sums, kind, sums.looked(SKIPS), dense, nonzeros)
-        actual, second = self._kept(sums, kind, sums.looked(ACTIONS), dense, nonzeros)
-        return self._record(row, kind, dense, held, turns, actual, least_certain((label, first, second)))
+        skips, every = sums.looked(SKIPS), sums.looked(ACTIONS)
+        if kind in ("reads_fill", "writes_fill") and not sums.followed:
+            # What an operation reads of the generation before moves whether or not it is executed.
+            skips, every = sums.alone(SKIPS), sums.alone(ACTIONS)
+        turns, first = self._kept(sums, kind, skips, dense, nonzeros)
+        actual, second = self._kept(sums, kind, every, dense, nonzeros)
+        return held, turns, actual, least_certain((label, first, second))
 
     def _record(
         self,
@@ -357,14 +396,14 @@ class EinsumActions:
         return self.tilings[key]
 
     def _kept(
-        self, sums: LinkSums, kind: str, looked: Looked, dense: int, nonzeros: bool
+        self, sums: LinkSums, kind: str, looked: Looked, dense: Number, nonzeros: bool
     ) -> tuple[Number, Certainty]:
         """How much of `dense` is left, and what that number is."""
         if not looked and not nonzeros:
             return dense, "bound" if looked.loose else "exact"
         bounded = self._places(sums, looked.conditions) or looked.loose
         data = [self.data[t] for t in (*looked.leaders, *([sums.tensor] if nonzeros else []))]
-        if self.structure.box and sums.total(kind) == dense:
+        if self.structure.box and sums.followed and sums.total(kind) == dense:
             label: Certainty = "exact" if all(d.label == "exact" for d in data) else "expected"
             found = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
@@ -380,7 +419,9 @@ class EinsumActions:
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
             return found, label if sure and not bounded else "bound"
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
-        mine = tuple(c for c in looked.conditions if not nonzeros or c.leader != sums.tensor)
+        led = {c: self.structure.led(c.leader).tensor for c in looked.conditions}
+        mine = tuple(c for c in looked.conditions if not nonzeros or led[c] != sums.tensor)
+        bounded = bounded or (nonzeros and sums.tied(looked.conditions))
         looked = replace(looked, conditions=mine)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
@@ -397,7 +438,7 @@ class EinsumActions:
         if not nonzeros:
             return dense, "exact"
         points = data.actual.size if data.actual is not None else 0
-        touched = touched_by(self.structure.einsum, self.structure.einsum.access_of(tensor))
+        touched = touched_by(self.structure.einsum, self.structure.used(tensor).accesses[0])
         whole = data.actual is not None and touched == tuple(map(range, data.actual.shape))
         if data.actual is not None and whole and dense % points == 0:
             return dense // points * data.actual.nnz, "exact"
@@ -432,7 +473,7 @@ def sparse_counts(
     `data`: of every tensor. `confidence`: with which a footprint's `quantile_bits` are not exceeded. Raises
     Refused for what cannot be counted, by name.
     """
-    require_plain(problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own")
+    require_carried_anywhere(problem.cascade, data)
     formats = Formats(problem)
     each = {e.name: EinsumActions(problem, e.name, data, formats) for e in problem.cascade.einsums}
     compute = tuple(
@@ -450,5 +491,11 @@ def sparse_counts(
         for d in data.values()
         if d.computed and d.actual is None
     )
+    if any(not d.dense for d in data.values()):
+        notes += tuple(
+            f"{t} is carried from one iteration to the next, and is taken to have no zeros"
+            for t in problem.cascade.recurrent
+            if data[t].dense
+        )
     labels = load_labels(problem, analysis, SparseCounts(compute, accesses), data)
     return SparseCounts(compute, accesses, footprints, notes, met, labels)

@@ -14,7 +14,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, GroupTable
 from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import is_box
-from polymodel.sparse.actions.places import differs, result_density, seen_by
+from polymodel.sparse.actions.places import all_alike, different, differs, result_density, seen_by
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.zeros import is_union
 from polymodel.sparse.density import Actual, DensityModel, SparseWarning, model_of, unfit
@@ -37,9 +37,11 @@ def output_data(
 ) -> TensorData:
     """What is known of an output: exact where all operands are given, else its expected density."""
     data = seen_by(einsum, data)
-    inputs = [a for a in einsum.inputs if not data[a.tensor].dense]
+    operands = different(einsum.inputs)
+    inputs = [a for a in operands if not data[a.tensor].dense]
     union = is_union(einsum)
-    if not inputs or (union and len(inputs) < len(einsum.inputs)):
+    # What is there before a result is added to it has no zeros unless its density is said.
+    if output.accumulates or not inputs or (union and len(inputs) < len(operands)):
         return TensorData(output.tensor)
     if not union and all(data[a.tensor].actual is not None for a in inputs):
         found = _pattern(einsum, output, shape, inputs, data)
@@ -67,16 +69,16 @@ def _share(
     size = _extents(einsum, einsum.rank_variables)
     reduced = [v for v in einsum.rank_variables if v not in output.variables]
     if union:
-        zero = prod(1 - data[a.tensor].density for a in inputs)
+        zero = all_alike(einsum, data, inputs, False)
         return _any(1 - zero, prod(size[v] for v in reduced))
     if len(inputs) == 1:
         (a,) = inputs
         return float(data[a.tensor].nonempty(_part(a, reduced, size)).reshape(-1)[0])
-    effectual = prod(data[a.tensor].density for a in inputs)
+    effectual = all_alike(einsum, data, inputs)
     terms = prod(size[v] for v in reduced)
     laws = [data[a.tensor].law for a in inputs]
     shared = all(set(reduced) <= set(a.variables) and _plain(a) for a in inputs)
-    if len(inputs) == 2 and shared and terms <= LONGEST:
+    if len(laws) == len({a.tensor for a in inputs}) == 2 and shared and terms <= LONGEST:
         first, second = laws
         if first is not None and second is not None:
             # Of a first fiber with s nonzeros all s points of the second one are empty.
@@ -197,8 +199,8 @@ def tensor_data(
     """What is known of every tensor: `tensors` over `densities` over what the workload says.
 
     A computed tensor without any of these gets the structural density of its operations, if it is `needed`
-    (None: all are), else no zeros. Raises SpecError for unknown tensors, shapes that do not fit and densities
-    that are none.
+    (None: all are), else no zeros; one that is carried forward, or added to, has none. Raises SpecError for
+    unknown tensors, shapes that do not fit and densities that are none.
     """
     for name, value in (("tensors", tensors), ("densities", densities)):
         if value is not None and not isinstance(value, Mapping):
@@ -213,6 +215,13 @@ def tensor_data(
     for einsum in cascade.einsums:
         for access in (*einsum.inputs, *einsum.outputs):
             if access.tensor in found:
+                if (
+                    access.output
+                    and asked[access.tensor] is None
+                    and access.tensor not in given
+                    and not faults
+                ):
+                    _require_full(einsum, access, tensor_shape(cascade, access.tensor), found)
                 continue
             if given.get(access.tensor) is not None:
                 _from_zero(cascade, access.tensor)
@@ -229,6 +238,22 @@ def tensor_data(
     if faults:
         raise SpecError(faults)
     return found
+
+
+def _require_full(
+    einsum: Einsum, access: TensorAccess, shape: tuple[int, ...], found: Mapping[str, TensorData]
+) -> None:
+    """A tensor that is carried forward is read before it is made, as one without zeros: Refused where its
+    operands leave some in it."""
+    made = output_data(einsum, access, shape, found)
+    if not made.dense:
+        raise Refused(
+            f"{access.tensor} is carried from one iteration to the next, and its operands leave zeros in it "
+            f"({made.density:.4g} of its points are not zero); which of these the next generation inherits "
+            "is not followed",
+            f"give its density ({{{access.tensor}: 1}} if it has none), or run the cascade on data "
+            "(pm.execute)",
+        )
 
 
 def tensors_in_use(problem: Problem) -> frozenset[str]:

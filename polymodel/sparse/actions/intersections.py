@@ -38,6 +38,12 @@ def intersection_counts(
     for component in structure.problem.hierarchy.components:
         for rule in component.sparse.intersections if component.sparse else ():
             if all(t in structure.einsum.tensors for t in rule.tensors):
+                several = [t for t in rule.tensors if len(structure.used(t).accesses) > 1]
+                if several:
+                    raise Refused(
+                        f"{structure.name} reads {several[0]} at several elements: fibers are not counted",
+                        "leave out the intersection",
+                    )
                 for digit, before in _places(structure, component.name, rule):
                     reads, label = _reads(structure, data, rule, digit, before)
                     name = f"{digit[1]}" if digit[0] == POINT else f"{digit[1]} (node {digit[0]})"

@@ -8,18 +8,19 @@ nothing apart: their parts of X go with one transfer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polymodel.analysis.result import Problem
+from polymodel.analysis.symbolic.spaces import neighbours_joined
 from polymodel.architecture.hierarchy import ActionKind
 from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of
 from polymodel.sparse.actions.zeros import is_union
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 # Ids of loops; names of rank variables stand for the places within their innermost tiles.
 Digits = frozenset[int | str]
@@ -43,13 +44,37 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class UsedElements:
+    """What an Einsum uses of a tensor: the elements that any of these accesses touches, each of which is at
+    another index.
+
+    `union`: one access to all of them, None where they do not stand evenly apart. It may have variables that
+    are no rank variables and that no loop goes over: `spans`, with the number of their values.
+    """
+
+    accesses: tuple[TensorAccess, ...]
+    union: TensorAccess | None
+    spans: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def tensor(self) -> str:
+        return self.accesses[0].tensor
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Rank variables that index the tensor in any of the accesses."""
+        return tuple(dict.fromkeys(v for a in self.accesses for v in a.variables))
+
+
+@dataclass(frozen=True)
 class TransferEdge:
     """One tensor between a storage node and the next one in; `child` None: compute.
 
     `level`: position in the tensor's chain of storages, 0 outermost. `fine`: what tells transfers apart at
     the child, `read` those at the parent. `between`: loops between the two. `fresh`: temporal loops between
     the two (of level 0: also above), `shared`: spatial ones whose instances share one read, `everyone`:
-    those of them along which every instance gets partial sums.
+    those of them along which every instance gets partial sums. `used`: what moves; to compute, where the
+    tensor is read several times, that of one access. `read_first`: each element is there to be read first.
 
     An element of an output is touched where any of its operations is executed, that is where all of `reached`
     hold; `fixed`: what such operations have in common.
@@ -68,6 +93,7 @@ class TransferEdge:
     shared: frozenset[int]
     everyone: frozenset[int]
     read_first: bool
+    used: UsedElements
     conditions: tuple[Condition, ...]
     reached: tuple[Condition, ...] = ()
     fixed: Digits = frozenset()
@@ -79,7 +105,7 @@ class EinsumLinks:
     def __init__(self, problem: Problem, einsum: str) -> None:
         self.problem = problem
         self.name = einsum
-        self._known_links: dict[str, tuple[TransferEdge, ...]] = {}
+        self._known_links: dict[tuple[str, TensorAccess | None], tuple[TransferEdge, ...]] = {}
 
     @property
     def einsum(self) -> Einsum:
@@ -102,35 +128,92 @@ class EinsumLinks:
     def variable(self, loop: Loop) -> str:
         return loop.variable_in(self.name)
 
-    def links(self, tensor: str) -> tuple[TransferEdge, ...]:
-        """The links of one tensor, outermost first; none for a copy or a tensor without storage."""
+    @cached_property
+    def _unions(self) -> tuple[Einsum, Mapping[str, TensorAccess]]:
+        return neighbours_joined(self.einsum, {})
+
+    def used(self, tensor: str) -> UsedElements:
+        """What moves of a tensor between storages: an output's elements, or all that is read of an input."""
+        written = self.einsum.access_of(tensor)
+        if written.output:
+            return UsedElements((written,), written)
+        every = {a.projection: a for a in reversed(self.einsum.accesses_of(tensor))}
+        accesses = tuple(reversed(every.values()))
+        if len(accesses) == 1:
+            return UsedElements(accesses, accesses[0])
+        joined, unions = self._unions
+        union = unions.get(tensor)
+        more = () if union is None else (v for v in union.variables if v not in self.einsum.rank_variables)
+        spans = tuple((v, joined.bound(v)[1] + 1) for v in more)
+        return UsedElements(accesses, union, spans)
+
+    @cached_property
+    def operands(self) -> dict[str, UsedElements]:
+        """What actions may be led by: every input by its name. An input that is read at several elements is
+        as many operands, `A[x - 1]` and `A[x + 1]`, of which one that is zero makes a product idle; a sum is
+        idle where all of them are zero, so that they lead together."""
+        found: dict[str, UsedElements] = {}
+        for tensor in dict.fromkeys(a.tensor for a in self.einsum.inputs):
+            used = self.used(tensor)
+            if len(used.accesses) == 1 or self.union:
+                found[tensor] = used
+                continue
+            for a in used.accesses:
+                found[f"{tensor}[{', '.join(map(str, a.projection))}]"] = UsedElements((a,), a)
+        return found
+
+    def led(self, leader: str) -> UsedElements:
+        """What an Einsum uses of a leader."""
+        return self.operands.get(leader) or self.used(leader)
+
+    def leaders(self, tensor: str) -> tuple[str, ...]:
+        """The names by which a tensor leads actions."""
+        return tuple(name for name, used in self.operands.items() if used.tensor == tensor) or (tensor,)
+
+    def links(self, tensor: str, access: TensorAccess | None = None) -> tuple[TransferEdge, ...]:
+        """The links of one tensor, outermost first; none for a copy or a tensor without storage. `access`:
+        the one that the last link, to compute, is of."""
+        key = tensor, access
+        if key not in self._known_links:
+            self._known_links[key] = () if self.einsum.is_copy else self._linked(tensor, access)
+        return self._known_links[key]
+
+    def _linked(
+        self, tensor: str, access: TensorAccess | None, operand: bool = False
+    ) -> tuple[TransferEdge, ...]:
+        """`operand`: as what is read, also of a tensor that the Einsum writes."""
         chain = storage_chain(self.problem.tree, self.name, tensor)
-        if self.einsum.is_copy:
-            return ()
         found: list[TransferEdge] = []
         for level, step in enumerate(chain):
             child = chain[level + 1].id if level + 1 < len(chain) else None
             above = found[-1].conditions if found else ()
-            found.append(self._link(tensor, level, step.id, child, above))
+            used = self.used(tensor)
+            if access is not None and child is None:
+                used = UsedElements((access,), access)
+            link = self._link(used, level, step.id, child, above)
+            reached = () if operand else self._reached(tensor, link.component, child)
+            found.append(replace(link, reached=reached))
         return tuple(found)
 
-    def way(self, tensor: str, node: int, kind: str) -> tuple[TransferEdge, ...]:
+    def ways(self, tensor: str, node: int, kind: str) -> tuple[tuple[TransferEdge, ...], ...]:
         """The tensor's links from the outermost to the one over which this kind of access of a storage node
-        goes; none where it goes over no link."""
-        if tensor not in self._known_links:
-            self._known_links[tensor] = self.links(tensor)
-        links = self._known_links[tensor]
+        goes; none where it goes over no link. To compute one way for each access of an input, for it reads
+        them one by one."""
         down = kind in ("reads_fill", "writes_drain")
+        links = self.links(tensor)
         for i, link in enumerate(links):
             if (link.parent if down else link.child) == node:
-                return links[: i + 1]
+                reads = self.einsum.accesses_of(tensor)
+                if link.child is not None or len(reads) == 1 or any(a.output for a in reads):
+                    return (links[: i + 1],)
+                return tuple(self.links(tensor, a) for a in reads)
         return ()
 
     def _link(
-        self, tensor: str, level: int, parent: int, child: int | None, above: tuple[Condition, ...]
+        self, used: UsedElements, level: int, parent: int, child: int | None, above: tuple[Condition, ...]
     ) -> TransferEdge:
-        access = self.einsum.access_of(tensor)
-        own = set(access.variables)
+        tensor, access = used.tensor, used.accesses[0]
+        own = set(used.variables)
         over = [(i, x) for i, x in self.loops if child is None or i < child]
         hierarchy = self.problem.hierarchy
         dims = {i: hierarchy[x.component].dim(x.dim) for i, x in over if x.spatial and i > parent}
@@ -158,9 +241,9 @@ class EinsumLinks:
             fresh=frozenset(fresh),
             shared=frozenset(shared),
             everyone=frozenset(i for i in shared if dims[i].broadcast_partials),
-            read_first=hierarchy[component].read_first,
+            read_first=hierarchy[component].read_first or (level == 0 and access.accumulates),
+            used=used,
             conditions=(*above, *self._conditions(tensor, component, child, read)),
-            reached=self._reached(tensor, component, child),
             fixed=self._named(read) | {i for i, x in self.loops if self.variable(x) in own} | own,
         )
 
@@ -202,7 +285,7 @@ class EinsumLinks:
         for action in rules.actions:
             targets, leaders = action.of(self.name)
             if tensor in targets:
-                for leader in leaders:
+                for leader in (name for x in leaders for name in self.leaders(x)):
                     digits = self._restricted(read, leader)
                     found.append(Condition(action.kind, leader, digits))
         return tuple(found)
@@ -216,7 +299,7 @@ class EinsumLinks:
 
     def _restricted(self, digits: frozenset[int], leader: str) -> Digits:
         """The digits over variables of the leader."""
-        own = self.einsum.access_of(leader).variables
+        own = self.led(leader).variables
         over = {i for i, x in self.loops if self.variable(x) in own}
         return self._named(digits) & (over | set(own))
 
@@ -229,10 +312,11 @@ class EinsumLinks:
         found = [
             Condition(action.kind, leader, self._restricted(every, leader))
             for action in (unit.sparse.actions if unit.sparse else ())
-            for leader in action.of(self.name)[1]
+            for x in action.of(self.name)[1]
+            for leader in self.leaders(x)
         ]
         for access in () if self.union else self.einsum.inputs:
-            links = self.links(access.tensor)
+            links = self._linked(access.tensor, access, operand=True)
             found += links[-1].conditions if links else ()
         return tuple(dict.fromkeys(found))
 

@@ -7,7 +7,7 @@ counts which points are touched, how often, and together with which points of ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import gcd, prod
@@ -15,7 +15,9 @@ from string import ascii_letters
 
 import numpy as np
 
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
+from polymodel.polyhedra.sets import set_from_constraints, size
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, joined_rows
 from polymodel.sparse.actions.links import is_box
@@ -36,6 +38,12 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
         known = data.get(access.tensor)  # an output is not known before its operands are
         if known is None or known.placeless or known.dense or known.actual is not None:
             continue
+        if len({a.projection for a in einsum.accesses_of(access.tensor)}) > 1:
+            raise Refused(
+                f"{einsum.name} reads {access.tensor} at several elements, and {type(known.model).__name__} "
+                "does not tell how often these are nonzero together",
+                f"give {access.tensor} a uniform density, or its nonzeros",
+            )
         assert known.model is not None, "what is not placeless has a model"
         touched = touched_by(einsum, access)
         if touched == tuple(map(range, known.model.shape)):
@@ -93,16 +101,63 @@ class Effectual:
     label: Certainty
 
 
-def effectual_points(einsum: Einsum, data: Mapping[str, TensorData]) -> Effectual:
-    """Points where all factors are nonzero; of a sum, where any term is. `data`: as the Einsum sees it."""
-    known = {a.tensor: data[a.tensor] for a in einsum.inputs}
-    sparse = [a for a in einsum.inputs if not known[a.tensor].dense]
+def effectual_points(
+    einsum: Einsum, data: Mapping[str, TensorData], absent: Container[str] = ()
+) -> Effectual:
+    """Points where all factors are nonzero; of a sum, where any term is. `data`: as the Einsum sees it.
+    `absent`: tensors that are carried forward of which what is before the first generation is zero."""
+    inputs = different(einsum.operands)
+    carried = [a for a in inputs if a.guard and not data[a.tensor].dense]
+    if carried:
+        return _by_generation(einsum, data, absent, carried)
+    return _effectual(einsum, data, inputs)
+
+
+def _by_generation(
+    einsum: Einsum, data: Mapping[str, TensorData], absent: Container[str], carried: list[TensorAccess]
+) -> Effectual:
+    """The same where an iteration may read what is before the first generation: part by part of the space, in
+    each of which the same accesses read a generation."""
+    names, space = einsum.rank_variables, einsum.constraints
+    points = size(set_from_constraints(einsum.name, names, space))
+    number, labels = 0.0, []
+    for n in range(2 ** len(carried)):
+        before = [a for i, a in enumerate(carried) if n >> i & 1]
+        zero = any(a.tensor in absent for a in before)
+        guards = [g for a in carried if a not in before for g in a.guard]
+        guards += [_outside(einsum, a) for a in before]
+        here = size(set_from_constraints(einsum.name, names, (*space, *guards)))
+        if not here or (zero and not is_union(einsum)):
+            continue
+        inputs = [a for a in different(einsum.operands) if a not in before]
+        if is_union(einsum) and not all(a.tensor in absent for a in before):
+            found = Effectual(1, 1, "exact")
+        else:
+            found = _effectual(einsum, data, inputs)
+        number += here * found.number / found.of
+        labels.append(found.label)
+    known = all(d.placeless and d.actual is None for a in einsum.operands for d in [data[a.tensor]])
+    return Effectual(number / points, 1, least_certain(labels or ["exact"]) if known else "estimate")
+
+
+def _outside(einsum: Einsum, access: TensorAccess) -> Constraint:
+    """Where an access that is guarded touches nothing."""
+    if len(access.guard) != 1 or access.guard[0].kind != "ge":
+        raise Refused(
+            f"{einsum.name} reads {access.tensor}, which is carried along several ranks and may hold zeros",
+            f"say that it has none (densities: {{{access.tensor}: 1}})",
+        )
+    return Constraint(Affine((), -1) - access.guard[0].expr)
+
+
+def _effectual(einsum: Einsum, data: Mapping[str, TensorData], inputs: list[TensorAccess]) -> Effectual:
+    sparse = [a for a in inputs if not data[a.tensor].dense]
     union = is_union(einsum)
-    if not sparse or (union and len(sparse) < len(einsum.inputs)):
+    if not sparse or (union and len(sparse) < len(inputs)):
         return Effectual(1, 1, "exact")
-    if all(d.placeless and d.actual is None for d in known.values()):
-        zero = prod(1 - d.density for d in known.values())
-        return Effectual(1 - zero if union else prod(d.density for d in known.values()), 1, "expected")
+    if all(data[a.tensor].placeless and data[a.tensor].actual is None for a in inputs):
+        chance = 1 - all_alike(einsum, data, inputs, False) if union else all_alike(einsum, data, inputs)
+        return Effectual(chance, 1, "expected")
     box = _Box(einsum, data)
     if not union:
         return box.all_nonzero(sparse)
@@ -121,8 +176,57 @@ def effectual_points(einsum: Einsum, data: Mapping[str, TensorData]) -> Effectua
 def result_density(einsum: Einsum, data: Mapping[str, TensorData], reduced: Sequence[str]) -> float:
     """Mean probability that a point of the output is nonzero, its operations as if independent. `data`:
     densities, as the Einsum sees them; `reduced`: the variables that are summed up."""
-    sparse = [a for a in einsum.inputs if not data[a.tensor].dense]
+    sparse = [a for a in different(einsum.inputs) if not data[a.tensor].dense]
     return _Box(einsum, data).any_nonzero(sparse, reduced)
+
+
+def different(accesses: Sequence[TensorAccess]) -> list[TensorAccess]:
+    """Without those that touch the same element of a tensor as one before."""
+    return list({(a.tensor, a.projection): a for a in reversed(accesses)}.values())[::-1]
+
+
+def all_alike(
+    einsum: Einsum, data: Mapping[str, TensorData], accesses: Sequence[TensorAccess], nonzero: bool = True
+) -> float:
+    """Probability that at a point none of these accesses, which are different, is zero, or that all are
+    (`nonzero` False). `data`: densities that do not depend on the place."""
+    found = 1.0
+    for tensor in dict.fromkeys(a.tensor for a in accesses):
+        mine, known = [a for a in accesses if a.tensor == tensor], data[tensor]
+        if len(mine) == 1:
+            found *= known.density if nonzero else 1 - known.density
+        elif not known.dense:
+            pairs = _elements_of(einsum, mine)
+            found *= sum(share * _all_of(known, count, nonzero) for count, share in pairs if share)
+        elif not nonzero:
+            return 0.0
+    return found
+
+
+def _all_of(known: TensorData, count: int, nonzero: bool) -> float:
+    """Probability that so many different elements are nonzero, or that all of them are zero."""
+    laws = ((w, law.points, law.nnz if nonzero else law.points - law.nnz) for w, law in known.laws)
+    return sum(w * prod(max(0, n - i) / (points - i) for i in range(count)) for w, points, n in laws)
+
+
+def _elements_of(einsum: Einsum, accesses: Sequence[TensorAccess]) -> list[tuple[int, float]]:
+    """How many different elements some accesses of one tensor touch at a point, and at which share of the
+    points. Refused where three or more may meet."""
+    first, *others = accesses
+    if all([x.terms for x in a.projection] == [x.terms for x in first.projection] for a in others):
+        return [(len(accesses), 1.0)]
+    if len(accesses) > 2:
+        raise Refused(
+            f"{einsum.name} reads {first.tensor} at {len(accesses)} elements, some of which may be the same: "
+            "how often all are nonzero is not worked out from its density",
+            f"give the nonzeros of {first.tensor}",
+        )
+    pairs = zip(first.projection, others[0].projection, strict=True)
+    meeting = tuple(Constraint(a - b, "eq") for a, b in pairs)
+    names, bounds = einsum.rank_variables, einsum.constraints
+    met = size(set_from_constraints(einsum.name, names, (*bounds, *meeting)))
+    share = met / size(set_from_constraints(einsum.name, names, bounds))
+    return [(1, share), (2, 1 - share)]
 
 
 class _Box:
@@ -143,14 +247,26 @@ class _Box:
         """Points at which none of these tensors is zero."""
         given = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = [a for a in sparse if a not in given]
+        several = [a for a in modelled if sum(a.tensor == o.tensor for o in modelled) > 1]
+        modelled = [a for a in modelled if a not in several]
         apart = [a for a in modelled if self._anywhere(a, [o for o in sparse if o is not a])]
         scale, factors, known = self._factors(modelled, apart)
-        label: Certainty = "expected" if modelled else "exact"
-        if not known or not is_box(self.einsum):
+        label: Certainty = "expected" if modelled or several else "exact"
+        if not known or not is_box(self.einsum) or self._meet_beside(several, sparse):
             label = "estimate"
         number: float = self._counted(given, factors)
         of = prod(f.of for f in factors)
-        return Effectual(number * scale if modelled else number, self.points * of, label)
+        scale *= all_alike(self.einsum, self.data, several)
+        return Effectual(number * scale if modelled or several else number, self.points * of, label)
+
+    def _meet_beside(self, several: Sequence[TensorAccess], sparse: Sequence[TensorAccess]) -> bool:
+        """True if accesses of one tensor touch the same element at some points only, and it is not the same
+        everywhere what else is nonzero there."""
+        others = any(differs(self.data[a.tensor], a) for a in sparse if a not in several)
+        return others and any(
+            len(_elements_of(self.einsum, [a for a in several if a.tensor == t])) > 1
+            for t in {a.tensor for a in several}
+        )
 
     def any_nonzero(self, sparse: Sequence[TensorAccess], reduced: Sequence[str]) -> float:
         """Mean probability that for some values of the reduced variables none of these tensors is zero, as if

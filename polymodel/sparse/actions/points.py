@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -91,3 +92,27 @@ def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Touche
         if len(columns) == len(access.variables)
         else None
     )
+
+
+# Points of a tensor that are listed where an Einsum uses elements that do not stand evenly apart.
+MOST_POINTS = 10_000_000
+
+
+def full_tensor(einsum: Einsum, accesses: Sequence[TensorAccess]) -> SparseTensor:
+    """A tensor of all that an Einsum touches in these accesses, without zeros. Refused where it is touched
+    below coordinate 0, or is too large to list."""
+    low, shape = 0, [1] * len(accesses[0].ranks)
+    for access in accesses:
+        for rank, x in enumerate(access.projection):
+            ends = [sorted(c * end for end in einsum.bound(v)) for v, c in x.terms]
+            low = min(low, x.constant + sum(e[0] for e in ends))
+            shape[rank] = max(shape[rank], 1 + x.constant + sum(e[1] for e in ends))
+    tensor = accesses[0].tensor
+    if low < 0 or prod(shape) > MOST_POINTS:
+        raise Refused(
+            f"{einsum.name}: the elements that are used of {tensor} do not stand evenly apart, and are "
+            f"{'touched below coordinate 0' if low < 0 else 'too many to list'}",
+            f"shift the rank variables, or leave out the formats of {tensor} and the actions on it",
+        )
+    coords = np.indices(shape).reshape(len(shape), prod(shape))
+    return SparseTensor.from_coo(tensor, accesses[0].ranks, shape, coords, np.ones(prod(shape), np.int8))

@@ -8,7 +8,7 @@ together: a meeting, which holds if for one value of these counters all parts ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows
 from polymodel.sparse.actions.links import Condition, Digits, EinsumLinks, TransferEdge, sharpest
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats
-from polymodel.workload.einsum import Einsum
 
 # Points of all parts of one leader together, of which the distribution of nonempty parts is worked out.
 MOST_POINTS = 1024
@@ -73,17 +72,44 @@ def looked_at(
 
     `gaps`: parts of windows with gaps, which a density does not tell the chance of, are left out.
     """
-    own = tuple(c for c in link.conditions if c.kind in kinds and not data[c.leader].dense)
-    useful = sharpest(c for c in link.reached if c.kind in kinds and not data[c.leader].dense)
+    own, less = one_of_each(structure, link.conditions, kinds, data)
+    reached, fewer = one_of_each(structure, link.reached, kinds, data, own)
+    useful = sharpest(reached)
     if not useful:
-        return Looked(own)
+        return Looked(own, loose=less or fewer)
     access = structure.einsum.access_of(link.tensor)
     if any(len(x.variables) > 1 for x in access.projection):
         return Looked(own, loose=True)  # several operations of one transfer touch one element
     alone, meetings, loose = _meetings(structure, useful, link.fixed, data)
     kept = tuple(c for c in alone if _is_asked(structure, c, (*own, *alone), data, gaps))
     conditions, apart = _apart((*own, *kept), meetings, data)
-    return Looked(conditions, apart, loose or len(kept) < len(alone) or apart != meetings, True)
+    loose = loose or less or fewer or len(kept) < len(alone) or apart != meetings
+    return Looked(conditions, apart, loose, True)
+
+
+def one_of_each(
+    structure: EinsumLinks,
+    conditions: Iterable[Condition],
+    kinds: Sequence[str],
+    data: Mapping[str, TensorData],
+    others: Iterable[Condition] = (),
+) -> tuple[tuple[Condition, ...], bool]:
+    """Conditions of these kinds on what may be zero, and whether any is left out, so that counts are the most
+    that it can be.
+
+    Of a tensor with a density that leads with several of its elements, the chances of these are not
+    independent, and one of them counts. Of one that is carried forward none does: some iterations read what
+    is before its first generation. `others`: conditions that count already.
+    """
+    useful = [c for c in conditions if c.kind in kinds and not data[c.leader].dense]
+    chosen = {structure.led(c.leader).tensor: c.leader for c in reversed((*others, *useful))}
+    kept = tuple(
+        c
+        for c in useful
+        if not any(a.guard for a in structure.led(c.leader).accesses)
+        and (data[c.leader].actual is not None or c.leader == chosen[structure.led(c.leader).tensor])
+    )
+    return kept, len(kept) < len(useful)
 
 
 def _is_asked(
@@ -100,7 +126,8 @@ def _is_asked(
     mine = sharpest(c for c in (*others, condition) if c.leader == condition.leader)
     if len(mine) > 1 and known.law is None:
         return False
-    windows = [x for x in structure.einsum.access_of(condition.leader).projection if len(x.variables) > 1]
+    union = structure.led(condition.leader).union
+    windows = [x for x in union.projection if len(x.variables) > 1] if union is not None else []
     names = {v for x in windows for v in x.variables}
     for counters in structure.counters if names and gaps else ():
         if counters.variable in names:
@@ -136,10 +163,10 @@ def effectual_only(structure: EinsumLinks, data: Mapping[str, TensorData], kinds
     if structure.union:
         return False
     executed = {(c.leader, c.digits) for c in structure.executed() if c.kind in kinds}
-    for access in structure.einsum.inputs:
-        own = access.variables
+    for leader, used in structure.operands.items():
+        own = used.variables
         every = {i for i, x in structure.loops if structure.variable(x) in own} | set(own)
-        if not data[access.tensor].dense and (access.tensor, frozenset(every)) not in executed:
+        if not data[leader].dense and (leader, frozenset(every)) not in executed:
             return False
     return True
 
@@ -161,7 +188,7 @@ def _meetings(
         digits = frozenset().union(*(c.digits for c in coarse))
         given = all(data[c.leader].actual is not None for c in group)
         meeting = Meeting(fine if not given else tuple(group), shared, digits, fixed)
-        if given or _is_counted(structure.einsum, meeting, data):
+        if given or _is_counted(structure, meeting, data):
             meetings.append(meeting)
         else:
             loose = True
@@ -181,14 +208,18 @@ def _varying_together(conditions: Sequence[Condition], fixed: Digits) -> list[li
     return [sorted(g[1], key=conditions.index) for g in groups]
 
 
-def _is_counted(einsum: Einsum, meeting: Meeting, data: Mapping[str, TensorData]) -> bool:
+def _is_counted(structure: EinsumLinks, meeting: Meeting, data: Mapping[str, TensorData]) -> bool:
     """True of two uniform tensors whose parts do not overlap."""
     if len(meeting.conditions) != 2 or len(set(meeting.leaders)) != 2 or not meeting.shared:
         return False
     for leader in meeting.leaders:
-        access = einsum.access_of(leader)
+        access = structure.led(leader).accesses[0]
         plain = all(len(x.variables) == 1 for x in access.projection)
-        if not plain or len(access.variables) < len(access.projection):
+        if (
+            len(structure.led(leader).accesses) > 1
+            or not plain
+            or len(access.variables) < len(access.projection)
+        ):
             return False
         if data[leader].law is None:
             return False

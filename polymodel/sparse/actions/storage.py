@@ -115,17 +115,25 @@ class LoopTiles:
     def __init__(self, structure: EinsumLinks, tensor: str, digits: Set[int | str]) -> None:
         self.structure = structure
         self.digits = digits
-        self.access = structure.einsum.access_of(tensor)
+        self.used = structure.led(tensor)
+        if self.used.union is None:
+            raise Refused(
+                f"{structure.name}: the elements that are used of {tensor} do not stand evenly apart, so "
+                "that they make no tiles",
+                f"leave out the format of {tensor}, and actions on it where it has a density",
+            )
+        self.access = self.used.union
         by_name = {c.variable: c for c in structure.counters}
-        self.counters = {v: by_name[v] for v in self.access.variables}
+        self.counters = {v: by_name[v] for v in self.used.variables}
         self.groups = {v: group_numbers(digit_columns(c, digits), c.size) for v, c in self.counters.items()}
+        self.spans = dict(self.used.spans)
 
     def classes(self) -> Iterator[tuple[tuple[int, ...], int]]:
         """(extents per rank, how many such tiles there are)."""
         sizes = {v: np.unique(np.bincount(g), return_counts=True) for v, g in self.groups.items()}
         names = list(sizes)
         for picks in product(*(range(sizes[v][0].size) for v in names)):
-            extent = {v: sizes[v][0][i] for v, i in zip(names, picks, strict=True)}
+            extent = self.spans | {v: sizes[v][0][i] for v, i in zip(names, picks, strict=True)}
             number = 1
             for v, i in zip(names, picks, strict=True):
                 number *= int(sizes[v][1][i])
@@ -155,15 +163,16 @@ class LoopTiles:
             values, every = int(found.payload), int(found.total)
             one = np.array([[every], [tensor.nnz]])
             return ActualBits(values, every, values, every, tensor.nnz, one[0], one[1])
-        held = region_table(self.structure, self.access, self.digits, tensor, each=True)
+        held = region_table(self.structure, self.used, self.digits, tensor, each=True)
         if not held.rows:
             return ActualBits(0, 0, 0, 0, 0, none, none)
-        groups = {v: held.column(v) for v in self.access.variables}
+        groups = {v: held.column(v) for v in self.used.variables}
         number = group_numbers(list(groups.values()), held.rows)
         count = int(number.max()) + 1
         one = np.empty(count, np.int64)
         one[number] = np.arange(held.rows)
-        boxes = {v: self._box(v, groups[v][one]) for v in self.access.variables}
+        boxes = {v: self._box(v, groups[v][one]) for v in self.used.variables}
+        boxes |= {v: (np.zeros(count, np.int64), np.full(count, n - 1)) for v, n in self.spans.items()}
         at = [tensor.ranks.index(r) for r in order]
         coords = tensor.coords[at][:, held.column("")]
         line = self._order(
@@ -276,8 +285,11 @@ def moved(
 
 def shape_of(structure: EinsumLinks, access: TensorAccess) -> tuple[int, ...]:
     """Extents of the ranks that an Einsum touches."""
+    spans = dict(structure.used(access.tensor).spans)
     bounds = {
-        v: np.array([structure.einsum.bound(v)[1] - structure.einsum.bound(v)[0] + 1])
+        v: np.array(
+            [spans[v] if v in spans else 1 + structure.einsum.bound(v)[1] - structure.einsum.bound(v)[0]]
+        )
         for v in access.variables
     }
     return tuple(int(window(x, tuple(bounds[v] for v in x.variables))[0]) for x in access.projection)

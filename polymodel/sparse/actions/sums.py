@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
@@ -13,12 +13,22 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable
-from polymodel.sparse.actions.links import POINT, Condition, Digits, EinsumLinks, TransferEdge, sharpest
+from polymodel.sparse.actions.links import (
+    POINT,
+    Condition,
+    Digits,
+    EinsumLinks,
+    TransferEdge,
+    UsedElements,
+    sharpest,
+)
 from polymodel.sparse.actions.places import differs, each_once
-from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
+from polymodel.sparse.actions.points import full_tensor
+from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table, one_of_each
 from polymodel.sparse.actions.storage import LoopTiles
 from polymodel.sparse.actions.tally import Bools, Floats, LinkTally, region_table
 from polymodel.sparse.density.hypergeometric import Hypergeometric
+from polymodel.sparse.tensor import SparseTensor
 from polymodel.workload.einsum import TensorAccess
 
 # Chances that follow the place of a tile: the mean over all places of one must not be multiplied by another.
@@ -72,8 +82,7 @@ class ClassTransfers:
         )
 
     def _given(self) -> set[str]:
-        accesses = self.tally.structure.einsum.access_of
-        return {v for t in self.given for v in accesses(t).variables}
+        return {v for t in self.given for v in self.tally.structure.led(t).variables}
 
     def _along(self, condition: Condition) -> frozenset[str]:
         """The rank variables along which the chance of a condition depends on the place."""
@@ -116,7 +125,7 @@ class Tables:
     """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
     and sums that were asked for before."""
 
-    known: dict[tuple[str, Digits, bool], GroupTable] = field(default_factory=dict)
+    known: dict[tuple[object, ...], GroupTable] = field(default_factory=dict)
     sums: dict[tuple[object, ...], tuple[Number, bool]] = field(default_factory=dict)
     meetings: dict[Meeting, GroupTable] = field(default_factory=dict)
 
@@ -149,8 +158,19 @@ class LinkSums:
         """What the transfers (the operations) depend on by actions of these kinds."""
         if self.link is not None:
             return looked_at(self.structure, self.link, kinds, self.data)
-        executed = self.structure.executed()
-        return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
+        kept, loose = one_of_each(self.structure, self.structure.executed(), kinds, self.data)
+        return Looked(kept, loose=loose)
+
+    @property
+    def followed(self) -> bool:
+        """False where some iterations touch none of it, as the first one of what is carried forward."""
+        return not any(a.guard for a in self.structure.einsum.accesses_of(self.tensor))
+
+    def alone(self, kinds: Sequence[str]) -> Looked:
+        """What the transfers depend on by actions on the tensor itself, as the most that move."""
+        assert self.link is not None, "operations have no tensor of their own"
+        kept, _ = one_of_each(self.structure, self.link.conditions, kinds, self.data)
+        return Looked(kept, loose=bool(kept) or bool(self.looked(kinds)))
 
     def total(self, kind: str, looked: Looked = NOTHING, nonzeros: bool = False) -> Number:
         """How many elements move in one kind of access where all conditions hold; of nonzeros only, if asked.
@@ -166,11 +186,12 @@ class LinkSums:
     def _known(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
         useful = sharpest(c for c in looked.conditions if self._matters(c, nonzeros))
         side = kind if self._partial(kind) else _SIDES.get(kind, "all")
-        place = self.link and (self.tensor, self.link.level)
+        place = self.link and (self.link.used.accesses, self.link.level)
         key = (place, side, frozenset(useful), frozenset(looked.meetings), looked.by_value, nonzeros)
         if key not in self._tables.sums:
             self._tables.sums[key] = self._total(kind, replace(looked, conditions=useful), nonzeros)
-        return self._tables.sums[key]
+        found, sure = self._tables.sums[key]
+        return found, sure and not (nonzeros and self.tied(looked.conditions))
 
     def _partial(self, kind: str) -> bool:
         """True for partial sums, of which some transfers bring none."""
@@ -181,7 +202,11 @@ class LinkSums:
         useful = looked.conditions
         own = self.data[self.tensor] if nonzeros else None
         given_own = own is not None and own.actual is not None and not own.dense
-        by_value = given_own and all(len(x.terms) == 1 for x in self._access(self.tensor).projection)
+        scattered = self.link is not None and self.link.used.union is None
+        plain = self.link is not None and all(
+            len(x.terms) == 1 for a in self.link.used.accesses for x in a.projection
+        )
+        by_value = given_own and plain and self.link is not None and len(self.link.used.accesses) == 1
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
         given = tuple(c for c in useful if c not in modelled)
         met = tuple(m for m in looked.meetings if self._is_given(m))
@@ -193,7 +218,8 @@ class LinkSums:
         leaders = [c.leader for c in given] + [t for m in met for t in m.leaders]
         leaders += [self.tensor] if given_own else []
         tied = ClassTransfers(
-            tally, self.data, counted, factor, leaders, self._access(self.tensor) if nonzeros else None,
+            tally, self.data, counted, factor, leaders, self.structure.einsum.access_of(self.tensor)
+            if nonzeros else None,
             lambda some: self._factor(tally, some),
         )  # fmt: skip
         free = tied.free(modelled)
@@ -204,10 +230,10 @@ class LinkSums:
         factor = factor * self._factor(tally, free)
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
         tables |= {i: self._meeting(m) for i, m in enumerate(met, len(given))}
-        if not tables and not given_own:
+        if not tables and not given_own and not scattered:
             found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
             return (round(found) if scale == 1 and (factor == 1).all() else found), sure
-        mine = self._own_table(by_value) if given_own else None
+        mine = self._own_table(by_value, given_own) if given_own or scattered else None
         found = tally.actual(counted, factor, tables, mine)
         return (found if scale == 1 else found * scale), sure
 
@@ -253,8 +279,22 @@ class LinkSums:
     def _matters(self, condition: Condition, nonzeros: bool) -> bool:
         if self.data[condition.leader].dense:
             return False
-        # The part that goes with a nonzero of the leader itself holds that nonzero.
-        return not (nonzeros and condition.leader == self.tensor)
+        if not nonzeros or self.structure.led(condition.leader).tensor != self.tensor:
+            return True
+        # The part that goes with a nonzero of the leader itself holds that nonzero. Of another of its
+        # elements, the chance is that of both, which is no product.
+        return self.data[self.tensor].actual is not None and not self._holds_own(condition)
+
+    def _holds_own(self, condition: Condition) -> bool:
+        """Whether what moves is among what the leader's part is."""
+        assert self.link is not None, "operations have no tensor of their own"
+        return {*self.link.used.accesses} <= {*self.structure.led(condition.leader).accesses}
+
+    def tied(self, conditions: Iterable[Condition]) -> bool:
+        """True if a nonzero's chance to move depends on other elements of the same tensor, of which only the
+        density is known: all nonzeros that might move are counted."""
+        own = [c for c in conditions if self.structure.led(c.leader).tensor == self.tensor]
+        return self.data[self.tensor].actual is None and not all(map(self._holds_own, own))
 
     def _counted(self, tally: LinkTally, kind: str) -> Bools:
         if self.link is None:
@@ -311,24 +351,36 @@ class LinkSums:
 
     def table(self, condition: Condition) -> GroupTable:
         """Which parts of a condition's leader hold a nonzero."""
-        return self._cached(condition.leader, condition.digits)
+        return self._cached(
+            self.structure.led(condition.leader), condition.digits, self.data[condition.leader].actual
+        )
 
-    def _own_table(self, by_value: bool) -> GroupTable:
-        """Nonzeros of the tensor; behind ranks of several variables, of each transfer that brings them."""
+    def _own_table(self, by_value: bool, nonzeros: bool) -> GroupTable:
+        """Nonzeros of the tensor, or all its points; behind ranks of several variables, of each transfer that
+        brings them."""
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
         assert self.link is not None, "operations have no tensor of their own"
-        return self._cached(self.tensor, every if by_value else self.link.fine, not by_value)
+        digits = every if by_value else self.link.fine
+        data = (
+            self.data[self.tensor].actual
+            if nonzeros
+            else full_tensor(self.structure.einsum, self.link.used.accesses)
+        )
+        return self._cached(self.link.used, digits, data, not by_value, nonzeros)
 
-    def _access(self, tensor: str) -> TensorAccess:
-        return self.structure.einsum.access_of(tensor)
-
-    def _cached(self, tensor: str, digits: Digits, each: bool = False) -> GroupTable:
-        key = tensor, digits, each
+    def _cached(
+        self,
+        used: UsedElements,
+        digits: Digits,
+        data: SparseTensor | None,
+        each: bool = False,
+        nonzeros: bool = True,
+    ) -> GroupTable:
+        key = used.accesses, digits, each, nonzeros
         found = self._tables.known.get(key)
         if found is None:
-            data = self.data[tensor].actual
             assert data is not None, "only tensors with actual data have tables"
-            found = region_table(self.structure, self._access(tensor), digits, data, each)
+            found = region_table(self.structure, used, digits, data, each)
             self._tables.known[key] = found
         return found
 

@@ -6,7 +6,7 @@ that matters are one class, so that the sums run over few combinations of classe
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
-from polymodel.sparse.actions.join import GroupTable, weighted_count
+from polymodel.sparse.actions.join import MOST_ROWS, GroupTable, weighted_count
 from polymodel.sparse.actions.join import VariableParts as JoinAxis
-from polymodel.sparse.actions.links import POINT, Condition, EinsumLinks, TransferEdge
+from polymodel.sparse.actions.links import POINT, Condition, EinsumLinks, TransferEdge, UsedElements
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.reach import Inner, Meeting, inner
 from polymodel.sparse.tensor import SparseTensor
@@ -88,8 +88,8 @@ class LinkTally:
         self.conditions = tuple(conditions)
         self.by_value = by_value
         self.link = chain[-1] if chain else None
-        self.access = structure.einsum.access_of(self.link.tensor) if self.link else None
-        own = set(self.access.variables) if self.access else set()
+        self.used = self.link.used if self.link else None
+        own = set(self.used.variables) if self.used else set()
         self.axes = tuple(self._atoms(c, c.variable in own) for c in structure.counters)
         made = [a.labels() for a in self.axes]
         self.labels = tuple(m[0] for m in made)
@@ -101,7 +101,8 @@ class LinkTally:
             )
 
     def _atoms(self, counters: Counters, own: bool) -> Atoms:
-        variables = {v: a.variables for v, a in self._accesses().items()}
+        leaders = {x for c in self.conditions for x in c.leaders}
+        variables = {x: self.structure.led(x).variables for x in leaders}
         every = frozenset((POINT, *(i for i, _ in counters.loops)))
         fine = every if self.link is None or (own and self.by_value) else self.link.fine
         numbers = group_numbers(digit_columns(counters, fine), counters.size)
@@ -139,9 +140,6 @@ class LinkTally:
             solid,
             meets,
         )
-
-    def _accesses(self) -> dict[str, TensorAccess]:
-        return {a.tensor: a for a in self.structure.einsum.accesses}
 
     def _spread(self, number: int, column: NDArray[np.generic]) -> NDArray[np.generic]:
         """A column of one axis's classes, shaped so that axes multiply."""
@@ -195,19 +193,39 @@ class LinkTally:
     def elements(self) -> Floats:
         """Elements of the tensor in one transfer of each combination; 1 for operations."""
         found = np.ones([1] * len(self.axes))
-        if self.access is None:
+        if self.used is None:
             return found
-        at = {a.variable: n for n, a in enumerate(self.axes)}
-        for expression in self.access.projection:
-            extents = tuple(self._spread(at[v], self.axes[at[v]].extent) for v in expression.variables)
+        assert self.used.union is not None, "elements that do not stand evenly apart are listed"
+        for expression, extents in self._extents(self.used, {a.variable: a.extent for a in self.axes}):
             found = found * window(expression, extents)
         return found
+
+    def _extents(
+        self, used: UsedElements, sizes: Mapping[str, Ints]
+    ) -> Iterator[tuple[Affine, tuple[Ints, ...]]]:
+        """The index along each rank, and how many values its variables have, by classes."""
+        at, spans = {a.variable: n for n, a in enumerate(self.axes)}, dict(used.spans)
+        for expression in used.union.projection if used.union is not None else ():
+            yield (
+                expression,
+                tuple(
+                    self._whole(at[v], sizes[v]) if v in at else np.full([1] * len(self.axes), spans[v])
+                    for v in expression.variables
+                ),
+            )
 
     def part(self, condition: Condition) -> tuple[Ints, ...]:
         """Extents of a condition's part per rank of its leader, one entry per combination of classes."""
         at = {a.variable: n for n, a in enumerate(self.axes)}
         number = self.conditions.index(condition)
-        access = self._accesses()[condition.leader]
+        used = self.structure.led(condition.leader)
+        access = used.union
+        if access is None:
+            raise Refused(
+                f"{self.structure.name}: the elements that are used of {condition.leader} do not stand "
+                "evenly apart: points of its tiles are not counted",
+                f"give the nonzeros of {condition.leader}, or leave out the action",
+            )
         if sum(len(x.variables) for x in access.projection) > len(access.variables):
             raise Refused(
                 f"{self.structure.name}: one rank variable indexes two ranks of {condition.leader}: points "
@@ -215,21 +233,21 @@ class LinkTally:
                 f"give the nonzeros of {condition.leader}, or leave out the action",
             )
         found = []
-        for expression in self._accesses()[condition.leader].projection:
+        sizes = {a.variable: a.sizes[number] for a in self.axes if number in a.sizes}
+        for expression, extents in self._extents(used, sizes):
             names = expression.variables
-            if len(names) > 1 and not all(self.axes[at[v]].solid[number] for v in names):
+            if len(names) > 1 and not all(self.axes[at[v]].solid[number] for v in names if v in at):
                 raise Refused(
                     f"{self.structure.name}: what is used of {condition.leader} has gaps",
                     "let the spatial loop be no part of its ranks, or leave out the action",
                 )
-            extents = tuple(self._spread(at[v], self.axes[at[v]].sizes[number]) for v in names)
             found.append(window(expression, extents))
         return tuple(found)
 
     def meeting(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
         """Parts, points of the largest part of each leader, and whether all are alike, one entry per
         combination of classes."""
-        number, accesses = self.conditions.index(meeting), self._accesses()
+        number = self.conditions.index(meeting)
         every = np.ones([1] * len(self.axes), np.int64)
         parts, even, points = every, every, [every] * len(meeting.leaders)
         for n, atoms in enumerate(self.axes):
@@ -239,7 +257,7 @@ class LinkTally:
             parts = parts * self._whole(n, found.parts)
             even = even * self._whole(n, found.even)
             for k, leader in enumerate(meeting.leaders):
-                if atoms.variable in accesses[leader].variables:
+                if atoms.variable in self.structure.led(leader).variables:
                     points[k] = points[k] * self._whole(n, found.extents[k])
         return parts, tuple(points), even
 
@@ -277,16 +295,47 @@ class LinkTally:
 
 def region_table(
     structure: EinsumLinks,
-    access: TensorAccess,
+    used: UsedElements,
     digits: Set[int | str],
     data: SparseTensor,
     each: bool = False,
 ) -> GroupTable:
-    """Which tiles (told apart by these loops) of a tensor hold a nonzero; POINT with all loops: which values.
+    """Which tiles (told apart by these loops) of a tensor hold a nonzero, in any of its accesses; POINT with
+    all loops: which values. `each`: a row for each nonzero of a tile, told apart by a column that stands for
+    no rank variable. Refused where these are too many to list."""
+    first, *others = (_region(structure, a, digits, data, each) for a in used.accesses)
+    if not others:
+        return first
+    names = (*used.variables, *([""] if each else []))
+    sizes = {
+        c.variable: int(group_numbers(digit_columns(c, digits), c.size).max()) + 1
+        for c in structure.counters
+        if c.variable in used.variables
+    }
+    rows = [_spread_rows(t, names, sizes) for t in (first, *others)]
+    ids = [np.concatenate(columns) for columns in zip(*rows, strict=True)]
+    return GroupTable.of(names, ids, ids[0].size)
 
-    `each`: a row for each nonzero of a tile, told apart by a column that stands for no rank variable. Refused
-    where more operations touch the nonzeros than can be listed.
-    """
+
+def _spread_rows(table: GroupTable, names: Sequence[str], sizes: Mapping[str, int]) -> list[Ints]:
+    """The columns of these names; of those that a table does not have every number goes with each row."""
+    missing = [v for v in names if v not in table.variables]
+    count = prod(sizes[v] for v in missing)
+    if table.rows * count > MOST_ROWS:
+        raise Refused(
+            f"matching coordinates needs {table.rows * count:,} rows",
+            "describe one of the tensors by its density instead",
+        )
+    column = {v: np.repeat(ids, count) for v, ids in zip(table.variables, table.ids, strict=True)}
+    grid = np.indices([sizes[v] for v in missing]).reshape(len(missing), count)
+    column |= {v: np.tile(row, table.rows) for v, row in zip(missing, grid, strict=True)}
+    return [column[v] for v in names]
+
+
+def _region(
+    structure: EinsumLinks, access: TensorAccess, digits: Set[int | str], data: SparseTensor, each: bool
+) -> GroupTable:
+    """The same of one access."""
     by_name = {c.variable: c for c in structure.counters}
     points = points_of(structure.einsum, access, data)
     ids, different = [], True

@@ -11,7 +11,7 @@ from polymodel.errors import Refused
 from polymodel.integers import np
 from polymodel.spec.expressions import Binary, Name, NumberNode, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import TextFault
-from polymodel.workload.einsum import Einsum, TensorAccess
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 MULTIPLY = (None, *names_of("mul"))
 UNION = names_of("add", "sub", "max", "min")
@@ -48,7 +48,7 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
     if nothing is None or (nothing != output.default and output.tensor in sparse):
         return False
     if operation in UNION:
-        return _value(einsum, {a.tensor: a.default for a in einsum.inputs}) == nothing
+        return _value(einsum, {a: a.default for a in einsum.inputs}) == nothing
     return all(_absorbs(einsum, a, nothing) for a in einsum.inputs if a.tensor in sparse)
 
 
@@ -63,14 +63,14 @@ def _identity(einsum: Einsum) -> float | None:
 
 def _absorbs(einsum: Einsum, access: TensorAccess, result: float) -> bool:
     """Whether the operation gives `result` where an operand is absent, whatever the others are."""
-    return _value(einsum, {access.tensor: access.default}) == result
+    return _value(einsum, {access: access.default}) == result
 
 
-def _value(einsum: Einsum, known: Mapping[str, float]) -> float | None:
+def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
     """What the operation of an Einsum gives for some operands, the others being any finite number; None if
     that depends on them."""
     operation = dict(einsum.operations).get("map") or "mul"
-    values = [known.get(a.tensor) for a in einsum.operands]
+    values = [known.get(a) for a in einsum.operands]
     if operation in OPERATORS:
         found = OPERATORS[operation]
         if found.arity == 1 or len(values) == 1:
@@ -80,7 +80,9 @@ def _value(einsum: Einsum, known: Mapping[str, float]) -> float | None:
             joined = _applied(found, [joined, value])
         return joined
     named = {f"_{i}": x for i, x in enumerate(values)}
-    named |= {a.tensor: x for a, x in zip(einsum.operands, values, strict=True)}
+    alone = {a.tensor for a in einsum.operands if len({*einsum.accesses_of(a.tensor)}) == 1}
+    pairs = zip(einsum.operands, values, strict=True)
+    named |= {a.tensor: x for a, x in pairs if a.tensor in alone}
     try:
         return _evaluated(parse_arithmetic(operation), named)
     except TextFault:
@@ -148,3 +150,41 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
         f"say that {names} {'has' if len(sparse) == 1 else 'have'} none (densities: {{{given}}}), "
         "or use mul, add or a function that keeps zeros (relu) for its map",
     )
+
+
+class PlacedZeros(Zeros, Protocol):
+    """Whether a tensor has any, and whether it is known where."""
+
+    @property
+    def placeless(self) -> bool: ...
+
+    @property
+    def actual(self) -> object: ...
+
+
+def require_carried_anywhere(cascade: Cascade, data: Mapping[str, PlacedZeros]) -> None:
+    """Refused where it is known at which places a tensor that is carried forward has zeros, or where what is
+    before its first generation has some: which of them is read in which iteration is not followed."""
+    for einsum in cascade.einsums:
+        for access in einsum.accesses:
+            known = data[access.tensor]
+            if not access.guard or known.dense:
+                continue
+            if access.stands_for or known.actual is not None or not known.placeless:
+                what = (
+                    f"stands before the first generation of {access.stands_for}"
+                    if access.stands_for
+                    else ("is carried from one iteration to the next")
+                )
+                raise Refused(
+                    f"{access.tensor} {what}, and its zeros lie at known places; sparse counts do not "
+                    "follow which of them are read",
+                    f"give it a uniform density, or none (densities: {{{access.tensor}: 1}}), or run the "
+                    "cascade on data (pm.execute)",
+                )
+
+
+def empty_before(cascade: Cascade) -> frozenset[str]:
+    """The tensors that are carried forward of which what is before the first generation is absent."""
+    absent = {a.tensor: a.default for e in cascade.einsums for a in e.accesses}
+    return frozenset(t for t, value in cascade.init if value == absent.get(t, 0.0))

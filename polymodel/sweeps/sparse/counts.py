@@ -277,7 +277,7 @@ class EinsumSweep:
         data = self.data[tensor]
         nonzeros = self.formats.compressed(component, tensor) and not data.dense
         how = self.formats.known.get((component, tensor))
-        chain = self.structure.way(tensor, row.node, kind)
+        (chain,) = self.structure.ways(tensor, row.node, kind) or ((),)
         held = turns = actual = dense * data.density if nonzeros else dense
         if chain:
             each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))

@@ -10,7 +10,7 @@ from typing import Any
 from polymodel.analysis.result import Analysis, Problem, mapped
 from polymodel.analysis.symbolic.forms import Form, HeldBuffet, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
-from polymodel.errors import NotSeparable
+from polymodel.errors import NotSeparable, Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.links import is_box
@@ -85,7 +85,10 @@ def sparse_plan(
 
     Raises NotSeparable or Refused where points have to be looked at one by one.
     """
-    require_plain(problem.cascade, "sparse counts cover", "give the other accesses a tensor of their own")
+    try:
+        require_plain(problem.cascade, "closed forms of sparse counts cover", "use engine exact")
+    except Refused as refused:
+        raise NotSeparable(refused.message, "use engine exact") from None
     cut = next((e for e in problem.cascade.einsums if not is_box(e)), None)
     if cut is not None:
         space = f"the iteration space of {cut.name} is not a box"

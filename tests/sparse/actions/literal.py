@@ -21,7 +21,9 @@ ORDER = ("actual", "gated", "skipped")
 class Operation:
     """One point of the iteration space: counters of the loops above each node, and what it touches."""
 
-    def __init__(self, counters: dict[int, int], offsets: Point, touched: dict[str, Point]) -> None:
+    def __init__(
+        self, counters: dict[int, int], offsets: Point, touched: dict[str, tuple[Point, ...]]
+    ) -> None:
         self.counters = counters
         self.offsets = offsets
         self.touched = touched
@@ -40,7 +42,10 @@ def operations(problem: Problem) -> list[Operation]:
             names = einsum.rank_variables
             for values in product(*(ranges[v] for v in names)):
                 point = dict(zip(names, values, strict=True))
-                touched = {a.tensor: tuple(x.value(point) for x in a.projection) for a in einsum.accesses}
+                touched = {
+                    t: tuple(tuple(x.value(point) for x in a.projection) for a in einsum.accesses_of(t))
+                    for t in einsum.tensors
+                }
                 offsets = tuple(ranges[v].index(point[v]) for v in names)
                 found.append(Operation(dict(counters), offsets, touched))
             return
@@ -73,6 +78,14 @@ class Literal:
         self.path = problem.tree.path(self.einsum.name)
         self.operations = operations(problem)
         self.loops = {s.id: s.node for s in self.path if isinstance(s.node, Loop)}
+        self.sum = dict(self.einsum.operations).get("map") == "add"
+
+    def empty(self, ops: Sequence[Operation], leader: str, data: Mapping[str, set[Point]]) -> bool:
+        """Whether what some operations use of a leader is zero: of one of its accesses, of a sum of all."""
+        if leader not in data:
+            return False
+        parts = [{op.touched[leader][i] for op in ops} for i in range(len(ops[0].touched[leader]))]
+        return (all if self.sum else any)(not part & data[leader] for part in parts)
 
     def chain(self, tensor: str) -> list[int]:
         return [s.id for s in self.path if isinstance(s.node, StorageNode) and tensor in s.node.tensors]
@@ -115,7 +128,8 @@ class Literal:
         self.moved: Counter[tuple[str, str, Point, str]] = Counter()
         found: Counter[tuple[str, int, str, str]] = Counter()
         states: dict[str, dict[tuple[int, Point, Point, Point], State]] = {}
-        self.links(self.einsum.inputs, data, compressed, states, found)
+        inputs = {a.tensor: a for a in self.einsum.inputs}.values()
+        self.links(inputs, data, compressed, states, found)
         self.compute(data, states, found)
         # What of an output is touched depends on the operations, these on their operands.
         self.links(self.einsum.outputs, data, compressed, states, found)
@@ -135,28 +149,37 @@ class Literal:
         stamps: dict[tuple[Point, Point], list[Operation]] = {}
         for op in self.operations:
             stamps.setdefault((self.time(op, child), self.place(op, child)), []).append(op)
-        for ops in stamps.values():
-            for x in {op.touched[tensor] for op in ops}:
-                key = self.time(ops[0], child), self.place(ops[0], parent), x
-                groups.setdefault(key, []).extend(ops)
-        for key in sorted(groups):
-            self.transfer(key, groups[key], parent, child, level, access, data, compressed, states, found)
+        reads = range(len(self.einsum.accesses_of(tensor)))
+        # Compute reads access by access; what fills a storage serves all of them.
+        for each in [reads] if child is not None else [[i] for i in reads]:
+            groups.clear()
+            for ops in stamps.values():
+                for x in {op.touched[tensor][i] for op in ops for i in each}:
+                    key = self.time(ops[0], child), self.place(ops[0], parent), x
+                    groups.setdefault(key, []).extend(ops)
+            for key in sorted(groups):
+                self.transfer(
+                    key, groups[key], each, parent, child, level, access, data, compressed, states, found
+                )
 
-    def transfer(self, key, ops, parent, child, level, access, data, compressed, states, found) -> None:
+    def transfer(self, key, ops, each, parent, child, level, access, data, compressed, states, found) -> None:
         time, above, x = key
         tensor = access.tensor
+
+        def touches(op: Operation) -> bool:
+            return any(op.touched[tensor][i] == x for i in each)
+
         outer = self.time(ops[0], parent)
         state = states.get((level - 1, outer, above, x), "actual") if level else "actual"
         for kind, leaders in self.rules(parent, tensor):
             for leader in leaders:
-                part = {op.touched[leader] for op in ops}
-                if leader in data and not part & data[leader]:
+                if self.empty(ops, leader, data):
                     state = "skipped" if kind == "skip" or state == "skipped" else "gated"
-        receivers = sorted({self.place(op, child) for op in ops if op.touched[tensor] == x})
+        receivers = sorted({self.place(op, child) for op in ops if touches(op)})
         for place in receivers:
-            states[level, time, place, x] = state
+            states[level, time, place, x, *(each if child is None else ())] = state
         if access.output and tensor not in self.drained_densely(parent):
-            state = _harder(state, min((op.state for op in ops if op.touched[tensor] == x), key=ORDER.index))
+            state = _harder(state, min((op.state for op in ops if touches(op)), key=ORDER.index))
 
         def note(kind: str, node: int, places: Sequence[Point]) -> None:
             packed = (self.component(node), tensor) in compressed
@@ -173,7 +196,8 @@ class Literal:
         earlier = states.setdefault(("drained", level, parent), set())
         visit = () if level == 0 else outer
         came = states.setdefault("came", set())
-        if (visit, above, x) in earlier or (level and (level - 1, outer, above, x) in came):
+        there = level == 0 and access.accumulates
+        if there or (visit, above, x) in earlier or (level and (level - 1, outer, above, x) in came):
             note("reads_fill", parent, [above])
             if child is not None:
                 note("writes_fill", child, receivers[:1])
@@ -189,17 +213,17 @@ class Literal:
         unit = self.problem.hierarchy[leaf.component].sparse
         for op in self.operations:
             state = "actual"
-            for access in self.einsum.inputs:
-                chain = self.chain(access.tensor)
-                key = (len(chain) - 1, self.time(op, None), self.place(op, None), op.touched[access.tensor])
-                state = _harder(state, states[access.tensor][key])
+            tensors = dict.fromkeys(a.tensor for a in self.einsum.inputs)
+            for tensor in tensors if not self.sum else ():
+                last = len(self.chain(tensor)) - 1
+                for i, x in enumerate(op.touched[tensor]):
+                    key = (last, self.time(op, None), self.place(op, None), x, i)
+                    state = _harder(state, states[tensor][key])
             for action in unit.actions if unit else ():
                 for leader in action.of(self.einsum.name)[1]:
-                    if leader in data and op.touched[leader] not in data[leader]:
+                    if self.empty([op], leader, data):
                         state = _harder(state, "skipped" if action.kind == "skip" else "gated")
-            full = all(
-                op.touched[a.tensor] in data.get(a.tensor, {op.touched[a.tensor]}) for a in self.einsum.inputs
-            )
+            full = (any if self.sum else all)(x in data.get(t, {x}) for t in tensors for x in op.touched[t])
             op.state = state
             if state == "actual":
                 state = "effectual" if full else "ineffectual"

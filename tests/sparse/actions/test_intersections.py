@@ -74,7 +74,7 @@ def by_hand(problem: Problem, kind: str, nonzero: dict[str, set[tuple[int, ...]]
         for op in walked:
             pair = fibers.setdefault(tuple(counter(op, d) for d in order[:at]), (set(), set()))
             for t, coords in zip("AB", pair, strict=True):
-                if op.touched[t] in nonzero[t]:
+                if op.touched[t][0] in nonzero[t]:
                     coords.add(counter(op, (i, variable)))
         for a, b in fibers.values():
             if a and b:

@@ -31,7 +31,7 @@ class Kept(Literal):
             open_runs: dict[Point, tuple[Point, Point, Point]] = {}
             for time in sorted(times):
                 ops = times[time]
-                here = {op.touched[tensor] for op in ops}
+                here = {op.touched[tensor][0] for op in ops}
                 open_runs = {x: key for x, key in open_runs.items() if x in here}
                 for x in here:
                     key = open_runs.setdefault(x, (time, self.place(ops[0], parent), x))
@@ -41,7 +41,7 @@ class Kept(Literal):
             state = "actual"
             for kind, leaders in self.rules(parent, tensor):
                 for leader in leaders:
-                    if leader in data and not {op.touched[leader] for op in reads[key]} & data[leader]:
+                    if leader in data and not {op.touched[leader][0] for op in reads[key]} & data[leader]:
                         state = "skipped" if kind == "skip" or state == "skipped" else "gated"
             found[state] += 1
         return found
