@@ -68,6 +68,7 @@ MADE: dict[str, Callable[[], object]] = {
     "Tiling": lambda: pm.tile(_matrix(), fit=pm.elements(32)),
     "TilingEstimates": lambda: pm.estimate_tiling(_matrix()),
     "MatmulTiling": lambda: pm.tile_matmul(_matrix(), _matrix(), capacity=128),
+    "TileSimulation": lambda: pm.tile(_matrix(), fit=pm.elements(32)).simulate(most=3),
     "Tuning": lambda: pm.tune_tiling(_matrix()),
     "TilerSwift": lambda: pm.tiler_swift_comparison([_matrix()]),
     "Sweep": lambda: pm.sweep(pruning.matmul(4), {n: [1, 2] for n in SIZES[:3]} | ONES, keep="all"),

@@ -24,6 +24,9 @@ from polymodel.view.table import RATIO, Cell, Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from polymodel.report.tiling.simulation import TileSimulation
+    from polymodel.tiling.simulate.dataflows import Kind
+
 _LISTED = 2 * 10**6  # rows of a table that are still made
 _WORDS = ("A_read_words", "B_read_words", "Z_read_words", "Z_write_words", "total_words")
 _MOST = 12  # candidates that are printed
@@ -130,6 +133,17 @@ class MatmulTiling(Answer):
         from polymodel.report.tiling.plots import plot_strategies
 
         return plot_strategies(self, ax=ax)
+
+    def simulate(self, *, most: int = 200, seed: int = 0) -> TileSimulation:
+        """Launches, at most so many drawn at random, run token by token on blocks of a streaming dataflow
+        with one multiplier, row by row of A, beside the multiplies and the ramp of the model."""
+        from polymodel.report.tiling.simulation import TileSimulation
+        from polymodel.tiling.simulate.launched import of_product
+
+        run = of_product(self.best.source, self.asked.machine.launch, most, seed)
+        name = f"{self.product.name} times {self.product.second}"
+        kind: Kind = "spmv" if self.product.extents[2] == 1 else "spmm"
+        return TileSimulation(name, kind, self.best.launches, run)
 
     def __repr__(self) -> str:
         moved = f"{self.words:,} words, {self.ratio:.3g} x the least"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from polymodel.report.tiling.simulation import TileSimulation
+
 
 @dataclass(frozen=True, eq=False)
 class Tiling(Answer):
@@ -175,6 +177,15 @@ class Tiling(Answer):
         from polymodel.tiling.export import export
 
         return export(self.a, self.second, self.costs, folder, most=most)
+
+    def simulate(self, *, most: int = 200, seed: int = 0) -> TileSimulation:
+        """Launched tiles, at most so many drawn at random, run token by token on blocks of a streaming
+        dataflow, beside the cycles of the model. Refused for tensors of other than two ranks."""
+        from polymodel.report.tiling.simulation import TileSimulation
+        from polymodel.tiling.simulate.launched import of_cut
+
+        run = of_cut(self.costs, most, seed)
+        return TileSimulation(self.pattern.name, self.op, self.costs.kernels, run)
 
     def as_data(self, *, live: bool = True) -> dict[str, Json]:
         """Figures and tiles as plain data with stable keys."""

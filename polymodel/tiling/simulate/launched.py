@@ -1,0 +1,137 @@
+"""Launched tiles of a cutting or a product, some or all of them, simulated one by one beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.spec.faults import plainly
+from polymodel.tiling.cost.model import CutCosts, Launch
+from polymodel.tiling.matmul.dynamic import Dynamic
+from polymodel.tiling.matmul.panels import RowPanels
+from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct
+from polymodel.tiling.matmul.uniform import UniformTiles
+from polymodel.tiling.plane.pattern import Ints
+from polymodel.tiling.simulate.dataflows import Kind, TileOperand, simulate
+from polymodel.tiling.simulate.terms import TileTerms, by_rule, measured, modelled
+
+CYCLES = 2 * 10**6  # simulated at once: about half a minute
+Operands = Callable[[int], tuple[TileOperand, TileOperand]]
+
+
+@dataclass(frozen=True)
+class SimulatedLaunch:
+    """One launched tile: its number, entries of A and of B, and its cycles as the model has them, as the
+    rules of the blocks have them, and as simulated."""
+
+    tile: int
+    nnz_a: int
+    nnz_b: int
+    modelled: TileTerms
+    ruled: TileTerms
+    simulated: TileTerms
+
+
+def chosen(launched: Ints, most: object, seed: object) -> list[int]:
+    """At most so many of the launched tiles, drawn at random, in their order."""
+    faults: list[Diagnostic] = []
+    many = _whole("most", most, 1, "positive integer", faults)
+    start = _whole("seed", seed, 0, "whole number", faults)
+    if faults:
+        raise SpecError(faults)
+    if launched.size <= many:
+        found: list[int] = launched.tolist()
+        return found
+    drawn: list[int] = np.sort(np.random.default_rng(start).choice(launched, many, replace=False)).tolist()
+    return drawn
+
+
+def _whole(name: str, given: object, least: int, kind: str, faults: list[Diagnostic]) -> int:
+    value = plainly(given)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    faults.append(Diagnostic(f"{name}={value!r} is not a {kind}", f"write e.g. {name}={max(least, 200)}"))
+    return least
+
+
+def of_cut(costs: CutCosts, most: object, seed: object) -> tuple[SimulatedLaunch, ...]:
+    """Tiles of a cutting for element-wise work."""
+    pattern, rects = costs.pattern, costs.cut.rects
+    if pattern.levels != 2:
+        what = f"{pattern.name} has {pattern.levels} rank{'s' if pattern.levels > 1 else ''}"
+        raise Refused(f"{what}: the simulated dataflows are of matrices", "give matrices")
+    order = np.argsort(costs.cut.ids, kind="stable")
+    ends = np.cumsum(np.bincount(costs.cut.ids, minlength=costs.tiles))
+
+    def operands(tile: int) -> tuple[TileOperand, TileOperand]:
+        points = order[ends[tile - 1] if tile else 0 : ends[tile]]
+        shape = int(rects.height[tile]), int(rects.width[tile])
+        row, col = pattern.rows[points] - rects.row[tile], pattern.cols[points] - rects.col[tile]
+        sides = (pattern.in_a[points], pattern.in_b[points])
+        a, b = (TileOperand.ones(row[side], col[side], shape) for side in sides)
+        return a, b
+
+    tiles = chosen(np.flatnonzero(costs.runs), most, seed)
+    return tuple(_run(costs.op, tiles, operands, costs.launch))
+
+
+def of_product(
+    source: UniformTiles | RowPanels | Dynamic, launch: Launch, most: object, seed: object
+) -> tuple[SimulatedLaunch, ...]:
+    """Launches of a product: pairs of tiles, or a panel and the rows of B that it names."""
+    product = source.product
+    boxes = _boxes(source, product)
+    tiles = chosen(np.arange(boxes.shape[0]), most, seed)
+
+    def operands(tile: int) -> tuple[TileOperand, TileOperand]:
+        i, i_end, k, k_end, j, j_end = boxes[tile].tolist()
+        return _part(product.a, (i, i_end), (k, k_end)), _part(product.b, (k, k_end), (j, j_end))
+
+    kind: Kind = "spmv" if product.extents[2] == 1 else "spmm"
+    return tuple(_run(kind, tiles, operands, launch))
+
+
+def _run(kind: Kind, tiles: list[int], operands: Operands, launch: Launch) -> Iterator[SimulatedLaunch]:
+    made = [(tile, *operands(tile)) for tile in tiles]
+    ruled = [by_rule(kind, a, b) for _, a, b in made]
+    cycles = sum(terms.cycles for terms in ruled)
+    if cycles > CYCLES:
+        what = f"{len(tiles):,} tiles take {cycles:,} cycles, more than {CYCLES:,} that are simulated at once"
+        raise Refused(what, "simulate fewer tiles (most=), or smaller ones")
+    for (tile, a, b), terms in zip(made, ruled, strict=True):
+        simulated = measured(simulate(kind, a, b))
+        yield SimulatedLaunch(
+            tile, int(a.rows.size), int(b.rows.size), modelled(kind, a, b, launch), terms, simulated
+        )
+
+
+def _part(whole: EntryCoordinates, rows: tuple[int, int], cols: tuple[int, int]) -> TileOperand:
+    piece = slice(int(whole.starts[rows[0]]), int(whole.starts[rows[1]]))
+    row, col = whole.rows[piece], whole.cols[piece]
+    inside = (col >= cols[0]) & (col < cols[1])
+    shape = rows[1] - rows[0], cols[1] - cols[0]
+    return TileOperand.ones(row[inside] - rows[0], col[inside] - cols[0], shape)
+
+
+def _boxes(source: UniformTiles | RowPanels | Dynamic, product: PatternProduct) -> Ints:
+    """First and last + 1 along i, k and j of every launch."""
+    i, k, j = product.extents
+    if isinstance(source, UniformTiles):
+        pairs = source.pairs
+        columns = [
+            edge
+            for at, size, extent in zip((pairs.i, pairs.k, pairs.j), source.tile, (i, k, j), strict=True)
+            for edge in (at * size, np.minimum((at + 1) * size, extent))
+        ]
+        return np.stack(columns, axis=1)
+    if isinstance(source, RowPanels):
+        on = source.launched
+        first, last = source.begins[:-1][on], source.begins[1:][on]
+        zero = np.zeros_like(first)
+        return np.stack([first, last, zero, zero + k, zero, zero + j], axis=1)
+    at = source.column
+    names = ("outer", "k", "inner") if source.stationary == "A" else ("inner", "k", "outer")
+    return np.stack([at(f"{name}{end}") for name in names for end in ("", "_end")], axis=1)

@@ -1,0 +1,134 @@
+"""Simulated tiles: results are right, and cycles are those that the rules come to, in every term.
+
+The model is exact where no token is waited for; every difference has its cause among the terms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.simulate import launched
+from polymodel.tiling.simulate.dataflows import Kind, SimulatedTile, TileOperand, simulate
+from polymodel.tiling.simulate.terms import TERMS, TileTerms, by_rule, measured, modelled
+
+KINDS: tuple[Kind, ...] = ("add", "multiply", "spmv", "spmm")
+DIFFER: dict[Kind, set[str]] = {
+    "add": {"waiting"},
+    "multiply": {"waiting"},
+    "spmv": {"entries", "ends", "waiting"},
+    "spmm": {"ends", "waiting", "sending", "ramp"},
+}
+
+
+def operand(dense: np.ndarray) -> TileOperand:
+    rows, cols = np.nonzero(dense)
+    return TileOperand(rows, cols, dense[rows, cols].tolist(), (dense.shape[0], dense.shape[1]))
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, int], share: float) -> np.ndarray:
+    return np.where(rng.random(shape) < share, rng.integers(1, 9, shape), 0).astype(float)
+
+
+def factors(rng: np.random.Generator, kind: Kind, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two operands of random sizes and shares of entries, sparse ones more often."""
+    i, k, j = (int(n) for n in rng.integers(1, most, 3))
+    other = {"add": (i, k), "multiply": (i, k), "spmv": (k, 1), "spmm": (k, j)}[kind]
+    return drawn(rng, (i, k), rng.random() ** 2), drawn(rng, other, rng.random() ** 2)
+
+
+def result(tile: SimulatedTile, shape: tuple[int, int]) -> np.ndarray:
+    found = np.zeros(shape)
+    np.add.at(found, (list(tile.rows), list(tile.cols)), tile.values)
+    return found
+
+
+def check(kind: Kind, a: np.ndarray, b: np.ndarray) -> tuple[TileTerms, TileTerms]:
+    one, other = operand(a), operand(b)
+    tile = simulate(kind, one, other)
+    wanted = a + b if kind == "add" else a * b if kind == "multiply" else a @ b
+    assert np.array_equal(result(tile, wanted.shape), wanted)
+    found, model = measured(tile), modelled(kind, one, other, Launch())
+    assert found == by_rule(kind, one, other)
+    assert found.cycles == tile.cycles
+    useful = (a.any() or b.any()) if kind == "add" else (a.any() and b.any())
+    if useful:
+        assert {term for term in TERMS if getattr(found, term) != getattr(model, term)} <= DIFFER[kind]
+    return model, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cycles_follow_from_the_data(kind: Kind) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(12):
+        check(kind, *factors(rng, kind, 12))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_cycles_of_200_random_tiles_follow_from_the_data(kind: Kind) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(200):
+        check(kind, *factors(rng, kind, 40))
+
+
+def test_the_model_is_exact_where_no_token_is_waited_for() -> None:
+    """Operands whose rows begin and end at the same columns: every row's end is known in time."""
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        sides = [drawn(rng, (9, 8), 0.4) for _ in range(2)]
+        for side in sides:
+            side[:, [0, -1]] = 1
+        for kind in KINDS[:2]:
+            model, found = check(kind, *sides)
+            assert model == found
+
+
+def test_a_tile_without_a_result_takes_the_ten_cycles_of_the_model() -> None:
+    """What Tiler-Swift's charts say of empty tiles comes out of the blocks."""
+    none = np.zeros((3, 4))
+    for kind in KINDS[:2]:
+        model, found = check(kind, none, none)
+        assert (model.cycles, found.cycles) == (10, 10)
+
+
+def test_tiles_of_a_cutting() -> None:
+    a = pm.random_tensor(["I", "J"], [16, 12], 0.2, seed=4)
+    cut = pm.tile(a, op="multiply", fit=pm.elements(8), tiler="qtree", launch=Launch(run="all"))
+    found = cut.simulate()
+    assert (found.launches, len(found.tiles_run)) == (cut.costs.kernels, cut.costs.kernels)
+    assert [x.modelled.cycles for x in found.tiles_run] == cut.costs.cycles.tolist()
+    assert found.unexplained == 0
+    some = cut.simulate(most=10, seed=2)
+    assert len(some.tiles_run) == 10
+    by_tile = {x.tile: x for x in found.tiles_run}
+    assert all(x == by_tile[x.tile] for x in some.tiles_run)
+    assert [x.tile for x in some.tiles_run] != [x.tile for x in cut.simulate(most=10).tiles_run]
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "panels", "dynamic", "overbooked"])
+def test_launches_of_a_product(strategy: str) -> None:
+    """All launches together do every multiply once, whichever way the product is cut."""
+    a = pm.random_tensor(["I", "K"], [20, 24], 0.15, seed=5)
+    b = pm.random_tensor(["K", "J"], [24, 18], 0.15, seed=6)
+    found = pm.tile_matmul(a, b, capacity=64, strategy=strategy)  # type: ignore[arg-type]  # a parameter
+    ran = found.simulate(most=10**4)
+    assert (ran.launches, len(ran.tiles_run)) == (found.best.launches, found.best.launches)
+    assert sum(x.simulated.entries for x in ran.tiles_run) == found.product.multiplies
+    assert ran.unexplained == 0
+    vector = pm.tile_matmul(a, pm.random_tensor(["K", "J"], [24, 1], 0.9, seed=7), capacity=64)
+    assert vector.simulate().kind == "spmv"
+
+
+def test_what_cannot_be_simulated_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = pm.tile(pm.random_tensor(["I", "J"], [20, 20], 0.2, seed=4), fit=pm.elements(16))
+    with pytest.raises(SpecError, match=r"most=0 is not a positive integer\n.*\n.*seed='x' is not a whole"):
+        cut.simulate(most=0, seed="x")  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(Refused, match="A has 3 ranks"):
+        pm.tile(pm.random_tensor(["I", "J", "K"], [5, 5, 5], 0.2, seed=1), fit=pm.elements(64)).simulate()
+    monkeypatch.setattr(launched, "CYCLES", 50)
+    with pytest.raises(Refused, match="more than 50 that are simulated at once"):
+        cut.simulate()
