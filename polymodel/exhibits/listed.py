@@ -24,6 +24,7 @@ EXHIBITS = (
     "outerspace",
     "extensor",
     "sigma",
+    "sparseloop",
     "tiler_swift",
     "models",
     "passes",
