@@ -19,6 +19,10 @@ from hypothesis import is_hypothesis_test, settings
 # Kept even where the environment says otherwise: the processes that tests start need not compile the package.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Figures may be picojoules, of which pytest's 1e-12 would hide all: what `pytest.approx` compares has to
+# be equal in relation to its size, and to zero exactly, unless the test says `abs=`.
+type(pytest.approx(1.0)).DEFAULT_ABSOLUTE_TOLERANCE = 0.0
+
 SHARE, LEAST = 10, 3  # `make test` draws a tenth of the examples, but no fewer than this
 
 # Without deadlines: how long an example takes depends on what else the machine does.

@@ -348,3 +348,10 @@ def test_names_are_those_of_the_field() -> None:
         if _VAGUE & {*node.name.split("_")}
     ]
     assert len(vague) <= _LEFT, vague
+
+
+def test_small_figures_are_told_apart() -> None:
+    """What conftest.py says of `pytest.approx`: two picojoules are not one."""
+    assert pytest.approx(2e-12) != 1e-12
+    assert pytest.approx(1e-12, rel=1e-6) == 1.0000001e-12
+    assert pytest.approx(0.0) != 1e-15

@@ -23,7 +23,7 @@ from polymodel.spec.expressions import (
 from polymodel.spec.faults import Faults, Path, TextFault, UnknownName, close_to, suggestion
 
 Value = int | float
-_LARGEST = 10**60
+LARGEST = 10**60  # of all numbers that are written or worked out, so that no arithmetic with them overflows
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _CONSTANTS: dict[str, Value] = {"inf": math.inf, "infinity": math.inf}
 _FUNCTIONS = ("min", "max", "ceil", "floor", "log2", "sqrt")
@@ -52,11 +52,11 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
 
 
 def _bounded(value: Value, offset: int) -> Value:
-    """A number as it was written: finite ones stay below 1e60, so that no arithmetic with them overflows."""
+    """A number as it was written; finite ones are at most LARGEST."""
     if value != value:
         raise TextFault("nan is not a number", offset, "write a number, or inf where there is no limit")
-    if abs(value) > _LARGEST and abs(value) != math.inf:
-        raise TextFault("the number is too large", offset, "numbers must stay below 1e60; inf is no limit")
+    if abs(value) > LARGEST and abs(value) != math.inf:
+        raise TextFault("the number is too large", offset, "numbers must stay below 1e60; inf means no limit")
     return value
 
 
@@ -144,7 +144,7 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
     if isinstance(value, complex) or value != value:
         raise TextFault("the result is not a real number", tree.offset, "change the operands")
     given = math.inf in (abs(left), abs(right))
-    if abs(value) > _LARGEST and not given:
+    if abs(value) > LARGEST and not given:
         raise TextFault("the result is too large", tree.offset, "numbers must stay below 1e60")
     return value
 

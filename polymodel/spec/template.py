@@ -23,6 +23,7 @@ from jinja2.visitor import NodeTransformer
 from polymodel.errors import Diagnostic
 from polymodel.governor import tick
 from polymodel.spec.faults import Source, suggestion
+from polymodel.spec.numbers import LARGEST
 
 MAX_OUTPUT = 2_000_000
 MAX_WORK = 2_000_000
@@ -149,7 +150,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             elif isinstance(found, dict):
                 self.spend(2 * len(found))
                 open_values.extend([*found.keys(), *found.values()])
-            elif isinstance(found, int) and abs(found) >= 10**60:
+            elif isinstance(found, int) and abs(found) >= LARGEST:
                 raise _TooMuch("a number in the template is too large")
         return value
 
@@ -219,7 +220,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         elif isinstance(left, (str, list, tuple)) and isinstance(right, (str, list, tuple)):
             self.spend(len(left) + len(right))
         found = super().call_binop(context, operator, left, right)
-        if isinstance(found, int) and abs(found) >= 10**60:
+        if isinstance(found, int) and abs(found) >= LARGEST:
             raise _TooMuch("a number in the template is too large")
         return found
 

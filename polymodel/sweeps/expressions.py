@@ -22,11 +22,10 @@ from polymodel.spec.expressions import (
 )
 from polymodel.spec.expressions import parse_arithmetic as parse
 from polymodel.spec.faults import TextFault, suggestion
-from polymodel.spec.numbers import symbols_in
+from polymodel.spec.numbers import LARGEST, symbols_in
 from polymodel.sweeps.values import wrong
 
 Value = Any  # a number or an array of numbers
-LARGEST = 10**60
 
 _COMPARE: dict[str, Callable[[Value, Value], Value]] = {
     "<": np.less,
