@@ -11,8 +11,8 @@ each end that of its busiest instance. `buffering: double` overlaps its refills 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from polymodel.analysis.result import PipelineRun, PipelineSlot, StageWork
 from polymodel.architecture.hierarchy import Component
@@ -32,7 +32,7 @@ from polymodel.cost.records import (
     row_order,
     slowest_pair,
 )
-from polymodel.mapping.looptree import PipelineSplit, pipelines
+from polymodel.mapping.looptree import PipelineSplit, fused_groups, pipelines
 
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
@@ -290,7 +290,7 @@ def einsums_of(run: PipelineRun) -> tuple[str, ...]:
     return tuple(found)
 
 
-# Where each Einsum stands under its roof, and what would limit it next.
+# Where each Einsum, and each group of fused ones, stands under its roof, and what would limit it next.
 
 ONE_ROOF = 1e-9  # relative
 
@@ -302,37 +302,92 @@ def roofline(
 
     Bandwidths of one memory that rounding alone tells apart are one: that of the first Einsum.
     """
-    hierarchy = counts.problem.hierarchy
-    work = {c.einsum: c for c in counts.analysis.compute if c.operations}
+    each = (_under_roof(counts, times, (t,), t.span, t.limiting) for t in latency)
+    return _one_roof(p for p in each if p is not None)
+
+
+def group_roofline(
+    counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
+) -> tuple[RooflinePoint, ...]:
+    """One point per group of fused Einsums that computes: the operations of all over the bits that they move
+    together at the outermost memory, and over the time of all.
+
+    Their peak is that of their units in turn, of a pipeline's stages that of the busiest unit; what limits
+    them limits most of their time.
+    """
+    problem = counts.problem
+    backing = next((c.name for c in problem.hierarchy.components if c.stores), "")
+    found = []
+    for group in fused_groups(problem.cascade, problem.tree, backing):
+        mine = tuple(t for t in latency if t.einsum in group)
+        limits: dict[str, float] = {}
+        for t in mine:
+            limits[t.limiting] = limits.get(t.limiting, 0.0) + t.seconds
+        slowest = max(limits, key=lambda c: limits[c], default="")
+        found.append(_under_roof(counts, times, mine, math.fsum(t.seconds for t in mine), slowest))
+    return _one_roof(p for p in found if p is not None)
+
+
+def _one_roof(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
     found: list[RooflinePoint] = []
-    for t in latency:
-        if t.einsum not in work:
-            continue
-        unit = hierarchy[work[t.einsum].component]
-        peak = counts.operation(t.einsum, unit.name).throughput * hierarchy.instances(unit.name)
-        memories = [x for x in times if x.einsum == t.einsum and x.kind == "memory"]
-        outer = min(memories, key=lambda x: hierarchy.index(x.component), default=None)
-        name = outer.component if outer else ""
-        bits = _bits_moved(counts, t.einsum, name)
-        busy = outer.seconds - outer.added if outer else 0.0
-        bandwidth = _ratio(bits, busy)
-        roofs = (p.bandwidth for p in found if p.memory == name)
-        found.append(
-            RooflinePoint(
-                einsum=t.einsum,
-                memory=name,
-                compute=unit.name,
-                operations=t.operations,
-                moved_bits=bits,
-                intensity=_ratio(t.operations, bits),
-                bandwidth=next((b for b in roofs if math.isclose(b, bandwidth, rel_tol=ONE_ROOF)), bandwidth),
-                peak=peak,
-                attainable=min(peak, _ratio(t.operations, busy)),
-                achieved=_ratio(t.operations, t.span),
-                limiting=t.limiting,
-            )
-        )
+    for p in points:
+        known = (q.bandwidth for q in found if q.memory == p.memory)
+        same = next((b for b in known if math.isclose(b, p.bandwidth, rel_tol=ONE_ROOF)), p.bandwidth)
+        found.append(replace(p, bandwidth=same))
     return tuple(found)
+
+
+def _under_roof(
+    counts: Counts,
+    times: tuple[ComponentTime, ...],
+    some: Sequence[EinsumTime],
+    seconds: float,
+    limiting: str,
+) -> RooflinePoint | None:
+    """Where Einsums stand together that take so many seconds; None if none of them computes."""
+    hierarchy, names = counts.problem.hierarchy, {t.einsum for t in some}
+    units = {c.einsum: c.component for c in counts.analysis.compute if c.operations and c.einsum in names}
+    if not units:
+        return None
+    memories = [x for x in times if x.einsum in names and x.kind == "memory"]
+    outer = min(memories, key=lambda x: hierarchy.index(x.component), default=None)
+    name = outer.component if outer else ""
+    bits = sum(_bits_moved(counts, one, name) for one in names)
+    busy = math.fsum(x.seconds - x.added for x in memories if x.component == name)
+    operations = sum(t.operations for t in some if t.einsum in units)
+    return RooflinePoint(
+        einsum=", ".join(t.einsum for t in some),
+        memory=name,
+        compute=", ".join(dict.fromkeys(units[t.einsum] for t in some if t.einsum in units)),
+        operations=operations,
+        moved_bits=bits,
+        intensity=_ratio(operations, bits),
+        bandwidth=_ratio(bits, busy),
+        peak=(peak := _peak(counts, some, units)),
+        attainable=min(peak, _ratio(operations, busy)),
+        achieved=_ratio(operations, seconds),
+        limiting=limiting,
+    )
+
+
+def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) -> float:
+    """Operations per second of Einsums whose units are all in full use, one Einsum after the other; in a
+    pipeline units work at one time."""
+    hierarchy = counts.problem.hierarchy
+    rates = {
+        e: counts.operation(e, unit).throughput * hierarchy.instances(unit) for e, unit in units.items()
+    }
+    if len({*rates.values()}) == 1 and len({*units.values()}) == 1:
+        return next(iter(rates.values()))
+    least = {t.einsum: t.operations / rates[t.einsum] for t in some if t.einsum in units}
+    stages = [{*einsums_of(run)} & {*least} for run in counts.analysis.pipelines]
+    alone = [s for e, s in least.items() if not any(e in stage for stage in stages)]
+    together = (
+        max(math.fsum(least[e] for e in stage if units[e] == unit) for unit in {units[e] for e in stage})
+        for stage in stages
+        if stage
+    )
+    return _ratio(sum(t.operations for t in some if t.einsum in units), math.fsum([*alone, *together]))
 
 
 def _bits_moved(counts: Counts, einsum: str, component: str) -> int:

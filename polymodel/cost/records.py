@@ -205,7 +205,7 @@ class CapacityViolation:
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """Where one Einsum stands under its roof.
+    """Where one Einsum, or a group of fused ones (`einsum` names all of them), stands under its roof.
 
     `memory` is the outermost memory that it moves data at; `intensity` is operations per bit moved
     there, `bandwidth` those bits over that memory's busy time (bits/s), `peak` the operations/s of all

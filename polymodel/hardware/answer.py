@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate, evaluate_problem
 from polymodel.cost.costs import costs
+from polymodel.cost.records import RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import installed
 from polymodel.hardware.machines import DesignPoint
@@ -23,6 +24,7 @@ from polymodel.mapper.confirm import compared
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import canonical, unit_of
+from polymodel.report import tables
 from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import write_text
@@ -85,6 +87,18 @@ class CodesignPoint:
         energy, latency = self.costs[layer]
         searched = replace(self.mappings[layer], energy=energy, latency=latency, buffers=(), named=())
         compared(self.machine.layers[layer], searched, report)
+
+    @cached_property
+    def roofline(self) -> tuple[tuple[int, RooflinePoint], ...]:
+        """Where groups of fused Einsums stand under the roofs of the machine: (layer, its point)."""
+        return tuple((i, p) for i, report in enumerate(self.reports) for p in report.grouped)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """A picture of `roofline`."""
+        from polymodel.report.plots import GROUPS, roofline_axes
+        from polymodel.view.figures import axes
+
+        return roofline_axes((p for _, p in self.roofline), GROUPS, axes(ax, 8.0, 4.5))
 
     def value(self, objective: str) -> float:
         """One of its figures. KeyError for what was not asked for."""
@@ -230,6 +244,15 @@ class Codesign(Answer):
         ]
         return Table("layer_costs", tuple(columns), tuple(rows))
 
+    @declared(title="Roofline of the first point")
+    def roofline(self) -> Table:
+        """One row per layer and group of fused Einsums, under the roofs of the machine of the first point of
+        the joint front (`found[i].roofline` has those of another one)."""
+        points = self.points[0].roofline if self.points else ()
+        found = tables.roofline(p for _, p in points)
+        rows = tuple((layer, *row) for (layer, _), row in zip(points, found.rows, strict=True))
+        return Table("roofline", (Column("layer"), *found.columns), rows)
+
     @property
     def _symbols(self) -> tuple[str, ...]:
         return (*self.grid.names, *(n for n, _ in self.grid.linked))
@@ -316,6 +339,7 @@ class Codesign(Answer):
                 Plot(f"what {symbol} is worth", partial(self._drawn, symbol, asked[0]))
                 for symbol in (self._symbols if asked else ())
             ]
+            pictures.append(Plot("roofline of the first point", self.points[0].plot))
         return [*plotted(pictures), *super().parts(live, plots, command)]
 
     def _drawn(self, x: str, y: str, ax: Axes) -> None:

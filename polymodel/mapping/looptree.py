@@ -241,6 +241,35 @@ def users(tree: LoopTree, node: int) -> tuple[str, ...]:
     return tree.below.get(node, ())
 
 
+def fused_groups(cascade: Cascade, tree: LoopTree, backing: str) -> tuple[tuple[str, ...], ...]:
+    """The Einsums of a mapping in groups, in order of execution: those belong together that share a loop, and
+    those of which one hands the other a tensor that is not stored in `backing`."""
+    group = {e: e for e in tree.einsums}
+
+    def joined(a: str, b: str) -> None:
+        old, new = group[b], group[a]
+        group.update({e: new for e, g in group.items() if g == old})
+
+    for number, node, _ in tree.walk():
+        if isinstance(node, Loop):
+            first, *others = tree.below[number]
+            for other in others:
+                joined(first, other)
+    for einsum in (cascade[e] for e in tree.einsums):
+        for tensor in (a.tensor for a in einsum.outputs):
+            if not any(_is_at(s.node, backing) for s in storage_chain(tree, einsum.name, tensor)):
+                for reader in cascade.consumers(tensor):
+                    joined(einsum.name, reader.name)
+    found: dict[str, tuple[str, ...]] = {}
+    for member, name in group.items():
+        found[name] = (*found.get(name, ()), member)
+    return tuple(found.values())
+
+
+def _is_at(node: Node, component: str) -> bool:
+    return isinstance(node, StorageNode) and node.component == component
+
+
 def tie(cascade: Cascade, tree: LoopTree, einsum: str, node: int, loop: Loop) -> Tie:
     """How loop `node`, which stands above `einsum`, decides what of it executes in an iteration."""
     if loop.variable_in(einsum) in cascade[einsum].rank_variables:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from polymodel.analysis.result import Analysis, Buffet, Engine, Problem, Traffic
 from polymodel.cost.costs import Cost, CostFigures, needs, objective_value, stored_bits
-from polymodel.cost.records import CapacityViolation, Costs, Counts
+from polymodel.cost.latency import group_roofline
+from polymodel.cost.records import CapacityViolation, Costs, Counts, RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading.spec import kept_files
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
@@ -316,7 +317,13 @@ class Evaluated(Answer):
     @declared
     def roofline(self) -> Table:
         """Where each Einsum stands under its roof."""
-        return tables.roofline(self.costs)
+        return tables.roofline(self.costs.roofline)
+
+    @declared
+    def group_roofline(self) -> Table:
+        """Where each group of fused Einsums stands under its roof: Einsums that share a loop, or of which one
+        hands the other a tensor that is not stored in the outermost memory."""
+        return tables.roofline(self.grouped, "group_roofline")
 
     @declared
     def area(self) -> Table:
@@ -385,6 +392,11 @@ class Evaluated(Answer):
     @cached_property
     def counts(self) -> Counts:
         return Counts(self.problem, self.analysis)
+
+    @cached_property
+    def grouped(self) -> tuple[RooflinePoint, ...]:
+        """Where each group of fused Einsums stands under its roof."""
+        return group_roofline(self.counts, self.costs.times, self.costs.latency)
 
     @cached_property
     def figures(self) -> CostFigures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import link_name
@@ -33,8 +33,10 @@ SHADES = tuple(edge for _, edge in PALETTE) + (
 
 
 def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
-    """Draw `working_sets`, `energy` or `roofline` into `ax`, or into a new figure of fitting size."""
+    """Draw `working_sets`, `energy`, `roofline` or `group_roofline` into `ax`, or into a new figure that
+    fits."""
     kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
+    kinds["group_roofline"] = group_roofline
     if what not in kinds:
         raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
     return kinds[what](report, axes(ax, 8, plot_height(report, what)))
@@ -159,10 +161,23 @@ def energy(report: Report, ax: Axes) -> Axes:
 
 
 def roofline(report: Report, ax: Axes) -> Axes:
+    """Einsums under the roofs of the outer memories."""
+    return roofline_axes(report.costs.roofline, "Roofline: each Einsum and what limits it", ax)
+
+
+def group_roofline(report: Report, ax: Axes) -> Axes:
+    """Groups of fused Einsums under the roofs of the outer memories."""
+    return roofline_axes(report.grouped, GROUPS, ax)
+
+
+GROUPS = "Roofline: each group of fused Einsums and what limits it"
+
+
+def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
     """Achieved operations per second over operational intensity, under the roofs of the outer memories."""
     from matplotlib.ticker import NullFormatter
 
-    points = [p for p in report.costs.roofline if 0 < p.intensity < math.inf and 0 < p.achieved < math.inf]
+    points = [p for p in given if 0 < p.intensity < math.inf and 0 < p.achieved < math.inf]
     if not points:
         ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
         return ax
@@ -212,7 +227,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
     if len(stacks) > LISTED:
         more = sum(len(stack) for stack in stacks[LISTED:])
         ax.plot([], [], linestyle="", label=f"... {more} more Einsums")
-    ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)
+    ax.set_title(title, fontsize=10)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)
     return ax
 

@@ -122,7 +122,8 @@ class Report(Evaluated):
         return timeline_axes(found, self.problem.hierarchy[component].size_bits, ax)
 
     def plot(self, what: str = "working_sets", ax: Axes | None = None) -> Axes:
-        """A picture: `working_sets`, `energy` or `roofline`, drawn into `ax` or a new figure."""
+        """A picture: `working_sets`, `energy`, `roofline` or `group_roofline`, drawn into `ax` or a new
+        figure."""
         from polymodel.report.plots import plot
 
         return plot(self, what, ax)

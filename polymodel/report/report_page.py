@@ -206,9 +206,11 @@ Shown = tuple[str, str, tuple[str, ...]]  # title, picture, notes
 
 
 def plots_of(report: Report) -> list[Shown]:
-    """Working sets, energy, roofline, and over time each memory that holds anything."""
+    """Working sets, energy, roofline (of groups as well, where Einsums are fused), and over time each memory
+    that holds anything."""
     found: list[Shown] = []
-    for name in ("working_sets", "energy", "roofline"):
+    groups = ["group_roofline"] if len(report.grouped) < len(report.costs.roofline) else []
+    for name in ("working_sets", "energy", "roofline", *groups):
         figure, ax = blank(8, plot_height(report, name))
         plot(report, name, ax)
         title = f"Plot: {name.replace('_', ' ')}"

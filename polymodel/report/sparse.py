@@ -306,7 +306,7 @@ class SparseReport(Answer):
     @declared
     def roofline(self) -> Table:
         """Where each Einsum stands under its roof."""
-        return costed.roofline(self.result.costs)
+        return costed.roofline(self.result.costs.roofline)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from polymodel.analysis.result import Buffet, Problem, Traffic
 from polymodel.cost.costs import Cost, elasticities, stored_bits
-from polymodel.cost.records import Costs, Counts, EinsumTime, Need, row_order
+from polymodel.cost.records import Costs, Counts, EinsumTime, Need, RooflinePoint, row_order
 from polymodel.mapping.looptree import Loop, PathStep, Split
 from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
@@ -416,7 +416,7 @@ def sensitivity(counts: Counts, costs: Costs, of: Cost) -> Table:
     return Table("sensitivity", columns, rows)
 
 
-def roofline(costs: Costs) -> Table:
+def roofline(points: Iterable[RooflinePoint], name: str = "roofline") -> Table:
     """Operational intensity at the outermost memory in use, and throughput attainable there and achieved."""
     columns = (
         Column("einsum"), Column("memory"), Column("compute"), Column("operations", "operation"),
@@ -431,9 +431,9 @@ def roofline(costs: Costs) -> Table:
             p.einsum, p.memory, p.compute, p.operations, p.moved_bits, p.intensity, p.bandwidth, p.peak,
             p.attainable, p.achieved, p.limiting,
         )
-        for p in costs.roofline
+        for p in points
     )  # fmt: skip
-    return Table("roofline", columns, rows)
+    return Table(name, columns, rows)
 
 
 def area(costs: Costs) -> Table:

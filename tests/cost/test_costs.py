@@ -264,6 +264,41 @@ def test_roofline_and_limiters() -> None:
     assert (found.limiters[0].next_limiter, found.limiters[0].speedup) == ("MAC", 80 / 48)
 
 
+def grouped(workload: str, arch: str = "two_engines", **asked: Any) -> tuple[pm.Report, list[Any]]:
+    report = pm.evaluate(pm.load(arch, workload, M=16, N0=8, N1=12, N2=10), **asked)
+    return report, list(report.grouped)
+
+
+@pytest.mark.parametrize("engine", ["exact", "enumerate"])
+@pytest.mark.parametrize("mapping", ["pipeline", "tiled_fused"])
+def test_fused_einsums_stand_together_under_their_roof(engine: str, mapping: str) -> None:
+    """Two products that hand on T1 inside DRAM: one after the other their units take turns, in a pipeline the
+    busier one says how fast both can be."""
+    report, (p,) = grouped(f"matmul_chain_2/{mapping}", engine=engine)
+    work = {t.einsum: t.operations for t in report.costs.latency}
+    moved = report.accesses.query("component == 'DRAM'")
+    assert (p.einsum, p.memory, p.compute) == ("Matmul1, Matmul2", "DRAM", "EngineA, EngineB")
+    assert p.operations == sum(work.values())
+    assert p.moved_bits == moved["read_bits"].sum() + moved["write_bits"].sum()
+    assert p.achieved == pytest.approx(p.operations / report.total_latency, rel=1e-12, abs=0)
+    busy = max(work.values()) if mapping == "pipeline" else sum(work.values())
+    assert p.peak == pytest.approx(p.operations / (busy / 64e9), rel=1e-12, abs=0)
+    assert p.achieved <= p.attainable * (1 + 1e-12)
+    assert p.attainable == pytest.approx(min(p.peak, p.intensity * p.bandwidth), rel=1e-12, abs=0)
+    limits = {t.limiting: t.seconds for t in report.costs.latency}
+    assert p.limiting == max(limits, key=lambda c: limits[c])
+    table = report.table("group_roofline")
+    assert [row[0] for row in table.rows] == [p.einsum]
+
+
+def test_einsums_are_grouped_by_what_they_share() -> None:
+    """By tensors that stay on chip without a loop, and not where tensors lie in the outermost memory."""
+    _, together = grouped("matmul_chain_2/untiled_fused", "simple_two_level")
+    assert [p.einsum for p in together] == ["Matmul1, Matmul2"]
+    report, apart = grouped("matmul_chain_2/unfused", "simple_two_level")
+    assert tuple(apart) == report.costs.roofline
+
+
 def test_area_counts_instances() -> None:
     found = cost(changed(multicast(), "RF", area=2e-9, area_provenance="synthesis"))
     assert found.total_area == 8e-9

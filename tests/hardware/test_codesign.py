@@ -520,6 +520,19 @@ def test_the_picture_names_machines() -> None:
         found.plot("S", "accesses")
 
 
+def test_groups_stand_under_the_roofs_of_their_machine() -> None:
+    """A fused pair has one point, a layer by itself another; the picture has both."""
+    pair = small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 2})
+    found = pm.codesign([pair, small(ranks={"M": 2, "N": 2, "K": 2})], {"S": [512]}, objectives=["energy"])
+    table = found.table("roofline")
+    assert [row[:2] for row in table.rows] == [(0, "T, Z"), (1, "Z")]
+    pairs = zip(found[0].roofline, found[0].costs, strict=True)
+    for (_, p), (_, latency) in pairs:
+        assert p.achieved == pytest.approx(p.operations / latency, rel=1e-12, abs=0)
+    labels = [str(line.get_label()) for line in found[0].plot().lines]
+    assert any(label.startswith("T, Z: ") for label in labels)
+
+
 SECTION = {
     "hardware": {"S": [64, 256], "F": "1,2"},
     "where": ["S >= 64 * F"],

@@ -163,12 +163,14 @@ def draws() -> dict[str, Callable[..., object]]:
     swift, gone = pm.tiler_swift_comparison([a]), pm.tensaurus("SpMM", a)
     swept = pm.sweep(pruning.matmul(4), {n: [1, 2] for n in ("TM1", "TN1", "TK1")} | SIZES, keep="all")
     ran = pm.execute(pm.load("tensaurus/spmm"), {"A": a, "B": np.ones((40, 4))})
+    designed = pm.codesign(small(), {"S": [128, 256]}, objectives=("energy", "area"))
     return {
         "Report.plot": partial(report.plot, "energy"),
         "Report.plot_timeline": partial(report.plot_timeline, "GLB"),
         "Sweep.plot": partial(swept.plot, "energy"),
         "Front.plot": pm.explore(one, objectives=("energy", "buffer")).plot,
-        "Codesign.plot": pm.codesign(small(), {"S": [128, 256]}, objectives=("energy", "area")).plot,
+        "Codesign.plot": designed.plot,
+        "CodesignPoint.plot": designed[0].plot,
         "Distribution.plot": pm.distribute(small(), 2, split="k").plot,
         "Gallery.plot": pm.gallery("timeloop_page").plot,
         "SkiSlope.plot": pm.ski_slope(one).plot,
