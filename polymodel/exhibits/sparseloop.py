@@ -51,7 +51,9 @@ def _action(name: str, picojoules: float, bits: int, words: int) -> dict[str, An
     return {"name": name, "energy": picojoules * 1e-12 / bits, "throughput": words * WORD * 1e9}
 
 
-def _memory(name: str, words: int, keep: str, costs: list[dict[str, Any]], **sparse: Any) -> dict[str, Any]:
+def _memory(
+    name: str, words: int, keep: str, costs: list[dict[str, Any]], sparse: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "type": "Memory", "name": name, "size": words * WORD, "ports": "separate", "tensors": {"keep": keep},
         "actions": costs, "sparse": sparse,
@@ -76,7 +78,7 @@ def machine(design: str) -> dict[str, Any]:
                 _action("metadata_read", 14.0361, METADATA_BITS, 8),
                 _action("metadata_write", 10.2583, METADATA_BITS, 8),
             ],
-            format=formats, dense_outputs="Z",
+            {"format": formats, "dense_outputs": "Z"},
         ),
         _memory(
             "Buffer", 512, "A | B",
@@ -86,11 +88,11 @@ def machine(design: str) -> dict[str, Any]:
                 _action("metadata_read", METADATA_READ, METADATA_BITS, 2),
                 _action("metadata_write", 1.42366, METADATA_BITS, 2),
             ],
-            format=formats, actions=[{spare: "A", "on": "B"}, {spare: "B", "on": "A"}],
+            {"format": formats, "actions": [{spare: "A", "on": "B"}, {spare: "B", "on": "A"}]},
         ),
         _memory(
             "Reg", 1, "Z", register + (free if spare == "gate" else []),
-            actions=[{spare: "Z", "on": ["A", "B"]}], dense_outputs="Z",
+            {"actions": [{spare: "Z", "on": ["A", "B"]}], "dense_outputs": "Z"},
         ),
         {"type": "Compute", "name": "MAC",
          "actions": [{"name": "compute", "energy": 0.5608e-12, "throughput": 1e9}]},
