@@ -177,7 +177,9 @@ def figures() -> Iterator[PublishedFigure]:
 EXHIBIT = Exhibit(
     "eyeriss",
     "Eyeriss: AlexNet's convolutions, row-stationary",
-    "Chen et al., Eyeriss, JSSC 52(1), 2017: the tables of AlexNet's layers at 1 V, four images",
+    "Chen et al., Eyeriss, JSSC 52(1), 2017: the table of AlexNet's layers at 1 V, four images, as "
+    "github.com/cucapra/fodlam has it in data/eyeriss-alexnet.csv; DRAM accesses per operation: the abstract",
     "Each layer under one row-stationary mapping; of the global buffer, what it exchanges with the array.",
     figures,
+    "polymodel evaluate eyeriss_like alexnet --var BATCH=4 --var BITS=16",
 )

@@ -57,4 +57,5 @@ EXHIBIT = Exhibit(
     "Alwani et al., MICRO 2016, abstract and section 6",
     "Five convolutions and two pools, fused pixel by pixel; halos are kept.",
     figures,
+    "polymodel evaluate fused_layer_fpga vgg_e_front/tiled_fused --live",
 )

@@ -16,6 +16,7 @@ EXHIBITS = (
     "fused_layers",
     "eyeriss",
     "tpu_v1",
+    "nvdla",
     "looptree",
     "timeloop_page",
     "orojenesis",

@@ -136,4 +136,5 @@ EXHIBIT = Exhibit(
     "torchvision's documentation, releases and papers: beside each figure",
     "Counted from the library's Einsums; what they leave out (biases, normalisations, embeddings) is added.",
     figures,
+    "polymodel show resnet_50",
 )

@@ -35,4 +35,5 @@ EXHIBIT = Exhibit(
     "Nayak et al., FuseMax, MICRO 2024: the taxonomy of attention's cascades",
     "Counted on the cascades of Einsums alone.",
     figures,
+    "polymodel evaluate simple_two_level attention_one_pass",
 )

@@ -41,13 +41,15 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A published result. `source`: where it is printed; `about`: what is computed, and how."""
+    """A published result. `source`: where it is printed; `about`: what is computed, and how; `again`: a
+    command that evaluates one of its specs, to vary it, where the library has them."""
 
     name: str
     title: str
     source: str
     about: str
     figures: Callable[[], Iterator[PublishedFigure]]
+    again: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,9 @@ class Gallery(Answer):
                 if f.exhibit == exhibit.name
             ]
             columns = self.table("figures").columns
-            found += [Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))), Line()]
+            found.append(Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))))
+            found += [Line(f"to go on from: {exhibit.again}")] if exhibit.again else []
+            found.append(Line())
         return found
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -58,4 +58,5 @@ EXHIBIT = Exhibit(
     "Jouppi et al., In-Datacenter Performance Analysis of a TPU, ISCA 2017, tables 1 and 3, figure 5",
     "Matmuls whose weights are used as often, on the machine of the library; weight memory and array alone.",
     figures,
+    "polymodel evaluate tpu_v1 matmul/weight_stationary --var M=200 --var N=2048 --var K=2048",
 )

@@ -192,22 +192,29 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     """The mapping that a pair of library names brings, unless a source has one."""
     if pair.workload is None:
         return
-    if pair.arch is None:
-        if pair.variant:
-            message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
-            document.faults.note(Diagnostic(message, suggestion("", files.architectures(), "architectures")))
+    named, _, wanted = pair.variant.rpartition("/")
+    arch = named or pair.arch  # a mapping that is named with its architecture goes with any other
+    if arch is None:
+        if wanted:
+            message = f"mapping {wanted} of {pair.workload} needs a library architecture"
+            made = [a for a in files.architectures() if wanted in files.variants(pair.workload, a)]
+            remedy = suggestion("", files.architectures(), "architectures")
+            if made:
+                whole = ", ".join(f"{pair.workload}/{a}/{wanted}" for a in made)
+                remedy = f"for an architecture of your own, name the one that it is written for: {whole}"
+            document.faults.note(Diagnostic(message, remedy))
         return
     given = "mapping" in document.entries or "mapping" in document.sections
-    variant = pair.variant or (None if given else files.default_variant(pair.workload, pair.arch))
+    variant = wanted or (None if given else files.default_variant(pair.workload, arch))
     if variant is None:
         return
-    path = files.mapping_path(pair.workload, pair.arch, variant)
+    path = files.mapping_path(pair.workload, arch, variant)
     if path is None:
-        known = files.variants(pair.workload, pair.arch)
-        message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
+        known = files.variants(pair.workload, arch)
+        message = f"there is no mapping {variant} of {pair.workload} for {arch}"
         document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
         return
-    others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, pair.arch) if v != variant]
+    others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
     pair.chosen = f"{pair.workload}/{variant}{default}"
     read_file(path, document, variables)

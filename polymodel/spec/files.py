@@ -266,7 +266,7 @@ def forget(folder: Path, *files: Path) -> None:
 # in `workloads/GROUP/NAME.yaml`. `workloads/models.json` gives names to published models: a workload of the
 # library and values of its template variables. A model has the mappings of its workload.
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)?\Z")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,2}\Z")
 _PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the libraries lie inside the package, in a checkout beside it.
 ROOTS = (_PACKAGE / "_library", _PACKAGE.parent)
@@ -368,7 +368,8 @@ def variants(workload: str, arch: str | None) -> tuple[str, ...]:
 
 
 def find(name: str) -> LibraryEntry | None:
-    """The architecture, workload or TeAAL spec called `name`; of `NAME/VARIANT` the workload."""
+    """The architecture, workload or TeAAL spec called `name`; of `NAME/VARIANT` the workload, and of
+    `NAME/ARCH/VARIANT`, a mapping that may be used with another architecture."""
     root = _root()
     if root is None or not is_name(name):
         return None

@@ -11,18 +11,19 @@ import polymodel as pm
 from polymodel.cli.app import main
 from polymodel.exhibits import sparseloop
 from polymodel.exhibits.listed import EXHIBITS, exhibits
+from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 
 # Exhibit -> the largest difference of a figure (a share) and how many figures have none.
 AGREEMENT = {
     "fused_layers": (0.011, 0), "looptree": (0.0, 25), "timeloop_page": (0.0, 5), "bounds": (0.0, 1),
     "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 7),
     "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
-    "gamma": (0.88, 8), "sparseloop": (0.19, 14),
+    "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0),
 }  # fmt: skip
 
 
 # Of these, every run tests the parts elsewhere.
-LONG = ("tensaurus", "tiler_swift", "models", "sigma", "outerspace", "gamma", "sparseloop")
+LONG = ("tensaurus", "tiler_swift", "models", "sigma", "outerspace", "gamma", "sparseloop", "nvdla")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,12 @@ def test_the_roofline_of_the_tpu_lies_above_what_was_measured() -> None:
     assert abs(peak.error or 1) < 0.005
     assert abs(ridge.error or 1) < 0.001
     assert all(f.error is not None and f.error > 0 for f in applications)
+
+
+@pytest.mark.parametrize("core", [CORES[4], *(pytest.param(c, marks=pytest.mark.slow) for c in CORES)])
+def test_a_core_of_nvdla_has_room_for_the_bands_of_its_mapping(core: Core) -> None:
+    assert evaluated(core).feasible
+    assert frames(core) == pytest.approx(core.printed, rel=0.38)
 
 
 def test_every_exhibit_says_where_it_is_printed() -> None:

@@ -268,6 +268,19 @@ def test_library_names() -> None:
     assert load("matmul").mapping is None
 
 
+def test_a_mapping_named_with_its_architecture_goes_with_another_one(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    library = (HERE.parents[1] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
+    mine.write_text(library.replace("8 * 32 * 1024", "64 KiB"), encoding="utf-8")
+    spec = load(mine, "matmul/simple_two_level/weight_stationary", M=30)
+    assert spec.mapping == load("matmul/weight_stationary", "simple_two_level", M=30).mapping
+    assert spec.arch["GLB"].size_bits == 8 * 64 * 1024
+    with pytest.raises(SpecError, match="matmul/simple_two_level/weight_stationary"):
+        load(mine, "matmul/weight_stationary")
+    with pytest.raises(SpecError, match="did you mean weight_stationary"):
+        load(mine, "matmul/simple_two_level/weight_stationery")
+
+
 def test_with_mapping_takes_trees_and_files(tmp_path: Path) -> None:
     spec = load(EXAMPLE)
     assert spec.template is not None
