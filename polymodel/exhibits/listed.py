@@ -26,6 +26,7 @@ EXHIBITS = (
     "extensor",
     "sigma",
     "sparseloop",
+    "highlight",
     "tiler_swift",
     "models",
     "passes",
