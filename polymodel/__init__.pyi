@@ -1,6 +1,7 @@
 """The public names, each with the module that has it, which is imported when the name is first used."""
 
 from .analysis.result import Problem as Problem
+from .api.chain import tile_chain as tile_chain
 from .api.comparison import compare as compare
 from .api.evaluation import closed_forms as closed_forms
 from .api.evaluation import evaluate as evaluate
@@ -62,6 +63,7 @@ from .report.sparse import SparseReport as SparseReport
 from .report.svg_fibertree import draw_fibertree as draw_fibertree
 from .report.svg_fibertree import draw_fibertrees as draw_fibertrees
 from .report.svg_fibertree import draw_parts as draw_parts
+from .report.tiling.chain import ChainTiling as ChainTiling
 from .report.tiling.estimates import TilingEstimates as TilingEstimates
 from .report.tiling.level import TilingReport as TilingReport
 from .report.tiling.matmul import MatmulTiling as MatmulTiling

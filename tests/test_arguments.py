@@ -57,6 +57,7 @@ pm.SparseTensor('A', ['I'], (3,), [[0]], [1]) | ranks: SparseTensor: a list is n
 pm.Rolled('5') | rows: Rolled: '5' is not a number of rows
 pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is not a SparseTensor
 pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is not a PatternProduct
+pm.ChainTiling(3, 3, 3, ()) | panels_cut: ChainTiling: 3 is not a ChainPanels
 pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is not a Report
 pm.TilingEstimates(3, 3, 3) | found: TilingEstimates: 3 is not a tuple
 pm.TilerSwift(3, 3) | comparison: TilerSwift: 3 is not a PublishedComparison
@@ -84,6 +85,15 @@ pm.import_onnx(3) | import_onnx: 3 is not an ONNX model
 pm.tile(A, tiler=['best']) | tiler: ['best'] is unknown
 pm.tile(A, op=['add']) | op=['add'] is not an operation
 pm.tile_matmul(A, A, capacity=64, order=3) | order
+pm.tile_chain(A, A, A, capacity="x") | capacity 'x' is not a number of words
+pm.tile_chain(A, A, A, capacity=[1, 2]) | capacity [1, 2] is not a number of words, nor five
+pm.tile_chain(A, A, A, capacity=0) | capacity 0 is not a positive integer
+pm.tile_chain(A, A, A, capacity=64, order="BCA") | order 'BCA' is unknown
+pm.tile_chain(A, A, A, capacity=64, pes=1) | pes 1 is not an integer of 2 or more
+pm.tile_chain(A, A, A, capacity=64, pes=4, split=4) | split 4 leaves no multiplies for each
+pm.tile_chain(A, A, A, capacity=64, buffers=0) | buffers 0 is not a positive integer
+pm.tile_chain(A, A, A, capacity=64, bandwidth=0) | bandwidth 0 is not a number above 0
+pm.tile_chain(A, A, A, capacity=64, launch=3) | tile_chain: 3 is no
 pm.tiler_swift_comparison(3) | matrices: 3 is not a list of matrices
 pm.estimate_tiling(A, models=3) | models: 3 is not a list
 pm.read_tensor(MATRIX, 3, 4) | name: 3 is not a name

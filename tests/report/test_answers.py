@@ -68,6 +68,7 @@ MADE: dict[str, Callable[[], object]] = {
     "Tiling": lambda: pm.tile(_matrix(), fit=pm.elements(32)),
     "TilingEstimates": lambda: pm.estimate_tiling(_matrix()),
     "MatmulTiling": lambda: pm.tile_matmul(_matrix(), _matrix(), capacity=128),
+    "ChainTiling": lambda: pm.tile_chain(_matrix(), _matrix(), np.ones((40, 4)), capacity=512),
     "TileSimulation": lambda: pm.tile(_matrix(), fit=pm.elements(32)).simulate(most=3),
     "Tuning": lambda: pm.tune_tiling(_matrix()),
     "TilerSwift": lambda: pm.tiler_swift_comparison([_matrix()]),

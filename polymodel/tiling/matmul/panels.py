@@ -65,16 +65,21 @@ class RowPanels:
 def panels_of(product: PatternProduct, capacity: int, z_capacity: int | None = None) -> RowPanels:
     """Rows of A packed one after the other while a panel takes at most `capacity` words (and its part of Z at
     most `z_capacity`); a single heavier row still forms a panel."""
-    reach = _reach(product.a.row_nnz, capacity)
+    ends = reach(product.a.row_nnz, capacity)
     if z_capacity is not None:
-        reach = np.minimum(reach, _reach(product.z.row_nnz, z_capacity))
-    begins = _chained(reach)
+        ends = np.minimum(ends, reach(product.z.row_nnz, z_capacity))
+    return cut_panels(product, ends)
+
+
+def cut_panels(product: PatternProduct, ends: Ints) -> RowPanels:
+    """Panels one after the other; `ends`: for every row, where a panel that begins with it ends."""
+    begins = _chained(ends)
     a, z = (_words(p, begins) for p in (product.a, product.z))
     b, b_rows = _rows_met(product, begins)
     return RowPanels(product, begins, a, b, z, b_rows)
 
 
-def _reach(row_nnz: Ints, capacity: int) -> Ints:
+def reach(row_nnz: Ints, capacity: int) -> Ints:
     """For every first row the end of the longest panel that fits, at least one row."""
     each = 2 * row_nnz + 2 * (row_nnz > 0)
     before = np.concatenate([[0], np.cumsum(each)])
