@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _NUMBERED = 2**62
 _BLOCK = 2**18
-# Rows of a group, on average, from which groups are sorted and not rows.
+# Rows of a fiber, on average, from which fibers are put in order and not rows.
 _FEW = 4
 
 
@@ -106,6 +106,17 @@ class Level:
         if not found.size:
             return 1
         return int(found[0]) if (found == found[0]).all() else 0
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all fibers hold the same coordinates, as those of a dense tensor do."""
+        if not self.fibers or self.elements % self.fibers:
+            return False
+        width = self.elements // self.fibers
+        if not bool((self.starts == np.arange(self.fibers + 1) * width).all()):
+            return False
+        rows = self.coords.reshape(self.fibers, width)
+        return bool((rows == rows[:1]).all())
 
     @cached_property
     def keys(self) -> Ints:
@@ -212,48 +223,11 @@ def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> I
     """
     if not columns or columns[0].size < 2:
         return None
-    if (groups := _groups(columns, bases)) is not None:
-        begin, order = groups
-        return None if order is None else _rows_of(begin, order, columns[0].size)
     if (key := numbering(columns, _above(bases))) is None:
         return np.lexsort(tuple(reversed(columns)))
     if bool((key[1:] >= key[:-1]).all()):
         return None
     return np.argsort(key)
-
-
-def _groups(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]) -> tuple[Ints, Ints | None] | None:
-    """Where groups of rows begin that are in order and that only the last column tells apart, and an order of
-    the groups (None: as they are). None where these are not few or two of them belong together.
-
-    Fibers whose ranks above are split are such groups.
-    """
-    if len(columns) < 2:
-        return None
-    size, new = columns[0].size, changes(columns[:-1])
-    begin = np.flatnonzero(new)
-    if begin.size * _FEW > size:
-        return None
-    for here in blocks(size - 1):
-        after = slice(here.start + 1, here.stop + 1)
-        if not bool((new[after] | (columns[-1][after] >= columns[-1][here])).all()):
-            return None
-    leading = [c[begin] for c in columns[:-1]]
-    order = sorting(leading, bases[:-1])
-    if order is not None and not bool(changes([c[order] for c in leading]).all()):
-        return None
-    return begin, order
-
-
-def _rows_of(groups: Ints, order: Ints, size: int) -> Ints:
-    """The rows of all groups, the groups in this order."""
-    counts = np.diff(np.append(groups, size))[order]
-    first = groups[order]
-    first -= np.cumsum(counts) - counts
-    rows = np.repeat(first, counts)
-    for here in blocks(size):
-        rows[here] += np.arange(here.start, here.stop)
-    return rows
 
 
 def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:
@@ -308,19 +282,27 @@ def changes(columns: Sequence[Ints]) -> Bools:
 
 def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDArray[Any]) -> Fibertree:
     """From one column per rank, in any order of rows; no row stands twice. The list is used up."""
-    order = sorting(columns, [r.bases for r in ranks])
+    bases = [r.bases for r in ranks]
+    if (fibers := _whole_fibers(columns, bases)) is not None:
+        return _of_fibers(name, ranks, columns, values, *fibers)
+    order = sorting(columns, bases)
     if order is not None:
         for i, column in enumerate(columns):
             if column.min() != column.max():
                 columns[i] = column.take(order)
         values = values.take(order)
         del column, order
+    return Fibertree(name, tuple(_levels(ranks, columns, values.size)), values)
+
+
+def _levels(ranks: Sequence[LoopRank], columns: Sequence[Ints], rows: int) -> list[Level]:
+    """The levels of distinct rows in order."""
     levels: list[Level] = []
     # Rows where an element of the level above begins; the last mark is the end.
-    above = np.zeros(values.size + 1, dtype=bool)
+    above = np.zeros(rows + 1, dtype=bool)
     above[[0, -1]] = True
     for depth, (rank, column) in enumerate(zip(ranks, columns, strict=True)):
-        if not values.size:
+        if not rows:
             levels.append(Level(rank, column, np.zeros(2 if depth == 0 else 1, dtype=np.int64)))
             continue
         if depth == len(columns) - 1:
@@ -330,7 +312,7 @@ def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDA
         new[1:-1] |= column[1:] != column[:-1]
         levels.append(_level(rank, column, new, above))
         above = new
-    return Fibertree(name, tuple(levels), values)
+    return levels
 
 
 def _level(rank: LoopRank, column: Ints, new: Bools, above: Bools) -> Level:
@@ -346,3 +328,64 @@ def _level(rank: LoopRank, column: Ints, new: Bools, above: Bools) -> Level:
         elements, fibers = elements + at.size, fibers + begins.size
     starts[-1] = elements
     return Level(rank, coords, starts)
+
+
+# Fibers of the last rank that stand together and in order, as those do whose ranks above are split: they are
+# put in order whole.
+
+
+def _whole_fibers(
+    columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]
+) -> tuple[Ints, Ints | None] | None:
+    """The row where each fiber of the last rank begins, and an order of the fibers (None: as they are). None
+    where fibers are short, out of order or apart."""
+    if len(columns) < 2:
+        return None
+    size, new = columns[0].size, changes(columns[:-1])
+    begin = np.flatnonzero(new)
+    if begin.size * _FEW > size:
+        return None
+    for here in blocks(size - 1):
+        after = slice(here.start + 1, here.stop + 1)
+        if not bool((new[after] | (columns[-1][after] >= columns[-1][here])).all()):
+            return None
+    leading = [c[begin] for c in columns[:-1]]
+    order = sorting(leading, bases[:-1])
+    if order is not None and not bool(changes([c[order] for c in leading]).all()):
+        return None
+    return begin, order
+
+
+def _of_fibers(
+    name: str,
+    ranks: Sequence[LoopRank],
+    columns: list[Ints],
+    values: NDArray[Any],
+    begin: Ints,
+    order: Ints | None,
+) -> Fibertree:
+    counts = np.diff(np.append(begin, values.size))
+    last = columns.pop()
+    leading = [c[begin] for c in columns]
+    columns.clear()
+    if order is not None:
+        leading, begin, counts = [c[order] for c in leading], begin[order], counts[order]
+        last, values = _gathered(last, begin, counts), _gathered(values, begin, counts)
+    starts = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    levels = (*_levels(ranks[:-1], leading, counts.size), Level(ranks[-1], last, starts))
+    return Fibertree(name, levels, values)
+
+
+def _gathered(column: NDArray[Any], begin: Ints, counts: Ints) -> NDArray[Any]:
+    """The ranges of a column that begin there and have so many rows, one after the other."""
+    ends = np.cumsum(counts)
+    found = np.empty(int(ends[-1]), dtype=column.dtype)
+    first = begin - (ends - counts)
+    for here in blocks(found.size):
+        low, high = np.searchsorted(ends, (here.start, here.stop - 1), side="right")
+        some = counts[low : high + 1].copy()
+        some[-1] -= ends[high] - here.stop
+        some[0] -= some.sum() - (here.stop - here.start)
+        found[here] = column[np.repeat(first[low : high + 1], some) + np.arange(here.start, here.stop)]
+    return found

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
+from polymodel.sparse import fibertree
 from polymodel.sparse.execute.run import run
-from polymodel.sparse.fibertree import LoopRank, build, sorting
+from polymodel.sparse.fibertree import LoopRank, build
 from polymodel.sparse.partition import cyclic_loads, load_bounds, nway_step, slice_loads, tile_loads
 from tests.sparse.cascades import cascade, sparse
 
@@ -29,21 +30,28 @@ def test_a_fibertree_by_hand() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6))
-def test_rows_in_groups_are_sorted_as_rows(seed: int) -> None:
-    """Groups in any order, some of them torn in two or with rows out of order, which have to be mended."""
+@given(st.integers(0, 10**6), st.sampled_from([1, 7, 2**18]))
+def test_fibers_that_stand_together_in_any_order(seed: int, block: int) -> None:
+    """Some of them are torn in two or have elements out of order, which has to be mended."""
     rng = np.random.default_rng(seed)
-    groups = int(rng.integers(1, 12))
-    lengths = rng.integers(1, 12, groups)
-    leading = [np.repeat(rng.integers(0, high, groups), lengths) for high in (3, 20)]
-    last = np.concatenate([np.sort(rng.integers(0, 30, n)) for n in lengths])
+    points = {
+        tuple(p) for p in rng.integers(0, rng.integers(2, 12, 3), (int(rng.integers(1, 150)), 3)).tolist()
+    }
+    where = {lead: rng.integers(9) for lead in dict.fromkeys(p[:2] for p in sorted(points))}
+    rows = sorted(points, key=lambda p: (where[p[:2]], p))
     if rng.random() < 0.3:
-        last = np.roll(last, 1)
-    columns = [*leading, last]
-    order = sorting(columns, [("I",), ("I",), ("J",)] if rng.random() < 0.5 else ())
-    rows = list(zip(*(c.tolist() for c in columns), strict=True))
-    assert (rows if order is None else [rows[i] for i in order]) == sorted(rows)
-    assert order is None or sorted(order.tolist()) == list(range(len(rows)))
+        rows = [*rows[1:], rows[0]]
+    columns = [np.array(c) for c in zip(*rows, strict=True)]
+    ranks = [LoopRank(f"I{1 - n}", ("I",), (12,)) for n in range(2)] + [LoopRank("J", ("J",), (12,))]
+    values = np.array([100 * a + 10 * b + c for a, b, c in rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fibertree, "_BLOCK", block)
+        tree = build("A", ranks, columns, values)
+    assert list(zip(*(c.tolist() for c in tree.columns()), strict=True)) == sorted(points)
+    assert tree.values.tolist() == [100 * a + 10 * b + c for a, b, c in sorted(points)]
+    for at, level in enumerate(tree.levels):
+        leads = sorted({p[:at] for p in points})
+        assert np.diff(level.starts).tolist() == [len({p[at] for p in points if p[:at] == q}) for q in leads]
 
 
 def test_flattened_coordinates_are_tuples() -> None:

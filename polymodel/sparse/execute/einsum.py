@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.sparse.execute import merged as merging
+from polymodel.sparse.execute import streamed as streaming
 from polymodel.sparse.execute.dense_ranks import Tail, Thin, candidates, enter
 from polymodel.sparse.execute.loops import LoopWalk
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import EinsumCounts, ExecutionTimes, LoopLevel, RankAccesses
-from polymodel.sparse.execute.times import distinct, measure, measure_merged
+from polymodel.sparse.execute.streamed import ReducingLoop, Streamed
+from polymodel.sparse.execute.times import distinct, measure, measure_counted
 from polymodel.sparse.execute.values import (
     Values,
     coordinates,
@@ -37,8 +39,9 @@ from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTenso
 
 @dataclass(frozen=True, eq=False)
 class EinsumRunState:
-    """A walked Einsum: the walk (down to the tail or the merged loop, if there is one), the nodes of the last
-    loop where it computes (per term, and any; None: all), the same per loop, and the output along the loops.
+    """A walked Einsum: the walk (down to the tail, the merged or the streamed loop, if there is one), the
+    nodes of the last loop where it computes (per term, and any; None: all), the same per loop, and the output
+    along the loops.
     """
 
     plan: Plan
@@ -50,6 +53,7 @@ class EinsumRunState:
     grown: tuple[Grown, ...]
     thin: Thin | None = None
     merged: Merged | None = None
+    streamed: Streamed | None = None
 
     @property
     def activities(self) -> int:
@@ -101,18 +105,24 @@ class EinsumRunState:
 
 
 def walk_through(
-    plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None, values: bool
+    plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None, values: bool, read: bool
 ) -> EinsumRunState:
     """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept, and
-    those over a `thin` rank or that merges one tensor's fibers into the output's not at all."""
+    those over a `thin` rank or that merges one tensor's fibers into the output's not at all. `values`: of the
+    output are wanted; `read`: at least its pattern is."""
     timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
     if spacetime is not None and spacetime.space:
         timed.add(spacetime.space[0].rank)
     enters = len(plan.order) if keep_loops else candidates(plan, timed)
     enters = enters if thin is None else len(plan.order) - thin.inner
     merges = thin is None and not keep_loops and merging.applies(plan, spacetime, values)
+    reduces = None if keep_loops or read else streaming.reducing(plan, spacetime, thin)
     walk = LoopWalk(plan, keep_loops)
     while walk.at < len(plan.order):
+        if reduces is not None and walk.at == reduces.at:
+            ran = _with_streamed(plan, walk, reduces, thin)
+            if ran is not None:
+                return ran
         if 0 < walk.at == enters:
             ran = _with_tail(plan, walk, thin)
             if ran is not None:
@@ -156,6 +166,20 @@ def _with_merged(plan: Plan, walk: LoopWalk) -> EinsumRunState | None:
     )
 
 
+def _with_streamed(
+    plan: Plan, walk: LoopWalk, loop: ReducingLoop, thin: Thin | None
+) -> EinsumRunState | None:
+    """The rest as a loop whose iterations are not kept; None where tensors have nothing at some nodes."""
+    found = streaming.stream(walk, loop)
+    if found is None:
+        return None
+    filled = found.lengths > 0
+    there = None if filled.all() else filled
+    alive = effectual(walk.loops, there)
+    grown = grow(plan, walk.loops, alive)
+    return EinsumRunState(plan, walk, None, (None,), there, tuple(alive), tuple(grown), thin, streamed=found)
+
+
 def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
     """All counts of a walked Einsum."""
     plan = ran.plan
@@ -163,6 +187,10 @@ def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loo
         activities = ran.merged.iterations
         present = [activities]
         outputs = ran.merged.tally.elements
+    elif ran.streamed is not None:
+        activities = ran.streamed.iterations * ran.streamed.loop.width
+        present = [activities]
+        outputs = int(_alive_outputs(ran).size) * ran.streamed.loop.width
     elif ran.tail is None:
         nodes = ran.walk.nodes
         activities = nodes if ran.there is None else int(ran.there.sum())
@@ -204,7 +232,9 @@ def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[Spar
 
 def _times(ran: EinsumRunState, spacetime: SpaceTime) -> ExecutionTimes:
     if ran.merged is not None:
-        return measure_merged(ran.plan, ran.walk, ran.merged, spacetime, ran.there)
+        return measure_counted(ran.plan, ran.walk, ran.merged, spacetime, ran.there)
+    if ran.streamed is not None:
+        return measure_counted(ran.plan, ran.walk, ran.streamed, spacetime, ran.there)
     return measure(ran.plan, ran.walk, ran.tail, spacetime, ran.there)
 
 
@@ -239,6 +269,8 @@ def _accesses(ran: EinsumRunState) -> list[RankAccesses]:
         reads = {names[one.slot]: one.iterations}
         last = len(plan.order) - 1
         found.append(_one(plan, last, one.iterations, reads, {}, tally.reads, tally.writes))
+    if ran.streamed is not None:
+        found += _streamed_accesses(ran, ran.streamed, names)
     if ran.tail is None:
         return found
     tail = ran.tail
@@ -256,6 +288,17 @@ def _accesses(ran: EinsumRunState) -> list[RankAccesses]:
         nodes = int((tail.counts(i) * visits).sum())
         found.append(_one(plan, tail.start + i, nodes, reads, {}, again, writes))
         above = tail.owner(i)
+    return found
+
+
+def _streamed_accesses(ran: EinsumRunState, one: Streamed, names: list[str]) -> list[RankAccesses]:
+    reads = {names[s]: n for s, n in one.reads.items()}
+    found = [_one(ran.plan, one.loop.at, one.iterations, reads, {}, 0, 0)]
+    if one.loop.below:
+        total = one.iterations * one.loop.width
+        new = int(_alive_outputs(ran).size) * one.loop.width
+        reads = {names[s]: total for s in one.loop.below}
+        found.append(_one(ran.plan, one.loop.at + 1, total, reads, {}, total - new, total))
     return found
 
 

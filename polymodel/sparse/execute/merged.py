@@ -53,22 +53,9 @@ class Merged:
         return int(self.lengths.sum())
 
     @cached_property
-    def alike(self) -> bool:
-        """Whether all fibers that are merged hold the same coordinates, as dense ones do: the first visit
-        brings all elements of an output fiber then, in order, and the others meet them."""
-        level = self.level
-        if not level.fibers or level.elements % level.fibers:
-            return False
-        width = level.elements // level.fibers
-        if not bool((level.starts == np.arange(level.fibers + 1) * width).all()):
-            return False
-        rows = level.coords.reshape(level.fibers, width)
-        return bool((rows == rows[0]).all())
-
-    @cached_property
     def tally(self) -> OutputTally:
         """What merging finds in the output."""
-        if self.alike:
+        if self.level.alike:  # the first visit of a fiber brings all of its elements, the others meet them
             elements = int(self.sizes.sum())
             return OutputTally(elements, self.iterations - elements, self.iterations)
         visits = _visits(self.lengths, self.output, by_size=True)
@@ -79,7 +66,7 @@ class Merged:
     @cached_property
     def sizes(self) -> Ints:
         """How many elements each fiber of the output has that is visited, in any order."""
-        if self.alike:
+        if self.level.alike:
             visited = np.zeros(self.outputs, dtype=bool)
             visited[self.output[self.lengths > 0]] = True
             return np.full(np.count_nonzero(visited), self.level.elements // self.level.fibers)

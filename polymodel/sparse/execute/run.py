@@ -102,7 +102,7 @@ def _walked(
     plan: Plan, mapping: EinsumMapping, thin: Thin | None, values: bool, keep_loops: bool, read: bool
 ) -> tuple[SparseTensor | None, EinsumCounts]:
     """The result of one Einsum, where it is `read`, and its counts; its loops are large and end with this."""
-    ran = walk_through(plan, mapping.spacetime, keep_loops, thin, values)
+    ran = walk_through(plan, mapping.spacetime, keep_loops, thin, values, read)
     made, zeros = result(ran, values) if read else (None, 0)
     return made, count(ran, mapping.spacetime, zeros, keep_loops)
 

@@ -15,6 +15,7 @@ from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import ExecutionTimes
+from polymodel.sparse.execute.streamed import Streamed
 from polymodel.sparse.fibertree import Ints, blocks
 from polymodel.spec.teaal.records import SpaceTime, Stamp
 
@@ -273,13 +274,13 @@ class _Points:
         return np.vstack(rows), np.concatenate(load), np.concatenate(seen)
 
 
-# Where and when the iterations of a loop happen that is merged and not walked.
+# Where and when the iterations of a loop happen that is merged, or streamed, and not walked.
 
 
-def measure_merged(
-    plan: Plan, walk: LoopWalk, merged: Merged, spacetime: SpaceTime, computed: Bools | None
+def measure_counted(
+    plan: Plan, walk: LoopWalk, loop: Merged | Streamed, spacetime: SpaceTime, computed: Bools | None
 ) -> ExecutionTimes:
-    """Stamp all activities; the innermost loop is stamped in time. `computed`: see `measure`."""
+    """Stamp all activities; the loops not walked are stamped in time. `computed`: see `measure`."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     outer = [s for s in spacetime.time if index[s.rank] < len(walk.loops)]
     inner = next(s for s in spacetime.time if index[s.rank] == len(walk.loops))
@@ -289,21 +290,21 @@ def measure_merged(
     if (int(moment.max(initial=0)) + 1) * space.size > _NUMBERED:
         _, moment = numbered(moment, int(moment.max(initial=0)) + 1)
     points, place = numbered(space.values, space.size)
-    load, stamps = _at_points(merged, nodes, place, points.size, moment, inner)
+    load, stamps = _at_points(loop, nodes, place, points.size, moment, inner)
     by_first = {}
     if spacetime.space and nodes.size:
         one = walked_keys(walk, index, spacetime.space[:1], computed)
         firsts, which = numbered(one.values, one.size)
         loads, seen = load, stamps
         if len(spacetime.space) > 1:
-            loads, seen = _at_points(merged, nodes, which, firsts.size, moment, inner)
+            loads, seen = _at_points(loop, nodes, which, firsts.size, moment, inner)
         rows = zip(firsts.tolist(), loads.tolist(), seen.tolist(), strict=True)
         by_first = {value: (activities, times) for value, activities, times in rows}
     total, met = int(load.sum()), int(stamps.sum())
     return ExecutionTimes(
         tuple(s.rank for s in spacetime.space),
         tuple(s.rank for s in spacetime.time),
-        int(_stamped(merged, nodes, moment, inner)[1].sum()),
+        int(_stamped(loop, nodes, moment, inner)[1].sum()) * _width(loop),
         int(stamps.max(initial=0)),
         int(load.size),
         met,
@@ -315,18 +316,24 @@ def measure_merged(
     )
 
 
+def _width(loop: Merged | Streamed) -> int:
+    """Iterations of what lies below one of the loop, at stamps of their own."""
+    return loop.loop.width if isinstance(loop, Streamed) else 1
+
+
 def _at_points(
-    merged: Merged, nodes: Ints, place: Ints, points: int, moment: Ints, inner: Stamp
+    loop: Merged | Streamed, nodes: Ints, place: Ints, points: int, moment: Ints, inner: Stamp
 ) -> tuple[Ints, Ints]:
     """Activities and distinct stamps of time at each point of space. `moment`: the stamp of each node."""
     moments = int(moment.max(initial=-1)) + 1
-    keys, counts = _stamped(merged, nodes, place * moments + moment, inner)
-    return sums_of(place, merged.lengths[nodes], points), sums_of(keys // max(moments, 1), counts, points)
+    keys, counts = _stamped(loop, nodes, place * moments + moment, inner)
+    load = sums_of(place, loop.lengths[nodes], points)
+    return load * _width(loop), sums_of(keys // max(moments, 1), counts, points) * _width(loop)
 
 
-def _stamped(merged: Merged, nodes: Ints, keys: Ints, inner: Stamp) -> tuple[Ints, Ints]:
-    """The distinct keys of nodes, ascending, and how many stamps of the innermost loop each meets."""
-    lengths = merged.lengths[nodes]
+def _stamped(loop: Merged | Streamed, nodes: Ints, keys: Ints, inner: Stamp) -> tuple[Ints, Ints]:
+    """The distinct keys of nodes, ascending, and how many stamps of the loop each meets."""
+    lengths = loop.lengths[nodes]
     if not bool((keys[1:] > keys[:-1]).all()):
         order = np.argsort(keys, kind="stable")
         nodes, keys, lengths = nodes[order], keys[order], lengths[order]
@@ -335,11 +342,12 @@ def _stamped(merged: Merged, nodes: Ints, keys: Ints, inner: Stamp) -> tuple[Int
     first = np.flatnonzero(new)
     if first.size == keys.size:
         return keys, lengths
-    if inner.style == "pos" or _alike(merged, nodes, new):
+    # A loop is only streamed where it is stamped by its count.
+    if isinstance(loop, Streamed) or inner.style == "pos" or _alike(loop, nodes, new):
         return keys[first], np.maximum.reduceat(lengths, first)
-    group = np.full(merged.lengths.size, -1, dtype=np.int64)
+    group = np.full(loop.lengths.size, -1, dtype=np.int64)
     group[nodes] = np.cumsum(new) - 1
-    return keys[first], merged.distinct(group)
+    return keys[first], loop.distinct(group)
 
 
 def _alike(merged: Merged, nodes: Ints, new: Bools) -> bool:
