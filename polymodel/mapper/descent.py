@@ -9,6 +9,7 @@ another; moves of two bundles are looked at together, as one may need the room t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -212,6 +213,29 @@ class TemplateSlots:
         return np.concatenate(result, axis=2)
 
 
+@dataclass(frozen=True)
+class TemplatePoints:
+    """Points of one template: per bundle which of its chains each has (`index`), and their figures (None:
+    there are none)."""
+
+    descent: Descent
+    chains: tuple[TileChains, ...]
+    index: Mapping[int, Array]
+    figures: PointCosts | None
+
+    def best(self, goal: Goal, ask: Callable[[], None], below: float) -> LocalMapping | None:
+        """The best of them, None if its score is not below this one."""
+        if self.figures is None:
+            return None
+        scores = goal(self.figures)
+        at = int(np.argmin(scores))
+        if not scores[at] < below:
+            return None
+        places = self.descent.places
+        placed = tuple(places.of(b, c, int(self.index[b][at])) for b, c in enumerate(self.chains))
+        return self.descent.towards(goal, ask).point(placed)
+
+
 class Descent:
     """Local search among the tile sizes of one template."""
 
@@ -249,20 +273,23 @@ class Descent:
             raise Stopped(now) from error
         return now
 
-    def best(self, interest: Interest, known: LocalMapping | None) -> LocalMapping | None:
-        """The best point of all that fit, None where none is better than what is known in any figure of
+    def every(self, interest: Interest, known: LocalMapping | None) -> TemplatePoints:
+        """The points that fit and that neither another one nor what is known beats in every figure of
         interest. Raises TooManyPoints where they cannot be looked at in a moment, Late once time is over."""
         some = self._combined(interest, known)
         if not some.n:
-            return None
+            return TemplatePoints(self, (), {}, None)
         points, none = some.part(0), (np.zeros(some.n),) * len(self.memories)
         figures = PointCosts(
             points.energy, points.latency, tuple(points.more), none, none, none, none, np.zeros(some.n)
         )
-        at = int(np.argmin(self.goal(figures)))
-        chosen = [int(some.points.index[b][at]) for b in range(len(some.chains))]
-        several = zip(some.chains, chosen, strict=True)
-        return self.point(tuple(self.places.of(b, c, k) for b, (c, k) in enumerate(several)))
+        return TemplatePoints(self, tuple(some.chains), some.points.index, figures)
+
+    def towards(self, goal: Goal, ask: Callable[[], None]) -> Descent:
+        """The same for another goal."""
+        other = copy(self)
+        other.goal, other.ask = goal, ask
+        return other
 
     def _combined(self, interest: Interest, known: LocalMapping | None) -> Combination:
         counts = [self.places.candidates(b) for b in range(len(self.space.bundles))]

@@ -26,6 +26,7 @@ from polymodel.mapper.descent import (
     LocalMapping,
     PointCosts,
     Stopped,
+    TemplatePoints,
     TooManyPoints,
 )
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
@@ -51,6 +52,8 @@ BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart wh
 # Mappings by what is looked for, of which Einsum in which part of a plan: the room there was, and what was
 # found.
 Known = dict[object, list[tuple[tuple[float, ...], list[LocalMapping]]]]
+# Templates of which all points were looked at for one goal, or that have too many: other goals need no more.
+Tried = dict[Template, TemplatePoints | None]
 NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
@@ -145,7 +148,10 @@ class _OfPlan:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
                 # What rules leave is small: the search itself is soon better.
                 steps = LEAST_IMPROVED if self.work.spaces[i].rules.placed else steps
-                searches = (_Search(self.work, i, self.plan[i], self.rooms[i], g, steps) for g in goals)
+                tried: Tried = {}
+                searches = (
+                    _Search(self.work, i, self.plan[i], self.rooms[i], g, steps, tried) for g in goals
+                )
                 served = self.rooms[i], [f for search in searches for f in looked_for(search)]
                 several.append(served)
             found[i] = served[1]
@@ -212,9 +218,10 @@ class _Search:
         room: tuple[float, ...],
         goal: Goal,
         steps: int,
+        tried: Tried,
     ) -> None:
         """`steps`: of better mappings at most."""
-        self.steps = steps
+        self.steps, self.tried = steps, tried
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
         self.above = tuple(TemplateNode(i, m, 0) for i, m in part.above)
         self.memories, self.band = work.rules.which, numbered_bands(self.space, work.request.limits)
@@ -295,7 +302,20 @@ class _Search:
         several = list(islice(self._every(), MOST_TEMPLATES + 1))
         if self.interest is None or len(several) > MOST_TEMPLATES:
             return False
-        return all(self._exhausted(self._descent(template)) is not None for template in several)
+        return all(map(self._tried, several))
+
+    def _tried(self, template: Template) -> bool:
+        """Look at all tile sizes of a template, and whether that can be done in a moment.
+
+        The points are kept for other goals: what is left out of them for a mapping that is known is no better
+        for any goal than that one, which is among the points of its own template.
+        """
+        if template not in self.tried:
+            self.tried[template] = self._points_of(self._descent(template))
+        points = self.tried[template]
+        if points is not None:
+            self._better_of(points)
+        return points is not None
 
     def _every(self) -> Iterator[Template]:
         """All templates with the nodes above fused loops that there are."""
@@ -327,12 +347,21 @@ class _Search:
 
     def _exhausted(self, descent: Descent) -> bool | None:
         """Whether the best of all tile sizes of a template is better, None where there are too many."""
+        points = self._points_of(descent)
+        return None if points is None else self._better_of(points)
+
+    def _points_of(self, descent: Descent) -> TemplatePoints | None:
+        """What is not beaten of a template; None where there are too many points."""
         if self.interest is None:
             return None
         try:
-            found = descent.best(self.interest, self.best)
+            return descent.every(self.interest, self.best)
         except TooManyPoints:
             return None
+
+    def _better_of(self, points: TemplatePoints) -> bool:
+        fits = self.best is not None and not self.best.excess
+        found = points.best(self.goal, self._ask, self.best.score if self.best and fits else inf)
         return found is not None and self._take(found)
 
     def _descent(self, template: Template) -> Descent:
