@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
 from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
-from polymodel.analysis.symbolic.spaces import TiedGroup, carried_line, check_access, groups, same_elements
+from polymodel.analysis.symbolic.spaces import (
+    TiedGroup,
+    carried_line,
+    check_access,
+    groups,
+    neighbours_joined,
+    same_elements,
+)
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
@@ -420,17 +427,19 @@ def is_box(one: Einsum) -> bool:
 
 
 def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
-    """Those of an Einsum. Refused where its space starts elsewhere than at 0 or is not a product of pairs."""
-    for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
-        if low:
-            what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
-            raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {remedy}")
+    """Those of an Einsum. Refused where its space is not a product of pairs, or a pair starts elsewhere than
+    at 0."""
     try:
         found = _pairs(one)
     except NotSeparable as fault:
         raise Refused(
             f"the search covers boxes and pairs of tied variables: {fault.message}", remedy
         ) from None
+    for v in (v for g in found for v in g.variables):
+        low, _ = one.bound(v)
+        if low:
+            what = f"rank variable {v} of {one.name} is tied to another one and starts at {low}"
+            raise Refused(f"{what}; the search covers pairs that start at 0", f"shift {v}, or {remedy}")
     return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in found)
 
 
@@ -438,7 +447,7 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
     """Refuses tensors of which the tiles of a pair do not tell how many elements there are."""
     for tie in ties:
         for o in operands:
-            partly = any(w for w in o.windows if len({w.p, w.r} & tie.both) == 1)
+            partly = any(w for w in o.windows if w.held or len({w.p, w.r} & tie.both) == 1)
             what, rank = tie.of(o)
             if partly or (what == "rank" and 1 not in rank):
                 told = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
@@ -457,13 +466,56 @@ def elements_of(operand: Operand, extents: Sequence[int], ties: Sequence[Tie]) -
     tied = frozenset(v for t in ties for v in t.both)
     result = prod(t.moved((0, 0), t.of(operand)) for t in ties)
     result *= prod(extents[v] for v in operand.alone - tied)
-    return result * prod(w.elements(extents[w.p], extents[w.r]) for w in operand.windows if w.p not in tied)
+    return result * prod(w.touched(extents) for w in operand.windows if w.p not in tied)
 
 
 def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
     """Points of the iteration space."""
     tied = frozenset(v for t in ties for v in t.both)
     return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)
+
+
+# Several elements of a tensor that one operation reads: they are those of a window over one rank variable and
+# one more, which no loop goes over.
+
+
+def variables_of(one: Einsum) -> tuple[str, ...]:
+    """Rank variables of several values. Beside neighbours one of a single value has its place as well."""
+    _, unions = neighbours_joined(one, {})
+    ranks = (set(x.variables) for a in unions.values() for x in a.projection)
+    beside = set().union(*(x for x in ranks if not x <= {*one.rank_variables}))
+    return tuple(v for v in one.rank_variables if v in beside or len({*one.bound(v)}) > 1)
+
+
+def neighbours_of(
+    one: Einsum, tensor: str, cascade: Cascade, remedy: str
+) -> tuple[Einsum, TensorAccess, int]:
+    """One access to all elements of a tensor that an operation reads, the Einsum with the variables that tell
+    them apart, and how many accesses read each. Refused where they do not stand evenly apart."""
+    access, every = one.access_of(tensor), one.accesses_of(tensor)
+    different = {a.projection for a in every}
+    if len(different) == 1 or tensor in cascade.recurrent or access.output:
+        return one, access, len(every)
+    joined, unions = neighbours_joined(one, {})
+    reads = {sum(a.projection == x for a in every) for x in different}
+    if tensor not in unions or len(reads) > 1:
+        what = f"{one.name} accesses {tensor} at several elements"
+        told = (
+            f"{what}; the search covers elements that stand evenly apart along ranks, each read equally often"
+        )
+        raise Refused(told, remedy)
+    return joined, unions[tensor], reads.pop()
+
+
+def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade) -> bool:
+    """Whether loops over a rank of a tensor part it as they do where it is made: if both begin at the same
+    value."""
+    maker = cascade.producer(access.tensor)
+    if access.output or maker is None or access.tensor in cascade.recurrent:
+        return True
+    ends = (one, access.projection[rank]), (maker, maker.access_of(access.tensor).projection[rank])
+    lows = {e.bound(v)[0] for e, x in ends for v in x.variables if v in e.rank_variables}
+    return len(lows) < 2
 
 
 # Tensors that are carried forward: of a tile of the rank variable over which they are, an Einsum touches what

@@ -86,7 +86,6 @@ def all_bits(spaces: Sequence[EinsumSpace]) -> float:
 # Candidates and their LoopTrees.
 
 
-
 @dataclass(frozen=True)
 class ChosenMapping:
     """One Einsum's mapping; `open_after`: how many of its fused loops are shared with the next Einsum."""
@@ -251,8 +250,10 @@ def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int
         return every
     o, slides = space.operands[held], -1
     for w in o.windows[:1]:
-        p, r = ((goal[w.p], size[w.r]), (size[w.p], goal[w.r]))
-        slides = w.p if w.elements(*p) <= w.elements(*r) else w.r
+        slides = w.p
+        if not w.held:
+            p, r = ((goal[w.p], size[w.r]), (size[w.p], goal[w.r]))
+            slides = w.p if w.elements(*p) <= w.elements(*r) else w.r
     return sorted(every, key=lambda v: 0 if v in o.alone else 1 if v == slides else 2)
 
 

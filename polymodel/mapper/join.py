@@ -238,7 +238,7 @@ def step(
             return None
     begun, known = [], {x.tensor: x for x in structure.live}
     for o in (o for o in space.operands if o.tensor in lives.last):
-        ranks = tuple(o.ranks.index(v) if v in o.alone else -1 for v in prefix)
+        ranks = tuple(o.ranks.index(v) if v in o.parted else -1 for v in prefix)
         if lives.first[o.tensor] == number:
             if not o.output and not shape.forced:
                 return None

@@ -28,18 +28,21 @@ from polymodel.mapper.einsum_rules import (
     first_alone,
     generations_of,
     loop_rules,
+    neighbours_of,
+    parted_alike,
     points_of,
     refuse_carried_uneven,
     refuse_uneven,
     require_counted,
     require_searchable,
     ties_of,
+    variables_of,
 )
 from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
+from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"
@@ -47,27 +50,40 @@ REMEDY = "write its mapping by hand and evaluate or sweep it"
 
 @dataclass(frozen=True)
 class RankWindow:
-    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps."""
+    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps.
+
+    `held`: r is no rank variable but tells several elements apart that each operation reads; it has so many
+    values, no loop goes over it, and its position is behind those of all variables (0: it is a variable)."""
 
     p: int
     r: int
     step_p: int
     step_r: int
+    held: int = 0
 
     def elements(self, p: int, r: int) -> int:
         """Of a tile of these sizes, without holes."""
         return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
 
+    def touched(self, extents: Sequence[int]) -> int:
+        """Elements of the whole rank."""
+        return self.elements(extents[self.p], self.held or extents[self.r])
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """The rank variables of the rank."""
+        return (self.p,) if self.held else (self.p, self.r)
+
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
-    many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1);
-    `rounds`: whether some component fills transfers of it up to whole actions. `tied`: variables of the
-    Einsum that are tied in pairs. `reads`: how many accesses read it. `accumulates`: an output with values
-    before, to which results are added. `forward`: a tensor that is carried forward, and `carried` how it is
-    touched, but for a single generation; `first`: the variable in whose first iteration alone it is read
-    (-1: in all)."""
+    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how many
+    there are; `ranks`: per rank the position of its variable, or -1 (no single one, of extent 1, or one that
+    shared loops part otherwise than where the tensor is made); `rounds`: whether some component fills
+    transfers of it up to whole actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: how
+    many accesses read each element. `accumulates`: an output with values before, to which results are added.
+    `forward`: a tensor that is carried forward, and `carried` how it is touched, but for a single generation;
+    `first`: the variable in whose first iteration alone it is read (-1: in all)."""
 
     tensor: str
     output: bool
@@ -84,6 +100,11 @@ class Operand:
     forward: bool = False
     carried: Generations | None = None
     first: int = -1
+
+    @cached_property
+    def parted(self) -> frozenset[int]:
+        """Variables of which loops that Einsums share part the tensor."""
+        return self.alone & frozenset(self.ranks)
 
     @property
     def over(self) -> int:
@@ -111,13 +132,13 @@ class Operand:
         if self.first >= 0:
             return self.reads / extents[self.first]
         if self.carried is None:
-            return 0.0 if self.output else float(self.reads)
+            return 0.0 if self.output else float(self.reads * math.prod(w.held or 1 for w in self.windows))
         share = 1 - 1 / extents[self.carried.variable]
         return self.carried.now + self.carried.before * share
 
     @cached_property
     def windowed(self) -> frozenset[int]:
-        return frozenset(v for w in self.windows for v in (w.p, w.r))
+        return frozenset(v for w in self.windows for v in w.variables)
 
 
 @dataclass(frozen=True)
@@ -240,7 +261,7 @@ class EinsumSpace:
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
             windowed = any(v in o.windowed | o.tied | o.first_differs | {o.over} for o in self.operands)
-            alike = tuple(v in o.alone for o in self.operands), self.rules.apart(v)
+            alike = tuple((v in o.alone, v in o.parted) for o in self.operands), self.rules.apart(v)
             key = v if windowed or not (self.divide and self.even) else alike
             result.setdefault(key, []).append(v)
         return tuple(tuple(b) for b in result.values())
@@ -256,7 +277,8 @@ class EinsumSpace:
                 b = parent[b]
             return b
 
-        pairs = [(w.p, w.r) for o in self.operands for w in o.windows] + [(t.u, t.v) for t in self.ties]
+        pairs = [w.variables for o in self.operands for w in o.windows if not w.held]
+        pairs += [(t.u, t.v) for t in self.ties]
         for one, other in pairs:
             parent[root(bundle[other])] = root(bundle[one])
         result: dict[int, list[int]] = {}
@@ -322,7 +344,7 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     require_searchable(hierarchy, REMEDY)
-    require_plain(cascade, "the search covers", REMEDY, products=True, carried=True)
+    require_plain(cascade, "the search covers", REMEDY, products=True, carried=True, several=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
@@ -384,12 +406,12 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     if one.is_copy and hierarchy.costly_links:
         raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
     rounding = _rounding(one, hierarchy.components, limits)
-    variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
+    variables = variables_of(one)
     memories = [c for c in hierarchy.components if c.stores]
     position = {v: i for i, v in enumerate(variables)}
-    extents = tuple(one.bound(v)[1] + 1 for v in variables)
+    extents = tuple(one.bound(v)[1] - one.bound(v)[0] + 1 for v in variables)
     ties = ties_of(one, variables, REMEDY)
-    operands = tuple(_operand(one, one.access_of(t), position, cascade) for t in one.tensors)
+    operands = tuple(_operand(one, t, position, cascade) for t in one.tensors)
     require_counted(one, ties, operands, REMEDY)
     _require_even(one, memories, rounding, limits)
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
@@ -489,13 +511,18 @@ def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:
             yield TollPayers(c.name, i, c.keep.tensors(one.name))
 
 
-def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade) -> Operand:
+def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascade) -> Operand:
+    joined, access, reads = neighbours_of(one, tensor, cascade, REMEDY)
+    # What tells neighbours apart has a position behind the rank variables.
+    held = [v for v in joined.rank_variables if v not in one.rank_variables and v in access.variables]
+    sizes = {v: joined.bound(v)[1] + 1 for v in held}
+    position = position | {v: len(position) + k for k, v in enumerate(held)}
     try:
-        result = halos(one, access)
+        result = halos(joined, access)
     except NotSeparable as fault:
         raise Refused(fault.message, REMEDY) from None
     windows = tuple(
-        RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r)
+        RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r, sizes.get(h.r, 0))
         for h in result
         if h.p in position and h.r in position
     )
@@ -503,10 +530,14 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     ranks: list[int] = []
     for expr in access.projection:
         mine = [position[v] for v in expr.variables if v in position]
+        if len(mine) == 1 and expr.variables[-1] in sizes:
+            what = f"{one.name} reads {tensor} at several elements of a rank that no loop goes over"
+            raise Refused(f"{what}, which the search does not cover", REMEDY)
         ranks.append(mine[0] if len(mine) == 1 else -1)
         if len(mine) > 1 and not set(mine) <= within:
             raise Refused(f"the search does not cover rank {expr} of {access.tensor} in {one.name}", REMEDY)
     alone = frozenset(r for r in ranks if r >= 0)
+    ranks = [r if parted_alike(one, access, k, cascade) else -1 for k, r in enumerate(ranks)]
     if alone & within or (windows and access.output):
         raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
     fusable = access.tensor in cascade.intermediates
@@ -514,7 +545,7 @@ def _operand(one: Einsum, access: TensorAccess, position: dict[str, int], cascad
     first = first_alone(one, access, position, REMEDY)
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
-        reads=len(one.accesses_of(access.tensor)), accumulates=access.accumulates, carried=carried,
+        reads=reads, accumulates=access.accumulates, carried=carried,
         first=first, forward=access.tensor in cascade.recurrent,
     )  # fmt: skip
 

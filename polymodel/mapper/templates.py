@@ -155,9 +155,9 @@ def _prefixes(
     space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: Passing, depth: int
 ) -> Iterator[tuple[int, ...]]:
     """Orders of fused loops; each indexes every exchanged tensor below it, the others' loops come last."""
-    fusable = frozenset().union(*(space.operands[i].alone for i, _ in held)) if held else frozenset()
+    fusable = frozenset().union(*(space.operands[i].parted for i, _ in held)) if held else frozenset()
     for o in space.operands if passing.any else ():
-        fusable |= o.alone if o.output or not passing.bound else frozenset()
+        fusable |= o.parted if o.output or not passing.bound else frozenset()
     usable = sorted(fusable)
     order = dict(limits.loop_order).get(space.name, ())
     rank = {space.variables.index(v): i for i, v in enumerate(order) if v in space.variables}
@@ -199,7 +199,7 @@ def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
     """How many fused loops may stand above the tensor's exchange: all of them index it, and over none of them
     it is carried forward, as nothing would stay there until the next iteration."""
     most = 0
-    while most < len(prefix) and prefix[most] in o.alone and prefix[most] != o.over:
+    while most < len(prefix) and prefix[most] in o.parted and prefix[most] != o.over:
         most += 1
     return range(most + 1)
 

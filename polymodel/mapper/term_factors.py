@@ -69,8 +69,11 @@ class Factors:
     def __init__(self, space: EinsumSpace, template: Template, found: tuple[TileChains, ...]) -> None:
         self.space = space
         self.positions = [spread_after(template, f.below) for f in space.fanouts]
-        self.chains = found
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
+        self.chains = [*found]
+        for w in (w for o in space.operands for w in o.windows if w.held and w.r not in self.bundle):
+            self.bundle[w.r] = len(self.chains)
+            self.chains.append(_whole_chain(w.held, found[self.bundle[w.p]]))
         self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
         self._jointly: dict[tuple[int, tuple[int, ...]], Joint] = {}
         self._trips: dict[tuple[int, int], Array] = {}
@@ -95,7 +98,10 @@ class Factors:
         for w in windows:
             # One loop over the first window slides through what is live; else the tile stays whole.
             into = term.into if operand and w == operand.windows[0] else None
-            result = result * self._windowed(term, w, group, into)
+            if not w.held:
+                result = result * self._windowed(term, w, group, into)
+                continue
+            result = result * self._neighbours(term, w, group, into)
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
 
     def _joint(self, number: int, group: tuple[int, ...]) -> Joint:
@@ -230,6 +236,16 @@ class Factors:
         if into is not None:
             return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
         return self._window(term, w, group, None, None)
+
+    def _neighbours(self, term: Term, w: RankWindow, group: tuple[int, ...], into: int | None) -> Array:
+        """The same where no loop goes over the other variable. An element that lies between two that are read
+        is live as well, for it is read at another iteration."""
+        whole = self._window(term, w, (*group, self.bundle[w.r]), None, None)[..., 0]
+        if into is None:
+            return whole
+        size = self._tile(self.bundle[w.p], into)
+        reach = w.step_r * (size - 1) + w.step_p * (w.held - 1) + 1
+        return np.minimum(whole, _along(reach, group.index(self.bundle[w.p]), len(group)))
 
     def _window(
         self, term: Term, w: RankWindow, group: tuple[int, ...], into_p: int | None, into_r: int | None
@@ -446,6 +462,14 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
         tile = np.setdiff1d(tile, tile - moved, assume_unique=True)
     begin = (window.step_r * starts[0][:, None] + window.step_p * starts[1]).reshape(-1)
     return len(np.unique(begin[:, None] + tile))
+
+
+def _whole_chain(extent: int, like: TileChains) -> TileChains:
+    """Of what no loop goes over: it is whole at every level, and spread over no instances."""
+    tiles = np.full((len(like.tiles), 1), extent, dtype=np.int64)
+    spread = np.ones((len(like.spread), 1), dtype=np.int64)
+    keys = np.zeros((len(like.keys), 1), dtype=np.int64)
+    return TileChains(extent, tiles, spread, keys, like.even)
 
 
 def _along(values: Array, axis: int, axes: int) -> Array:

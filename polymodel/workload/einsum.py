@@ -497,12 +497,17 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
 
 
 def require_plain(
-    einsums: Iterable[Einsum], what: str, remedy: str, products: bool = False, carried: bool = False
+    einsums: Iterable[Einsum],
+    what: str,
+    remedy: str,
+    products: bool = False,
+    carried: bool = False,
+    several: bool = False,
 ) -> None:
     """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
     accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward.
     With `products` an Einsum may add to what is there, and read one element of a tensor several times; with
-    `carried` a cascade may carry tensors forward."""
+    `several` it may read several elements; with `carried` a cascade may carry tensors forward."""
     forward = einsums.recurrent if isinstance(einsums, Cascade) else ()
     if isinstance(einsums, Cascade) and forward and not carried:
         found = (
@@ -520,12 +525,12 @@ def require_plain(
                     found = f"{one.name} reads {access.tensor} in its first iteration alone"
                 found = f"{found}; {what} Einsums without that"
                 raise Refused(found, remedy)
-        for tensor in (t for t in one.tensors if not (carried and t in forward)):
+        for tensor in (t for t in one.tensors if not several and not (carried and t in forward)):
             found_here = one.accesses_of(tensor)
             if len({a.projection for a in found_here} if products else found_here) > 1:
-                several = "at several elements" if products else f"{len(found_here)} times"
+                how = "at several elements" if products else f"{len(found_here)} times"
                 others = "touch one element" if products else "access each tensor once"
-                found = f"{one.name} accesses {tensor} {several}; {what} Einsums that {others}"
+                found = f"{one.name} accesses {tensor} {how}; {what} Einsums that {others}"
                 raise Refused(found, remedy)
 
 

@@ -43,7 +43,8 @@ class Listed:
         self.unit = next(c.name for c in parts if c.kind == "compute")
         self.dims = [(i, c.name, d) for i, c in enumerate(parts) for d in c.spatial]
         self.place = {c.name: i for i, c in enumerate(parts)}
-        self.extents = {v: self.einsum.bound(v)[1] + 1 for v in self.einsum.rank_variables}
+        ranges = zip(self.einsum.rank_variables, self.einsum.bounds, strict=True)
+        self.extents = {v: high - low + 1 for v, (low, high) in ranges}
 
     def trees(self, taken: Callable[[], bool] = lambda: True) -> Iterator[LoopTree]:
         """Those that `taken` admits."""
@@ -89,7 +90,10 @@ class Listed:
     def _apart_on_a_mesh(self, v: str, dim: FanoutDim) -> bool:
         """Whether instances along a mesh would share parts of windows, which is outside the space."""
         ranks = ((a.tensor, e) for a in self.einsum.accesses for e in a.projection)
-        windows = [t for t, e in ranks if v in e.variables and len(e.terms) > 1]
+        several = {
+            t for t in self.einsum.tensors if len({a.projection for a in self.einsum.accesses_of(t)}) > 1
+        }
+        windows = [t for t, e in ranks if v in e.variables and (len(e.terms) > 1 or t in several)]
         shared = any(dim.shares(self.einsum.name, t, indexed=True) for t in windows)
         return shared and dim.link is not None and dim.link.topology == "mesh"
 

@@ -7,7 +7,7 @@ that slide, with tiles over fanouts that need not divide. The listers share no c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -33,7 +33,13 @@ TEXTS = {
     "channels": "O[p,c] = I[W=p+r-1] * F[r,c]",
     "mask": "Z[m] = A[m,n] * B[n]",
     "masked": "Z[m,k] = A[m,n] * B[n,k]",
+    "stencil": "O[X=p] = I[X=p-1] + I[X=p+1]",
+    "neighbours": "O[X=p,c] = I[X=p,c] * I[X=p+1,c] * I[X=p+2,c] * F[c]",
+    "squares": "O[p,c] = I[p,Y=c] * I[p,Y=c+1] * I[p,Y=c] * I[p,Y=c+1] * F[c]",
+    "block": "O[X=p,Y=c] = I[X=p,Y=c] + I[X=p+1,Y=c] + I[X=p,Y=c+1] + I[X=p+1,Y=c+1]",
 }
+KINDS = ("product", "window", "window", "stride", "padding", "channels", "mask", "masked")
+SEVERAL = ("stencil", "neighbours", "squares", "block")
 
 
 class UnevenlyApart(UnevenlyListed):
@@ -52,6 +58,11 @@ class Space:
     features: set[str] = field(default_factory=set)
 
     @property
+    def along(self) -> str:
+        """What windows and neighbours of I are over."""
+        return "c" if "squares" in self.features else "pc" if "block" in self.features else "pr"
+
+    @property
     def listed(self) -> Listed:
         if "uneven in space" in self.features:
             return (UnevenlyApart if "padding" in self.features else UnevenlyListed)(self.spec)
@@ -60,14 +71,14 @@ class Space:
     def trees(self) -> Iterator[LoopTree]:
         """All mappings that obey the constraints."""
         for tree in self.listed.trees():
-            for one in sliding(tree) if "slide" in self.features else (tree,):
+            for one in sliding(tree, self.along) if "slide" in self.features else (tree,):
                 if self._obeys(one):
                     yield one
 
     def _obeys(self, tree: LoopTree) -> bool:
         """A reading of the rules on fanouts and of `no_refetch`, loop by loop."""
         (one,) = self.spec.workload.einsums
-        now = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
+        now = dict(self.listed.extents)
         spread: dict[tuple[str, str], int] = {}
         passed: set[str] = set()
         refetched = False
@@ -97,16 +108,19 @@ class Space:
             return None
 
 
-def space_of(pick: Random) -> Space:
+def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
     """One of any features that go together."""
-    kind = pick.choice(("product", "window", "window", "stride", "padding", "channels", "mask", "masked"))
-    tied = kind not in ("product", "window", "stride")
+    kind = pick.choice(kinds)
+    tied = kind in ("padding", "channels", "mask", "masked")
     text, found = TEXTS[kind], {"padding" if tied else kind.replace("stride", "window")}
     sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2)}
     shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
     ranks = {}
     if kind in ("mask", "masked"):
         shape["n"] = "0 <= n <= m"
+    if kind == "stencil":
+        size = pick.choice((4, 6))
+        shape["p"], ranks = f"1 <= p <= {size}", {}
     if kind in ("padding", "channels"):
         size = pick.choice((3, 4, 6))
         shape.update({"p": f"0 <= p < {size}", "r": "0 <= r < 3"})
@@ -126,7 +140,7 @@ def space_of(pick: Random) -> Space:
     if not meshed and pick.random() < 0.5:
         found.add("uneven in space")
         asked["spatial_sizes"] = "all"
-    elif kind in ("window", "stride") and pick.random() < 0.5:
+    elif kind in ("window", "stride", *SEVERAL) and pick.random() < 0.5:
         found.add("slide")
         asked["memories"] = {"GLB": {"reuse": ["refill", "slide"]}}
     rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
@@ -145,7 +159,7 @@ def space_of(pick: Random) -> Space:
 def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
     """One rule on a fanout, or a tensor that is fetched once."""
     (one,) = spec.workload.einsums
-    variables = [v for v in one.rank_variables if one.bound(v)[1]]
+    variables = [v for v in one.rank_variables if len({*one.bound(v)}) > 1]
     rule = pick.choice(
         (
             {"variables": pick.sample(variables, 1)},
@@ -171,17 +185,17 @@ def check(space: Space) -> int:
     return len(listed)
 
 
-def spaces(pick: Random) -> Iterator[Space]:
+def spaces(pick: Random, kinds: Sequence[str] = KINDS) -> Iterator[Space]:
     while True:
-        space = space_of(pick)
+        space = space_of(pick, kinds)
         if 1 < space.listed.size() <= MOST:
             yield space
 
 
-def campaign(seed: int, many: int) -> Counter[str]:
+def campaign(seed: int, many: int, kinds: Sequence[str] = KINDS) -> Counter[str]:
     """Spaces by their features, and all mappings."""
     pick, found = Random(seed), Counter[str]()
-    for _, space in zip(range(many), spaces(pick), strict=False):
+    for _, space in zip(range(many), spaces(pick, kinds), strict=False):
         found["mappings"] += check(space)
         found.update(space.features)
     return found
@@ -194,3 +208,12 @@ def test_fronts_are_those_of_all_mappings(seed: int) -> None:
     assert found["mappings"] > 1000
     assert min(found[f] for f in ("window", "padding", "links", "constraints", "uneven in space")) >= 8
     assert found["slide"] >= 4
+
+
+@pytest.mark.parametrize(
+    ("seed", "many"), [(1, 4), *(pytest.param(n, 60, marks=pytest.mark.slow) for n in range(2, 6))]
+)
+def test_fronts_of_einsums_that_read_several_elements(seed: int, many: int) -> None:
+    found = campaign(seed, many, SEVERAL)
+    assert found["mappings"] > 10 * many
+    assert many < 60 or min(found[f] for f in (*SEVERAL, "links", "tolls", "slide", "uneven in space")) >= 3

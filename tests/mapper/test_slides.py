@@ -45,22 +45,22 @@ def constraints(spec: Spec) -> dict[str, Any]:
     return {"memories": {name: {"reuse": ["refill", "slide"]} for name in inner}}
 
 
-def ways(nodes: tuple[Node, ...], at: int) -> Iterator[tuple[Node, ...]]:
+def ways(nodes: tuple[Node, ...], at: int, along: str) -> Iterator[tuple[Node, ...]]:
     """The loops right above a node in each order that matters, and the node as it slides along the last."""
     begin = max(i for i in range(at) if isinstance(nodes[i], StorageNode)) + 1
     block = nodes[begin:at]
     loops = [n for n in block if isinstance(n, Loop) and not n.spatial]
     spatial = [n for n in block if isinstance(n, Loop) and n.spatial]
     yield nodes
-    for last in (n for n in loops if n.rank_variable in ("p", "r")):
+    for last in (n for n in loops if n.rank_variable in along):
         others = [n for n in loops if n is not last]
         node = nodes[at]
         assert isinstance(node, StorageNode)
         yield (*nodes[:begin], *others, last, *spatial, replace(node, reuse="slide"), *nodes[at + 1 :])
 
 
-def sliding(tree: LoopTree) -> Iterator[LoopTree]:
-    """Every choice of what the nodes of I inside the backing storage slide along."""
+def sliding(tree: LoopTree, along: str = "pr") -> Iterator[LoopTree]:
+    """Every choice of which of these variables the nodes of I inside the backing storage slide along."""
     nodes = tree.nodes
     mine = [i for i, n in enumerate(nodes) if i and isinstance(n, StorageNode) and n.tensors == ("I",)]
 
@@ -68,7 +68,7 @@ def sliding(tree: LoopTree) -> Iterator[LoopTree]:
         if not left:
             yield now
             return
-        for after in ways(now, left[0]):
+        for after in ways(now, left[0], along):
             yield from grow(after, left[1:])
 
     return (LoopTree(x) for x in grow(nodes, mine))
