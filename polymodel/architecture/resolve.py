@@ -363,7 +363,7 @@ def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
     found = numbers.positive(share, (*path, "probability"), "probability", finite=True)
     if found > 1:
         remedy = "write a number above 0 and at most 1"
-        numbers.faults.add((*path, "probability"), f"{found:g} is no probability", remedy)
+        numbers.faults.add((*path, "probability"), f"{found:g} is not a probability", remedy)
     return min(found, 1.0)
 
 

@@ -58,8 +58,8 @@ LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, e
 class MappingFigures:
     """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
     they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
-    costs on sparse data, where these were asked for, and how certain they are (`label`). `named`: other
-    figures by the names of objectives."""
+    costs on sparse data, where these were asked for, how certain they are (`label`), and whether its tiles
+    fit (`fits`). `named`: other figures by the names of objectives."""
 
     energy: float
     latency: float
@@ -68,6 +68,7 @@ class MappingFigures:
     sparse: tuple[float, float] | None = None
     label: Certainty = "exact"
     named: tuple[tuple[str, float], ...] = ()
+    fits: bool = True
 
 
 def search_figures(candidate: Candidate) -> MappingFigures:
@@ -88,8 +89,19 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFig
         return compared(spec, candidate, report)
     from polymodel.report.sparse import with_data
 
-    result, sparse = fitting(spec, candidate, report), with_data(report, data)
-    return replace(result, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
+    result, sparse = on_sparse_tiles(spec, candidate, report), with_data(report, data)
+    figures = sparse.total_energy, sparse.total_latency
+    return replace(result, sparse=figures, label=sparse.label, fits=sparse.feasible)
+
+
+def on_sparse_tiles(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
+    """The figures of a report on dense data, where the search knew lower bounds of sparse ones. Where tiles
+    are compressed, it knew less than dense tiles take as well."""
+    from polymodel.mapper.sparse_room import compressed
+
+    if not compressed(spec.arch):
+        return fitting(spec, candidate, report)
+    return replace(figures_of(report), named=tuple((n, report.value(n)) for n, _ in candidate.named))
 
 
 def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
@@ -259,6 +271,7 @@ def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str,
 
 # One mapping of a front: its figures, its LoopTree, its report.
 
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds.
@@ -360,7 +373,7 @@ class Point:
         """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
         figures are not those of the search."""
         result = evaluate(self.spec)
-        check = compared if self.found.sparse is None else fitting
+        check = compared if self.found.sparse is None else on_sparse_tiles
         check(self.base, self.candidate, result)
         return result
 

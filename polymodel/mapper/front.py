@@ -37,6 +37,12 @@ SHOWN = 20
 UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 
+# Of sparse data: mappings were found by what tiles take at least.
+NONE_FITS = "no mapping that the rules on memories allow has compressed tiles that fit"
+TOO_LARGE = (
+    "compressed tiles of every mapping that was looked at do not fit; whether those of others do is not known"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Front(Answer):
@@ -116,7 +122,12 @@ class Front(Answer):
     @cached_property
     def reason(self) -> str:
         """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
-        return "" if self.points else self.found.reason
+        if self.points:
+            return ""
+        if self.found.candidates:
+            return TOO_LARGE
+        bounded = self.complete and self.diagnosis is None and any(map(on_sparse_data, self.objectives))
+        return NONE_FITS if bounded else self.found.reason
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -338,6 +349,8 @@ def _told_empty(front: Front) -> tuple[str, str]:
     result = front.diagnosis
     if not front.complete:
         return f"no mapping was found: {front.reason}", "allow more time or memory"
+    if front.found.candidates:
+        return f"no mapping was found: {front.reason}", "give the memories more room, or another `fit:`"
     if result is None or not result.obstacles:
         return f"no valid mapping: {front.reason}", "relax the constraints"
     ways = [f"a mapping exists if {r.text}" for r in result.relaxations]
@@ -396,10 +409,14 @@ def _sparse(front: Front) -> Iterator[str]:
     """What the figures of sparse data are, and which mappings were looked at for them."""
     if front.sparse is None:
         return
-    yield (
-        f"sparse figures are {front.sparse.meaning}; what fits is decided by dense tiles, as if no point "
-        "were zero: mappings that fit compressed only were not looked at"
+    from polymodel.mapper.sparse_room import compressed
+
+    fits = (
+        "the tiles of each mapping fit whatever the data are, as no memory with a size keeps them compressed"
     )
+    if compressed(front.spec.arch):
+        fits = "what fits is decided by the bits of compressed tiles (`fit:` of the memories)"
+    yield f"sparse figures are {front.sparse.meaning}; {fits}"
     if front.complete and len(front.objectives) > 1 and not _attained(front):
         most = ((1 + front.request.eps) * x for x in front.sparse.each)
         each = [f"{n} by a factor of {_upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
@@ -440,7 +457,8 @@ def _notes(front: Front) -> Iterator[str]:
     yield from likely_typos(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
-        yield f"no {'valid mapping' if result.complete else 'mapping was found'}: {first}"
+        sure = result.complete and not result.candidates
+        yield f"no {'valid mapping' if sure else 'mapping was found'}: {first}"
         yield from more
     elif result.complete and (request.eps or not _attained(front)):
         yield _bounded(front)
@@ -469,7 +487,7 @@ def _notes(front: Front) -> Iterator[str]:
             f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, "
             "else whole tiles): mappings that fit only by finer lifetimes were not looked at"
         )
-    lower = sum(below(p.candidate, p.found) for p in front.points)
+    lower = sum(below(p.candidate, p.found) for p in front.points) if front.sparse is None else 0
     if lower:
         yield (
             f"{lower} of these mappings hold less at their peak than the search counted (what stands above "

@@ -111,7 +111,7 @@ class Lives:
     than one generation. `live`: memories that allocate what is live. `inside`: only whole mappings that hand
     something on further inside than the first memory are wanted."""
 
-    bits: dict[str, int]
+    bits: dict[str, float]
     extents: dict[str, tuple[int, ...]]
     last: dict[str, int]
     first: dict[str, int]
@@ -162,11 +162,19 @@ class Lives:
         return result
 
 
+def _share_held(space: EinsumSpace, operand: Operand) -> float:
+    """The share of its dense bits that an exchanged tensor takes, wherever it is."""
+    if space.shares is None:
+        return 1.0
+    number = space.operands.index(operand)
+    return min(space.shares.room(number, m) for m in range(len(space.memories)))
+
+
 def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
     """The exchanged tensors of a cascade."""
     fusable = [(i, s, o) for i, s in enumerate(spaces) for o in s.operands if o.fusable]
     return Lives(
-        {o.tensor: o.bits for _, _, o in fusable},
+        {o.tensor: o.bits * _share_held(s, o) for _, s, o in fusable},
         {o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks) for _, s, o in fusable if o.output},
         {o.tensor: i for i, _, o in fusable},
         {o.tensor: i for i, _, o in reversed(fusable)},

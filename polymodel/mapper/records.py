@@ -309,15 +309,21 @@ class Shares:
 
     `moved`: per operand and memory, for each kind of access, the joules and the bits (as far as they take
     time) of one element of the dense counts. `units`: per compute unit its name, joules per operation and the
-    share of operations that take time.
+    share of operations that take time. `held`: per operand and memory the share of its dense bits that a tile
+    takes (none: all of them are dense).
     """
 
     moved: tuple[tuple[tuple[tuple[str, Toll], ...], ...], ...]
     units: tuple[tuple[str, float, float], ...]
+    held: tuple[tuple[float, ...], ...] = ()
 
     def of(self, operand: int, memory: int, kind: str) -> Toll:
         """Joules and bits per element."""
         return next(toll for name, toll in self.moved[operand][memory] if name == kind)
+
+    def room(self, operand: int, memory: int) -> float:
+        """What a tile takes over its dense bits."""
+        return self.held[operand][memory] if self.held else 1.0
 
     def executed(self, unit: str) -> tuple[float, float]:
         """Joules and share of the time per operation."""
@@ -329,7 +335,8 @@ class Quality:
     """How good a front on sparse data is. `factor`: each mapping of the space has one on the front that is no
     more than that above it in every objective, `eps` of the search apart; 1 is exact. `each`: the same per
     objective, the least on the front over the least there is. `evaluated`: of the `found` mappings of the
-    search, `besides`: of others. `label` is that of the least certain figure on the front."""
+    search, `besides`: of others; `too_large`: those among all of these whose compressed tiles do not fit.
+    `label` is that of the least certain figure on the front."""
 
     factor: float
     each: tuple[float, ...]
@@ -337,6 +344,7 @@ class Quality:
     found: int
     besides: int
     label: Certainty
+    too_large: int = 0
 
     @property
     def meaning(self) -> str:
@@ -358,6 +366,7 @@ class Request:
     limits on figures. `area`: that of the architecture.
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
+    `room`: bits that memories have besides, as `shares` are a bound of what tiles take.
     `finished`: steps that were done by earlier runs.
     """
 
@@ -369,6 +378,7 @@ class Request:
     progress: Callable[[Progress], None] | None = field(default=None, compare=False)
     stop: Callable[[], bool] | None = field(default=None, compare=False)
     shares: tuple[Shares, ...] | None = None
+    room: tuple[tuple[str, float], ...] = ()
     finished: Finished | None = field(default=None, compare=False, repr=False)
     at_most: tuple[FigureLimit, ...] = ()
     area: float = 0.0

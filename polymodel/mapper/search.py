@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -62,6 +63,8 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         raise Refused(what, "leave `halos` out")
     result = searched(cascade, hierarchy, request)
     if result.candidates or not result.complete:
+        return result
+    if any(x.held for x in request.shares or ()):  # bounds of what tiles take say nothing of other sizes
         return result
     from polymodel.mapper.diagnosis import diagnosed, limits_diagnosed
 
@@ -165,10 +168,12 @@ def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request
     most = {
         x.name.partition(":")[2]: x.number for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")
     }
-    components = tuple(
-        replace(c, size_bits=min(c.size_bits, most[c.name])) if c.name in most else c
-        for c in hierarchy.components
-    )
+    more = dict(request.room)
+
+    def size(name: str, bits: float) -> float:
+        return min(bits, most.get(name, inf)) + more.get(name, 0.0)
+
+    components = tuple(replace(c, size_bits=size(c.name, c.size_bits)) for c in hierarchy.components)
     left = tuple(x for x in request.at_most if not x.name.startswith(f"{WORKING_SET}:"))
     return replace(hierarchy, components=components), replace(request, at_most=left)
 
@@ -485,22 +490,17 @@ def _on_sparse_data(
         told.tell(Progress(number, total, "evaluate"))
         return not stopped.flag
 
-    points = sparse_objectives.sparse_points(
+    looked = sparse_objectives.sparse_points(
         spec, result, request.objectives, data, request.workers, done, end
     )
-    more = []
-    if result.complete and points:
-        more = sparse_objectives.more_points(
-            spec, result, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
-        )
-        points += more
+    points, more = [p for p in looked if sparse_objectives.admitted(p, request)], list[Point]()
+    if result.complete:
+        again, wanted = partial(search, spec.workload, hierarchy), request.objectives
+        more = sparse_objectives.more_points(spec, result, points, wanted, data, bounded, again, end)
     stopped.flag = stopped.flag or earlier
-    final = _front(points)
-    return (
-        replace(result, objectives=request.objectives),
-        final,
-        sparse_objectives.quality(result, points, len(more), final),
-    )
+    final = _front([*points, *more])
+    quality = sparse_objectives.quality(result, [*looked, *more], len(more), final) if final else None
+    return replace(result, objectives=request.objectives), final, quality
 
 
 def _evaluated(

@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.loading import Spec
+from polymodel.mapper.aims import WORKING_SET
 from polymodel.mapper.confirm import MappingFigures, Point, all_confirmed, bug, confirmed
 from polymodel.mapper.einsum_rules import is_box
 from polymodel.mapper.records import Candidate, Quality, Request, SearchResult, Shares, Sizes, Toll
+from polymodel.mapper.sparse_room import (
+    Rooms,
+    bits_of_one,
+    compressed,
+    free_room,
+    held_shares,
+    least_tile_bits,
+    payload_bits,
+)
 from polymodel.mapper.terms import READS
 from polymodel.objectives import on_dense_data
 from polymodel.report.sparse import SparseReport, with_data
@@ -27,7 +37,6 @@ from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
 from polymodel.sparse.actions.storage import KeptTensor, kept, written_format
 from polymodel.sparse.actions.zeros import is_union, require_known
-from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 # What sparse data leave of every access and operation at least, whatever the mapping is.
@@ -44,10 +53,14 @@ REMEDY = "evaluate mappings written by hand, or sweep them"
 
 
 def least_shares(
-    cascade: Cascade, hierarchy: Hierarchy, data: Mapping[str, TensorData], sizes: Sizes
+    cascade: Cascade,
+    hierarchy: Hierarchy,
+    data: Mapping[str, TensorData],
+    sizes: Sizes,
+    rooms: Rooms | None = None,
 ) -> tuple[Shares, ...]:
-    """One record per Einsum. Refused for data whose tiles differ, where tile sizes need not divide, and where
-    more than memories and compute takes energy or time."""
+    """One record per Einsum; `rooms`: of what is kept compressed. Refused for data whose tiles differ, where
+    tile sizes need not divide, and where more than memories and compute takes energy or time."""
     paid = any(c.passes and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
     several = any(c.by_operator for c in hierarchy.components)
     if paid or several or not hierarchy.assume_overlap:
@@ -61,7 +74,11 @@ def least_shares(
     for one in (e for e in cascade if not is_box(e)):
         what = f"the iteration space of {one.name}, which is not a box"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
-    return tuple(_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
+    each = (_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
+    if not rooms:
+        return tuple(each)
+    held = held_shares(cascade, hierarchy, rooms)
+    return tuple(replace(s, held=h) for s, h in zip(each, held, strict=True))
 
 
 class _Least:
@@ -221,13 +238,13 @@ class _Least:
             for kinds in (("skip",), ("skip", "gate"))
         )
         if how is not None and how.blocks:
-            least = self._held(tensor) * _payload(how) / bits
+            least = self._held(tensor) * payload_bits(how) / bits
             held, turns, actual = held * least, turns * least, actual * least
         more = 0.0
         if how is not None and how.elides and held:
             # What goes with a value besides: stored bits of a nonzero, less the value as counted.
             density = known.model.density if known.model is not None else held
-            more = (density * _stored(how, len(access.ranks)) - held * bits) / held
+            more = (density * bits_of_one(how, len(access.ranks)) - held * bits) / held
         named = any(a.name == f"metadata_{way}" for a in component.actions)
         about = price_of(component, f"metadata_{way}") if named else price
         each = bits * price + more * about  # of an element that moves
@@ -312,35 +329,6 @@ def price_of(component: Component, action: str) -> float:
     return result.energy / (result.bits_per_action or 1)
 
 
-def _payload(how: KeptTensor) -> int:
-    """Bits of one value as it is stored."""
-    form = how.format
-    if isinstance(form, NamedFormat | CISS):
-        return form.widths.data
-    assert isinstance(form, PerRank), "formats are per rank or of whole tensors"
-    return int(getattr(form.rules[-1], "pbits", 0))
-
-
-def _stored(how: KeptTensor, ranks: int) -> int:
-    """Bits that every nonzero takes at least; coordinates take one bit each where their width follows from
-    the sizes of tiles."""
-    form = how.format
-    if isinstance(form, NamedFormat):
-        index = 1 if form.widths.index is None else form.widths.index
-        return _payload(how) + index * (ranks if form.kind == "COO" else min(ranks, 1))
-    return _payload(how) + (_beside(form.rules[-1]) if isinstance(form, PerRank) else 0)
-
-
-def _beside(rule: RankRule) -> int:
-    """Bits beside a value in the last rank."""
-    width: int | None = 0
-    if isinstance(rule, CP | B):
-        width = rule.cbits
-    elif isinstance(rule, RLE):
-        width = rule.rbits
-    return 1 if width is None else width
-
-
 # Sparse objectives: mappings found by lower bounds, evaluated on sparse data, and how good they are.
 #
 # Let LB be the search's figures with least shares (above), S those of a sparse report. Of any mapping m
@@ -362,8 +350,13 @@ def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[st
     if request.limits.spatial_sizes == "all":
         what = "a search on sparse data covers tiles over fanouts that divide"
         raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}")
-    shares = least_shares(spec.workload, hierarchy, data, request.limits.sizes)
-    return replace(request, objectives=_plain(request.objectives), shares=shares)
+    rooms = least_tile_bits(spec.workload, hierarchy, data, request.limits.sizes)
+    # A limit on a working set is one of dense bits: no tile counts with more than these.
+    limited = {x.name.partition(":")[2] for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")}
+    rooms = {k: replace(r, share=min(r.share, 1.0)) if k[0] in limited else r for k, r in rooms.items()}
+    shares = least_shares(spec.workload, hierarchy, data, request.limits.sizes, rooms)
+    bounded = replace(request, objectives=_plain(request.objectives), shares=shares)
+    return replace(bounded, room=free_room(spec.workload, hierarchy, rooms))
 
 
 def _plain(objectives: Sequence[str]) -> tuple[str, ...]:
@@ -380,7 +373,8 @@ def sparse_points(
     end: float,
 ) -> list[Point]:
     """The search's mappings that were evaluated on sparse data; those at the ends and then in the middle of
-    what is left first. `done(number, of)` is told how far it is, and False ends it.
+    what is left first. Compressed tiles of some may not fit. `done(number, of)` is told how far it is, and
+    False ends it.
 
     Raises InternalError where a figure is below its bound, Refused where no mapping can be counted.
     """
@@ -394,10 +388,17 @@ def sparse_points(
     return [Point(0, spec, c, objectives, f) for c, f in pairs]
 
 
+def admitted(point: Point, request: Request) -> bool:
+    """True if its tiles fit, and it keeps the limits on working sets."""
+    kept = (x.admits(point.value(x.name)) for x in request.at_most if x.name.startswith(f"{WORKING_SET}:"))
+    return point.found.fits and all(kept)
+
+
 def more_points(
     spec: Spec,
     found: SearchResult,
     points: Sequence[Point],
+    objectives: tuple[str, ...],
     data: Mapping[str, TensorData],
     request: Request,
     search: Callable[[Request], SearchResult],
@@ -412,15 +413,18 @@ def more_points(
     for trial in _trials(spec, data, request, every):
         left = end - monotonic()
         stopped = request.stop is not None and request.stop()
-        if left <= 0 or stopped or quality(found, every, 0, every).factor <= 1 + CLOSE:
+        good = bool(every) and quality(found, every, 0, every).factor <= 1 + CLOSE
+        if left <= 0 or stopped or good:
             break
         others = search(replace(trial, time_limit=left)).candidates
         some = [others[i] for i in spread(len(others)) if others[i].tree not in seen][:MOST]
         left = max(end - monotonic(), 0.0)
         for c, f in zip(some, all_confirmed(spec, some, 1, lambda _: True, left, data, before), strict=True):
             if f.sparse is not None:
-                every.append(Point(0, spec, c, every[0].objectives, f))
                 seen.add(c.tree)
+            point = Point(0, spec, c, objectives, f)
+            if f.sparse is not None and admitted(point, request):
+                every.append(point)
     return every[len(points) :]
 
 
@@ -429,6 +433,18 @@ def _trials(
 ) -> Iterator[Request]:
     """Requests with other prices and objectives; those of later rounds look at what is `known` by then."""
     assert request.shares is not None, "asked for sparse data only"
+    least = request.shares
+    if compressed(spec.arch):
+        # Where tiles count with the most that any needs, all that is found fits; with what large ones need,
+        # most of it.
+        rooms = least_tile_bits(spec.workload, spec.arch, data, request.limits.sizes)
+        for which in ("most", "usual"):
+            held = held_shares(spec.workload, spec.arch, rooms, which)
+            least = tuple(replace(s, held=h) for s, h in zip(least, held, strict=True))
+            request = replace(request, shares=least, room=())
+            yield replace(request, progress=None)
+    if not known:
+        return
     first = tuple(known)
     for turn in range(ROUNDS):
         if turn == 1:
@@ -438,7 +454,7 @@ def _trials(
             figures = [p.values[k] for p in known] if turn else [p.candidate.values[k] for p in first]
             best = known[int(np.argmin(figures))]
             sparse = with_data(best.report, data)
-            alike = replace(request, shares=calibrated(request.shares, sparse), progress=None)
+            alike = replace(request, shares=calibrated(least, sparse), progress=None)
             yield replace(alike, objectives=request.objectives[k : k + 1])
             if len(request.objectives) > 1 and turn:
                 yield alike
@@ -483,14 +499,15 @@ def factor(bounds: Floats, figures: Floats) -> float:
 
 
 def quality(found: SearchResult, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
-    """How good the front of these points is. `found`: the search's answer, whose values are the bounds;
-    `besides`: how many of the points are none of its mappings."""
+    """How good a front is. `found`: the search's answer, whose values are the bounds; `points`: all that was
+    evaluated, `besides`: how many of these are none of its mappings."""
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
     figures = np.array([p.values for p in front]).reshape(len(front), -1)
     label = least_certain(p.found.label for p in front)
     each = tuple(factor(bounds[:, [k]].min(axis=0)[None], figures[:, [k]]) for k in range(bounds.shape[1]))
     known = len(points) - besides
-    return Quality(factor(bounds, figures), each, known, len(found.candidates), besides, label)
+    large = sum(not p.found.fits for p in points)
+    return Quality(factor(bounds, figures), each, known, len(found.candidates), besides, label, large)
 
 
 def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares, ...]:
@@ -516,7 +533,7 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
             )
             for i, (tensor, bits) in enumerate((x.tensor, x.bits_per_value) for x in one.accesses)
         )
-        result.append(Shares(rows, _units(one, shares, sparse)))
+        result.append(replace(shares, moved=rows, units=_units(one, shares, sparse)))
     return tuple(result)
 
 

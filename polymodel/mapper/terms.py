@@ -120,7 +120,7 @@ class CostTerms:
 
     energy: Form
     times: PricedTimes
-    nodes: tuple[tuple[Term, int], ...]
+    nodes: tuple[tuple[Term, float], ...]
     besides: tuple[Form, ...] = ()
     more: tuple[Form, ...] = ()
 
@@ -447,10 +447,12 @@ def _few(space: EinsumSpace, node: TemplateNode) -> bool:
     return node.shared and forward and space.memories[node.memory].live
 
 
-def _held_bits(space: EinsumSpace, node: TemplateNode) -> int:
-    """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two."""
+def _held_bits(space: EinsumSpace, node: TemplateNode) -> float:
+    """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two. On
+    sparse data the least that it takes on average of a tile that fits."""
     twice = not node.shared and space.hierarchy.doubles(space.memories[node.memory].name)
-    return space.operands[node.operand].bits * (2 if twice else 1)
+    bits = space.operands[node.operand].bits * (2 if twice else 1)
+    return bits if space.shares is None else bits * space.shares.room(node.operand, node.memory)
 
 
 def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:

@@ -385,7 +385,8 @@ def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hier
     if word == WORKING_SET and colon and memory in memories[:1]:
         return f"{what}: {memory} is the backing storage, which holds every tensor", "name a memory below it"
     if word == SPARSE + WORKING_SET:
-        return f"{what}: dense tiles decide what fits", f"use {meant.removeprefix(SPARSE)}"
+        remedy = f"use {meant.removeprefix(SPARSE)}"
+        return f"{what}: of compressed tiles the search knows a bound only", remedy
     if word in BY_WORD and BY_WORD[word].most:
         return f"{shown} is best at its most, and weighted sums at their least", "name it by itself"
     plain = word.removeprefix(SPARSE)

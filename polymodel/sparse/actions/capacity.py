@@ -221,7 +221,7 @@ def overbooked(
     formats: Formats,
 ) -> tuple[tuple[AccessCount, ...], tuple[str, ...]]:
     """The accesses with what is fetched again, and a remark for each tensor of which anything is."""
-    rooms = _rooms(problem, analysis, footprints)
+    rooms = _tile_capacities(problem, analysis, footprints)
     found = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
     notes = []
     tiles = {(f.node, f.tensor): f for f in footprints}
@@ -243,7 +243,7 @@ def overbooked(
     return tuple(found[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)
 
 
-def _rooms(
+def _tile_capacities(
     problem: Problem, analysis: Analysis, footprints: Sequence[TileFootprint]
 ) -> dict[tuple[int, str], float]:
     """Bits for a tile of each tensor that may be overbooked: what it needs, and of what is left over a share

@@ -165,7 +165,7 @@ def test_what_is_left_over_is_shared() -> None:
     ("fit", "fault"),
     [
         ("tight", "'tight' does not say when a tile fits"),
-        ({"probability": 1.5}, "1.5 is no probability"),
+        ({"probability": 1.5}, "1.5 is not a probability"),
         ({"probability": 0}, "zero probability"),
         ({"share": 0.5}, "a mapping does not say when a tile fits"),
     ],
