@@ -6,9 +6,10 @@ import argparse
 from functools import partial
 
 from polymodel.cli.codes import FINE, INFEASIBLE
-from polymodel.cli.options import add_engine, add_format, add_html, add_values
+from polymodel.cli.options import add_einsum, add_engine, add_format, add_html, add_values
 from polymodel.cli.output import save_page, with_saved_files
 from polymodel.cli.parser import symbols
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables, with_files
 
 NAME, ABOUT = "compare", "Evaluate two specs and put them side by side."
@@ -26,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         help="joined to both, e.g. the workload; several joined by commas",
     )
+    add_einsum(parser)
     add_values(parser)
     add_engine(parser)
     add_format(parser)
@@ -41,7 +43,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
     specs, notes = load_many(sides, variables(options.var), symbols(options.set))
-    a, b = (evaluate(with_files(spec), engine=options.engine) for spec in specs)
+    parts = [with_files(spec).only(*options.einsum) if options.einsum else with_files(spec) for spec in specs]
+    with waiting("counting"):
+        a, b = (evaluate(spec, engine=options.engine) for spec in parts)
     comparison = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])

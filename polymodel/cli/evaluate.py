@@ -7,6 +7,7 @@ import argparse
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_engine, add_format, add_sources
 from polymodel.cli.output import check_html, formatted, saved_text, with_saved_files
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import Diagnostic, SpecError
 
@@ -45,13 +46,16 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.parquet and not options.out:
         raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
     check_html(options.html)
-    report = evaluated(options, options.engine)
-    text, told = formatted(report, options), []
-    if options.html:
-        report.to_html(options.html, live=options.live, command=options.command)
-        told.append(f"saved {options.html}")
-    if options.out:
-        saved = report.save(options.out, live=options.live, parquet=options.parquet, command=options.command)
-        told.append(saved_text(saved))
+    with waiting("counting"):
+        report = evaluated(options, options.engine)
+        text, told = formatted(report, options), []
+        if options.html:
+            report.to_html(options.html, live=options.live, command=options.command)
+            told.append(f"saved {options.html}")
+        if options.out:
+            files = report.save(
+                options.out, live=options.live, parquet=options.parquet, command=options.command
+            )
+            told.append(saved_text(files))
     text = with_saved_files(text, told, options.format == "table")
     return text, FINE if verdict(report)[0] else INFEASIBLE

@@ -7,6 +7,7 @@ import argparse
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import LISTED, add_format, add_html
 from polymodel.cli.output import check_html, write_page
+from polymodel.cli.progress import waiting
 
 NAME = "gallery"
 ABOUT = "Compute published results anew, and show ours beside theirs."
@@ -30,7 +31,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         lines = [f"{e.name:14}  {e.title} ({e.source})" for e in exhibits()]
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_html(options.html)
-    found = gallery(*options.exhibits)
+    with waiting("computing"):
+        found = gallery(*options.exhibits)
     write_page(found, options)
     table = found.table("figures")
     if options.format == "json":

@@ -22,14 +22,19 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="+", metavar="SPEC", help="YAML file or library name; several are joined"
     )
+    add_einsum(parser)
+    add_values(parser)
+
+
+def add_einsum(parser: argparse.ArgumentParser) -> None:
+    """`--einsum`: of a part of the workload alone."""
     parser.add_argument(
         "--einsum",
         action="append",
         default=[],
         metavar="NAME",
-        help="only this Einsum of the workload, without the mapping; repeat it for several",
+        help="only this Einsum, with what is its own of the mapping; repeat it for several",
     )
-    add_values(parser)
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_format, add_html, add_sources
 from polymodel.cli.output import save_page, with_saved_files
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import writing
 
@@ -49,8 +50,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """The timeline in the chosen format; exit code 1 if something does not fit."""
     from polymodel.report.timeline import peak, table, timeline
 
-    report = evaluated(options, "auto")
-    found = timeline(report, options.component, options.measure, options.limit)
+    with waiting("counting"):
+        report = evaluated(options, "auto")
+        found = timeline(report, options.component, options.measure, options.limit)
     rows = table(report.problem, found)
     most = peak(report.problem, report.analysis.buffets, found)
     text = _formatted(rows, most, options.format)

@@ -230,6 +230,10 @@ class Spec:
         derived = self._resolution.derived
         if derived is not None and derived.error is not None:
             return derived.error
+        if isinstance(self.locator, Without):
+            what = "the mapping of the whole workload does not stand for these Einsums alone"
+            remedy = "write a mapping for them, beside a workload of these Einsums"
+            return SpecError([Diagnostic(what, remedy, "mapping")])
         workload, arch = self.library
         remedy = "add `mapping:`, or load one beside it"
         if workload and arch and (known := library.variants(workload, arch)):
@@ -271,11 +275,12 @@ class Spec:
         return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
 
     def only(self, *einsums: str) -> Spec:
-        """The spec with some of its Einsums, in their order, and without its mapping: `spec.only("QK",
-        "AV")`.
+        """The spec with some of its Einsums, in their order: `spec.only("QK", "AV")`.
 
         What the others made comes from outside then; their tensors are empty sets where the architecture and
-        the constraints name them. Raises SpecError for unknown names.
+        the constraints name them. Of the mapping the nodes of these Einsums stay, if they stand alone: a
+        fused one has no place for what the others hand on, and is left out. Raises SpecError for unknown
+        names.
         """
         workload = self.raw_workload
         known = [e.name for e in workload.einsums] if workload is not None else []
@@ -289,7 +294,7 @@ class Spec:
             named = tuple(r for r in renames.einsums if r.name in (*einsums, "default"))
             renames = renames.model_copy(update={"einsums": named})
         part = _narrowed(workload, einsums, self._resolution.workload)
-        return replace(
+        found = replace(
             self,
             raw_workload=part,
             raw_renames=self._emptied(renames, workload.tensors - part.tensors),
@@ -297,7 +302,12 @@ class Spec:
             raw_mapping=None,
             locator=Without(self.locator, "mapping"),
             chosen="",
-        )._checked()
+        )
+        if isinstance(self.raw_mapping, MappingSpec):
+            mapped = replace(found, raw_mapping=self.raw_mapping.of_part(part, workload))
+            if not mapped._resolution.diagnostics:
+                return mapped
+        return found._checked()
 
     def _emptied(self, renames: Renames | None, gone: Collection[str]) -> Renames | None:
         """Renames by which tensors that are gone are the empty set where the architecture names them."""

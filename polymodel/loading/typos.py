@@ -40,7 +40,8 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
     return tuple(found)
 
 
-JOULES = 0.5  # per bit or operation: real ones take below a microjoule
+JOULES = 1e-6  # per bit or operation: real ones take less
+PLAIN = 0.5  # joules that were meant as picojoules
 _OCTAL = re.compile(r"[-+]?0[0-9_]*[1-9][0-9_]*(?![\w.])")
 _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 
@@ -82,10 +83,8 @@ def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]
         # A cost of 1 counts actions, and then the others are relative to it.
         if energy >= JOULES and 1 not in energies:
             per = "bit" if component.stores else "action"
-            yield (
-                f"{name}: {engineering(energy, 'J')} per {per}; energies are in joules, "
-                f"so that {energy:g} pJ is written {energy:g}e-12"
-            )
+            meant = f", so that {energy:g} pJ is written {energy:g}e-12" if energy >= PLAIN else ""
+            yield f"{name}: {engineering(energy, 'J')} per {per}; energies are in joules per {per}{meant}"
         if 0 < action.energy < sys.float_info.min:
             yield f"{name}: {action.energy:g} J is so small that its figures are not precise"
         if component.computes and action.throughput == inf and (component.name, action.name) in timed:

@@ -12,6 +12,7 @@ from polymodel.architecture.hierarchy import uncut_text
 from polymodel.loading.spec import Spec, kept_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
+from polymodel.report.tables import total_cycles
 from polymodel.view.answer import Answer, Block, Facts, Section, declared, notes
 from polymodel.view.files import table_json
 from polymodel.view.table import RATIO, Cell, Column, Table, shown
@@ -105,6 +106,9 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
 
     add("feasible", "", "", a.feasible, b.feasible)
     add("latency", "", "s", a.total_latency, b.total_latency)
+    cycles = total_cycles(a.costs.latency), total_cycles(b.costs.latency)
+    if cycles != (None, None):
+        add("cycles", "", "cycle", *cycles)
     add("energy", "", "J", a.total_energy, b.total_energy)
     if a.total_area or b.total_area:
         add("area", "", "m^2", a.total_area, b.total_area)

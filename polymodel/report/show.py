@@ -12,9 +12,10 @@ from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.files import write_text
 from polymodel.view.answer import Block, Code, Line, Picture
-from polymodel.workload.einsum import Cascade, cascade_text, values_text
+from polymodel.workload.einsum import Cascade, cascade_text, passes, values_text
 from polymodel.workload.totals import totals
 
+PASSES = 3  # of several numbers of passes so many are told, the largest first
 PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
 
 
@@ -32,7 +33,22 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
 
 def _workload(workload: Cascade) -> str:
     told = "".join(f"note: {remark}\n" for remark in likely_typos(workload))
-    return cascade_text(workload) + values_text(workload) + totals(workload).text() + told
+    return cascade_text(workload) + values_text(workload) + totals(workload).text() + _passes(workload) + told
+
+
+def _passes(workload: Cascade) -> str:
+    """Which inputs have to be walked more than once along a rank, whatever the mapping; nothing if none."""
+    several: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for p in passes(workload):
+        if p.passes > 1:
+            several.setdefault((p.passes, p.begun_by), []).append(f"{p.tensor} along {p.rank}")
+    shown = sorted(several.items(), key=lambda item: -item[0][0])
+    lines = [
+        f"at least {count} passes over {', '.join(walked[:4])}{' and others' if len(walked) > 4 else ''}: "
+        f"begun by {', '.join(begun)}\n"
+        for (count, begun), walked in shown[:PASSES]
+    ]
+    return "".join(lines)
 
 
 def _architecture(arch: Hierarchy) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Annotated, Literal, Union
 
 from pydantic import BeforeValidator, Field, StrictBool, Tag
@@ -353,6 +353,48 @@ class MappingSpec(SchemaObject):
 
     nodes: tuple[MappingNode, ...] = Field(default_factory=tuple)
     name: str = ""
+
+    def of_part(self, part: Workload, whole: Workload) -> MappingSpec | None:
+        """What it says of some Einsums of a workload: without the branches, tensors and loops of the others.
+        None if nothing of it is theirs."""
+        einsums = {e.name for e in part.einsums}
+        nodes = _of_einsums(self.nodes, einsums, whole.tensors - part.tensors, whole.words - part.words)
+        return self.model_copy(update={"nodes": nodes}) if _computes(nodes) else None
+
+
+def _computes(nodes: Sequence[MappingNode]) -> bool:
+    return any(isinstance(n, Compute) or _computes(getattr(n, "nodes", ())) for n in nodes)
+
+
+def _of_einsums(
+    nodes: Sequence[MappingNode], einsums: Set[str], tensors: Set[str], variables: Set[str]
+) -> tuple[MappingNode, ...]:
+    """Nodes of some Einsums; of a split with one branch left, the nodes of that branch."""
+    found: list[MappingNode] = []
+    for node in nodes:
+        if isinstance(node, Compute):
+            found += [node] if node.einsum in einsums else []
+        elif isinstance(node, Storage):
+            mine = tuple(t for t in node.tensors if t not in tensors)
+            found += [node.model_copy(update={"tensors": mine})] if mine else []
+        elif isinstance(node, (Temporal, Spatial)):
+            by_einsum = isinstance(node.rank_variable, dict)
+            tied = set(node.rank_variable.values()) if isinstance(node.rank_variable, dict) else set()
+            gone = tied <= variables if by_einsum else node.rank_variable in variables
+            changed = {
+                key: {e: v for e, v in value.items() if e in einsums}
+                for key in ("rank_variable", "tile_shape", "initial_tile_shape")
+                if isinstance(value := getattr(node, key), dict)
+            }
+            found += [] if gone else [node.model_copy(update=changed)]
+        else:
+            inner = _of_einsums(node.nodes, einsums, tensors, variables)
+            branches = tuple(n for n in inner if isinstance(node, Nested) or _computes([n]))
+            if len(branches) == 1 and not isinstance(node, Nested):
+                found += getattr(branches[0], "nodes", branches)
+            elif branches:
+                found.append(node.model_copy(update={"nodes": branches}))
+    return tuple(found)
 
 
 Nested.model_rebuild()

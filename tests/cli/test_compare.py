@@ -49,3 +49,17 @@ def test_a_template_variable_of_one_side_alone(swapped: bool, capsys: pytest.Cap
         "symbols.K: K is a template variable, not a symbol",
         "  remedy: give it as one: --var K=..., in Python load(..., K=...)",
     ]
+
+
+def test_machines_with_a_clock_are_compared_in_cycles_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    library = Path(__file__).parents[2] / "arch" / "simple_two_level.yaml"
+    text = library.read_text(encoding="utf-8")
+    mine = tmp_path / "clocked.yaml"
+    mine.write_text(text.replace("name: MAC\n", "name: MAC\n    clock: 2 GHz\n"), encoding="utf-8")
+    work = "matmul/simple_two_level/output_stationary"
+    assert main(["compare", str(mine), "simple_two_level", "--with", work, "--format", "json"]) == 0
+    rows = {row["quantity"]: row for row in json.loads(capsys.readouterr().out) if not row["where"]}
+    assert rows["cycles"]["a"] == pytest.approx(2e9 * rows["latency"]["a"])
+    assert rows["cycles"]["b"] is None

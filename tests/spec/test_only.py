@@ -96,3 +96,39 @@ def test_show_tells_totals_and_takes_some_einsums(capsys: pytest.CaptureFixture[
     assert "in all: 524.3 k operations" in told
     assert "operations per byte" in told
     assert main(["show", "attention", "--einsum", "QX"]) == 2
+
+
+@pytest.mark.parametrize("einsum", ["Matmul1", "Matmul2"])
+def test_of_a_mapping_what_is_said_of_some_einsums_stays(einsum: str) -> None:
+    """Unfused Einsums cost by themselves what they cost beside each other."""
+    whole = pm.load("matmul_chain_2/unfused", "simple_two_level")
+    alone, beside = pm.evaluate(whole.only(einsum)), pm.evaluate(whole)
+    kept = beside.summary[beside.summary["einsum"] == einsum]
+    assert alone.summary.iloc[0].to_dict() == kept.iloc[0].to_dict()
+    assert alone.accesses.to_dict("records") == (
+        beside.accesses[beside.accesses["einsum"] == einsum].to_dict("records")
+    )
+
+
+def test_loops_of_other_einsums_and_their_sizes_are_left_out() -> None:
+    whole = pm.load("resnet_basic_block/unfused", "edge_npu")
+    for einsum in whole.workload:
+        part = whole.only(einsum.name)
+        assert part.mapping is not None
+        assert part.mapping.einsums == (einsum.name,)
+        assert pm.evaluate(part).value("latency") > 0
+
+
+def test_a_fused_mapping_does_not_stand_for_one_of_its_einsums() -> None:
+    part = pm.load("matmul_chain_2/tiled_fused", "simple_two_level").only("Matmul1")
+    assert part.mapping is None
+    with pytest.raises(pm.SpecError, match="does not stand for these Einsums alone"):
+        pm.evaluate(part)
+
+
+def test_two_specs_are_compared_by_one_einsum(capsys: pytest.CaptureFixture[str]) -> None:
+    sides = ["matmul_chain_2/unfused,simple_two_level"] * 2
+    assert main(["compare", *sides, "--einsum", "Matmul2"]) == 0
+    told = capsys.readouterr().out
+    assert "Matmul2" in told
+    assert "Matmul1" not in told

@@ -50,3 +50,15 @@ def test_a_key_like_none_of_ours_is_told_alone(tmp_path: Path) -> None:
 def test_two_keys_for_one_are_no_slip(tmp_path: Path) -> None:
     told = faults(tmp_path, ARCH.replace("leek_power: 3", "leek_power: 3\n    leak_power: 2"))
     assert told == ["6: unknown key `leek_power`", "9: unknown key `troughput`"]
+
+
+@pytest.mark.parametrize(
+    ("energy", "told"), [("15", "is written 15e-12"), ("15e-6", "15 µJ per bit"), ("15e-12", "")]
+)
+def test_energies_that_no_memory_takes_are_told(tmp_path: Path, energy: str, told: str) -> None:
+    text = f"arch:\n  nodes:\n  - !Memory\n    name: M\n    actions: [{{name: read, energy: {energy}}}]\n"
+    text += "  - !Compute {name: MAC, actions: [{name: compute, energy: 1e-12, throughput: 1}]}\n"
+    path = tmp_path / "arch.yaml"
+    path.write_text(text, encoding="utf-8")
+    notes = " ".join(pm.load(path).remarks)
+    assert told in notes if told else not notes
