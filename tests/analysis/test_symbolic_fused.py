@@ -165,10 +165,17 @@ def test_the_halo_in_sympy(tmp_path: Path) -> None:
     assert sympy.simplify(renderer.form(found.compute[0].operations) - 9 * 10 * (8 + 2 * 8 / tile)) == 0
 
 
-def test_what_has_no_closed_form_says_why(tmp_path: Path) -> None:
-    kept = OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "keep_previous")
-    with pytest.raises(NotSeparable, match="under keep_previous, F2 stays in part where an inner loop wraps"):
-        forms(problem_of(tmp_path, kept))
-    both = OPEN_ROWS + "  - !Temporal {rank_variable: r2, tile_shape: 1}\n" + HOLD.replace("POLICY", "refill")
-    with pytest.raises(NotSeparable, match=r"shared loops tile both .* of F2"):
-        forms(problem_of(tmp_path, both))
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "keep_previous"),
+        OPEN_ROWS + "  - !Temporal {rank_variable: r2, tile_shape: 1}\n" + HOLD.replace("POLICY", "refill"),
+    ],
+    ids=["a window less a corner", "both variables of a rank are tiled"],
+)
+def test_what_executes_is_listed_where_it_is_no_product_of_intervals(tmp_path: Path, nodes: str) -> None:
+    found = forms(problem_of(tmp_path, nodes))
+    for tp, tq in ((2, 4), (3, 5), (8, 8)):
+        values = {s: {"TP": tp, "TQ": tq}[s] for s in found.symbols}
+        at = nodes.replace("TP", str(tp)).replace("TQ", str(tq))
+        assert not differences(found.at(values), EXACT.analyse(problem_of(tmp_path, at)))

@@ -31,8 +31,10 @@ from polymodel.analysis.symbolic.tied_groups import (
     Values,
     is_listed,
     kept_within,
+    listed_group_of,
     listing,
     needs_boxes,
+    one_trip,
     ranks_of,
     runs_once,
     runs_through,
@@ -173,6 +175,9 @@ def largest(space: Space) -> Form:
 def settled(space: Space, axis: int) -> Form:
     """1 if the loop at `axis` has one trip only, however large its enclosing tile."""
     v = space.axes[axis].variable
+    group = listed_group_of(space, v) if space.listed else None
+    if group is not None:
+        return of_atom(one_trip(space, group, axis))
     roles: dict[int, Role] = {i: "widest" for i in space.of(v) if i < axis}
     levels = space.ladder(v, {**roles, axis: "only"}, until=axis)
     if any(lv.role == "widest" and lv.more is not None for lv in levels):
@@ -484,7 +489,7 @@ def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
     if space.sizes or any(moving(space, v) for v in every):
         return None
     if group is not None and any(space.window(v) is not None for v in every):
-        return None
+        return None  # what executes is inferred
     base = expr.constant + sum(c * span(space, v)[0] for v, c in expr.terms)
     found = _box_rank(space, expr) if group is None else values_of_rank(space, group)
     if found is None:

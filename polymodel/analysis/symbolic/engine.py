@@ -42,6 +42,7 @@ from polymodel.analysis.symbolic.forms import (
 from polymodel.analysis.symbolic.inferred import Undecided
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
+from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
@@ -209,8 +210,13 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
         for v in layout.problem.cascade[einsum].rank_variables:
             window, loops = stamps.window(v), [(i, path[i]) for i in stamps.of(v)]
             shared = [a for i, a in loops if window is not None and i < window.depth]
-            whole = _widest(window, shared) if window is not None else stamps.extent(v)
-            chain = [whole]
+            widths = {w: width for g in stamps.listed for w, width in g.widths}
+            whole: ChainSize = stamps.extent(v)
+            if v in widths:
+                whole = widths[v]
+            elif window is not None:
+                whole = _widest(window, shared)
+            chain: list[ChainSize] = [whole]
             for _, a in loops[len(shared) :]:
                 if a.start is None:
                     chain.append(a.tile)
@@ -271,6 +277,13 @@ def _fanouts(layout: SymbolicLayout) -> Iterator[tuple[str, str, str, Form]]:
 def _trips(stamps: Space, axis: int) -> Form:
     v = stamps.axes[axis].variable
     above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
+    widths = {w: width for g in stamps.listed for w, width in g.widths}
+    if v in widths and not above:
+        from polymodel.analysis.symbolic.listed_peaks import NominalTrips
+
+        a = stamps.axes[axis]
+        level = a.level("each")
+        return of_atom(NominalTrips(Region((), ()), widths[v], level.begin, level.tile))
     if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
         roles: dict[int, Role] = dict.fromkeys(above, "nominal")
         return summed(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE)

@@ -262,7 +262,15 @@ class Widest:
     more: int
 
 
-ChainSize = int | str | Larger | Widest
+@dataclass(frozen=True)
+class Spanned:
+    """The widest window of a sum of variables: `1 + sum of factor * (size - 1)`, at most each of `most`."""
+
+    most: tuple[ChainSize, ...]
+    terms: tuple[tuple[int, ChainSize], ...]
+
+
+ChainSize = int | str | Larger | Widest | Spanned
 Chain = tuple[ChainSize, ...]
 
 
@@ -271,6 +279,8 @@ def names_in(chain: Chain) -> Iterator[str]:
     for s in chain:
         if isinstance(s, Widest):
             yield from names_in((s.tile,))
+        elif isinstance(s, Spanned):
+            yield from names_in((*s.most, *(size for _, size in s.terms)))
         elif isinstance(s, Larger):
             yield from names_in((s.start, s.tile))
         elif isinstance(s, str):
@@ -286,6 +296,11 @@ def size_in(s: ChainSize, values: Mapping[str, Any], most: Callable[[Any, Any], 
         return s
     if isinstance(s, Larger):
         return most(size_in(s.tile, values), size_in(s.start, values))
+    if isinstance(s, Spanned):
+        width = 1 + sum(factor * (size_in(size, values, most) - 1) for factor, size in s.terms)
+        for size in s.most:
+            width = -most(-width, -size_in(size, values, most))
+        return width
     return s.scale * size_in(s.tile, values, most) + s.more if isinstance(s, Widest) else values[s]
 
 

@@ -8,7 +8,7 @@ what is needed and not held: of each rank all that the window gained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
@@ -17,25 +17,20 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
-from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Window
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Stride, TiedGroup, Window, groups
+from polymodel.analysis.symbolic.strides import (
+    EXACT,
+    all_numbers,
+    in_strides,
+    only_every,
+    refuse_outside,
+)
+from polymodel.analysis.symbolic.tied_groups import needs_boxes
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, storage_chain, ties, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
-
-EXACT = "use engine exact"
-
-
-@dataclass(frozen=True)
-class Stride:
-    """Values `every * n + base` of a variable, told by n."""
-
-    every: int
-    base: int
-
-
-Strides = Mapping[str, Stride]
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,7 @@ class Path:
     `depth`: how many of them decide what it executes. `inferred`: that is what consumers need, and not all
     that it has once more. `once`: loops (by position) in whose first iteration alone it executes.
     `strides`: variables of which consumers leave out values at even distances, and windows count the others.
+    `groups`: variables of which what executes is no product of intervals, and is listed.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -53,6 +49,7 @@ class Path:
     inferred: bool = False
     once: frozenset[int] = frozenset()
     strides: tuple[tuple[str, Stride], ...] = ()
+    groups: tuple[TiedGroup, ...] = ()
 
 
 class Undecided(Exception):
@@ -85,17 +82,14 @@ class _Inference:
         """Whether no loop has a symbol."""
         loops = (node for _, node, _ in self.problem.tree.walk() if isinstance(node, Loop))
         sizes = (s for loop in loops for s in (loop.tile_shape, loop.initial_tile_shape))
-        return _numbers(s for s in sizes if s is not None)
+        return all_numbers(s for s in sizes if s is not None)
 
     def of(self, name: str) -> Path:
         if name not in self.found:
             if name in self.open:
                 raise NotSeparable(f"what {name} executes depends on itself", EXACT)
             self.open.add(name)
-            tree = self.problem.tree
-            kinds = ties(self.problem.cascade, tree, name)
-            loops = tree.loops(name)
-            axes = tuple(LoopAxis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
+            kinds, axes = self.loops(name)
             if set(kinds.values()) <= {"bound"}:
                 self.found[name] = Path(axes)
             elif set(kinds.values()) <= {"bound", "repeated"}:
@@ -103,6 +97,12 @@ class _Inference:
             else:
                 self.found[name] = self.inferred(name, kinds, axes)
         return self.found[name]
+
+    def loops(self, name: str) -> tuple[dict[int, Tie], tuple[LoopAxis, ...]]:
+        """How an Einsum is tied to each loop above it, and these loops."""
+        loops = self.problem.tree.loops(name)
+        axes = tuple(LoopAxis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
+        return ties(self.problem.cascade, self.problem.tree, name), axes
 
     def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
         """An Einsum that executes all over again at each step of loops over variables of others."""
@@ -145,10 +145,79 @@ class _Inference:
         return form.constant == 1
 
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
+        """What executes as intervals, or listed where it is none."""
+        depth = sum(1 for i in kinds if i <= decided_above(kinds))
+        consumer = self.consumer(name, kinds, axes, depth)
+        try:
+            if self.needs_points(name, consumer, axes[:depth]):
+                raise NotSeparable(
+                    f"the iteration space of {name}, or of its consumer, is not a box, and what {name} "
+                    "executes is inferred",
+                    EXACT,
+                )
+            return self.intervals(name, kinds, axes, depth, consumer)
+        except NotSeparable as refusal:
+            try:
+                return self.listed(name)
+            except NotSeparable:
+                raise refusal from None
+
+    def needs_points(self, name: str, consumer: Einsum, above: Sequence[LoopAxis]) -> bool:
+        """Whether bounds of the Einsum or its consumer tell what is needed, or the consumer is listed."""
+        theirs = self.of(consumer.name)
+        if theirs.groups or groups(self.problem.cascade[name]):
+            return True
+        tied = {v for g in groups(consumer) for v in g.variables}
+        over = {a.node for a in above if a.loop is not None and a.loop.variable_in(consumer.name) in tied}
+        return bool(over) and not needs_boxes(self.problem, consumer.name, max(over))
+
+    def listed(self, name: str) -> Path:
+        """What executes listed value by value."""
+        from polymodel.analysis.symbolic.listed_inference import (
+            Above,
+            ConsumerPoints,
+            listed_group,
+            listed_windows,
+        )
+
+        kinds, axes = self.loops(name)
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
         theirs = self.of(consumer.name)
-        hold = _Hold(self, name, only_every(consumer, theirs), theirs, depth)
+        if theirs.inferred and not theirs.groups:
+            theirs = self.found[consumer.name] = self.listed(consumer.name)
+        if theirs.inferred and theirs.depth > depth:
+            raise NotSeparable(f"{consumer.name} is inferred below a loop that {name} is not", EXACT)
+        hold = _Hold(self, name, consumer, theirs, depth)
+        above = Above(
+            axes[:depth],
+            tuple(kinds[a.node] for a in axes[:depth]),
+            theirs.axes[:depth],
+            min(hold.above, depth),
+            hold.policy if hold.above <= depth else Reuse.REFILL,
+        )
+        spread = any(axis.spatial and not hold.alone(i) for i, axis in enumerate(above.axes))
+        shared = {a.node for a in axes[depth:]} & {a.node for a in theirs.axes[depth:]}
+        if spread or shared:
+            raise NotSeparable(
+                f"{name} and {consumer.name} share loops in space, or inside the one that decides what "
+                f"{name} executes",
+                EXACT,
+            )
+        reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups)
+        group = listed_group(self.problem.cascade[name], hold.tensor, reader, above)
+        if group is None:
+            return Path(axes, (), depth, True)
+        windows = listed_windows(self.problem.cascade[name], group, above, reader)
+        return Path((*group.deciding, *axes[depth:]), windows, depth, True, groups=(group,))
+
+    def intervals(
+        self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...], depth: int, consumer: Einsum
+    ) -> Path:
+        """What executes as a product of intervals."""
+        theirs = self.of(consumer.name)
+        told = only_every(consumer, dict(theirs.strides), dict(theirs.windows))
+        hold = _Hold(self, name, told, theirs, depth)
         if theirs.inferred and theirs.depth < depth:
             raise NotSeparable(
                 f"{name} is inferred from own tiles of {consumer.name}, which is inferred too", EXACT
@@ -157,7 +226,7 @@ class _Inference:
         needed.along_ranks(self.problem.cascade[name])
         outer = [needed.decides(i, axis, kinds[axis.node]) for i, axis in enumerate(axes[:depth])]
         needed.check_shared(axes[depth:])
-        inner = _in_strides(name, axes[depth:], outer, needed.windows, needed.strides, self.numbers)
+        inner = in_strides(name, axes[depth:], outer, needed.windows, needed.strides, self.numbers)
         once = frozenset(i for i in needed.once if i < depth)
         strides = tuple(needed.strides.items())
         return Path((*outer, *inner), tuple(needed.windows.items()), depth, True, once, strides)
@@ -187,80 +256,6 @@ def _extent(einsum: Einsum, axis: LoopAxis) -> int:
     assert axis.loop is not None
     low, high = einsum.bound(axis.loop.variable_in(einsum.name))
     return high - low + 1
-
-
-def _numbers(sizes: Iterable[int | str | None]) -> bool:
-    return all(isinstance(s, int) for s in sizes)
-
-
-def _in_strides(
-    name: str,
-    axes: Sequence[LoopAxis],
-    path: Sequence[LoopAxis],
-    windows: Mapping[str, Window],
-    strides: Strides,
-    numbers: bool,
-) -> tuple[LoopAxis, ...]:
-    """Own loops, of which those over variables of which values are left out have tiles of the others.
-
-    `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
-    """
-    most: dict[str, int] = {}
-    for v in strides:
-        each = [a.level("each").sizes for a in path if a.variable == v]
-        tiles = [max(s for s in sizes if isinstance(s, int)) for sizes in each if _numbers(sizes)]
-        most[v] = windows[v].scale * min([windows[v].extent, *tiles]) + windows[v].start
-    spread = {a.variable for a in axes if a.spatial}
-    found = []
-    for a in axes:
-        if a.variable not in strides:
-            found.append(a)
-            continue
-        every = strides[a.variable].every
-        tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
-        count = -(-tile // every)  # so many are in the first tile
-        # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
-        # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
-        # Values stand at the start of each tile if tiles divide the stride; else some instances run later.
-        aligned = tile > 0 and every % tile == 0
-        apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
-        if not tile or (most[a.variable] > count and tile % every and not apart):
-            raise NotSeparable(
-                f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
-                f"multiples of {every}",
-                EXACT,
-            )
-        most[a.variable] = min(most[a.variable], count)
-        found.append(replace(a, tile=count))
-    return tuple(found)
-
-
-def only_every(einsum: Einsum, path: Path) -> Einsum:
-    """The Einsum in terms of the values that execute of its variables with a stride."""
-    strides, windows = dict(path.strides), dict(path.windows)
-
-    def told(expr: Affine) -> Affine:
-        found = Affine((), expr.constant)
-        for v, c in expr.terms:
-            stride = strides.get(v, Stride(1, 0))
-            found = found + Affine(((v, c * stride.every),), c * stride.base)
-        return found
-
-    bounds = tuple(
-        (w.low, w.low + w.scale * w.extent + w.start - 1) if v in strides else bound
-        for v, bound in zip(einsum.rank_variables, einsum.bounds, strict=True)
-        for w in (windows.get(v) or Window(1, 0, 1, 0, (), 0),)
-    )
-    accesses = tuple(replace(a, projection=tuple(map(told, a.projection))) for a in einsum.accesses)
-    limits = tuple(c for c in einsum.constraints if not strides.keys() & set(c.expr.variables))
-    return replace(einsum, bounds=bounds, accesses=accesses, constraints=limits)
-
-
-def _refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> None:
-    low, high = einsum.bound(v)
-    last = window.low + window.scale * window.extent + window.start - 1
-    if stride.every * window.low + stride.base < low or stride.every * last + stride.base > high:
-        raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
 
 
 def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool | None:
@@ -497,7 +492,7 @@ class _Needed:
             self.windows[v] = hold.window(told, theirs)
             if stride.every > 1:
                 self.strides[v] = stride
-            _refuse_outside(einsum, v, self.windows[v], stride)
+            refuse_outside(einsum, v, self.windows[v], stride)
             self.renamed |= {w: v for w, c in told.terms if c}
 
     def decides(self, i: int, axis: LoopAxis, kind: Tie) -> LoopAxis:

@@ -18,11 +18,12 @@ from polymodel.analysis.symbolic.counts import (
 )
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.generations import behind, first_behind, only_at_first, with_generations
-from polymodel.analysis.symbolic.inferred import Path, only_every, paths
+from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
     LoopAxis,
     Space,
+    TiedGroup,
     Unions,
     Window,
     carried_lines,
@@ -31,6 +32,7 @@ from polymodel.analysis.symbolic.spaces import (
     same_elements,
     windows,
 )
+from polymodel.analysis.symbolic.strides import only_every
 from polymodel.analysis.symbolic.tied_groups import loosened, untouched
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
@@ -70,7 +72,8 @@ class SymbolicLayout:
     `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
     `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
     position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
-    for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds.
+    for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds;
+    `listed`: of inferred Einsums the variables of which what executes is listed.
     """
 
     problem: Problem
@@ -84,6 +87,7 @@ class SymbolicLayout:
     lines: Mapping[str, CarriedRank] = field(default_factory=dict)
     unions: Mapping[str, Unions] = field(default_factory=dict)
     mixed: frozenset[int] = frozenset()
+    listed: Mapping[str, tuple[TiedGroup, ...]] = field(default_factory=dict)
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
@@ -103,7 +107,9 @@ class SymbolicLayout:
             one = self.problem.cascade[einsum]
             axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
             touch = self.access(einsum, tensor)
-            self._spaces[key] = Space(one, touch, axes, self.sizes, self.windows[einsum])
+            self._spaces[key] = Space(
+                one, touch, axes, self.sizes, self.windows[einsum], listed=self.listed.get(einsum, ())
+            )
         return self._spaces[key]
 
     def access(self, einsum: str, tensor: str) -> TensorAccess:
@@ -136,7 +142,8 @@ class SymbolicLayout:
     def stamps(self, einsum: str, axes: tuple[LoopAxis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""
         one = self.problem.cascade[einsum]
-        return Space(one, TensorAccess("", (), ()), axes, self.sizes, self.windows[einsum])
+        listed = self.listed.get(einsum, ())
+        return Space(one, TensorAccess("", (), ()), axes, self.sizes, self.windows[einsum], listed=listed)
 
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""
@@ -165,7 +172,7 @@ def lay_out(
     mixed = check_tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
-    check_tied(problem, ranks or {}, {e: {a.node for a in p.axes[: p.depth]} for e, p in found.items()})
+    check_tied(problem, ranks or {}, {e: _deciding(p) for e, p in found.items()})
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
     for path in axes.values():
@@ -188,8 +195,9 @@ def lay_out(
     problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _ in joined)))
     unions = {e.name: every for e, every in joined}
     layout = SymbolicLayout(
-        problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions, mixed
-    )
+        problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions, mixed,
+        {e: path.groups for e, path in found.items()},
+    )  # fmt: skip
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -199,11 +207,17 @@ def lay_out(
     return layout
 
 
+def _deciding(path: Path) -> set[int]:
+    """The loops (by node id) that decide what executes, where that is a product of intervals."""
+    return set() if path.groups else {a.node for a in path.axes[: path.depth]}
+
+
 def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
     """The problem with Einsums told by those of their values that execute."""
     if not any(path.strides for path in found.values()):
         return problem
-    einsums = tuple(only_every(e, found[e.name]) if e.name in found else e for e in problem.cascade)
+    told = {e: (dict(path.strides), dict(path.windows)) for e, path in found.items()}
+    einsums = tuple(only_every(e, *told[e.name]) if e.name in told else e for e in problem.cascade)
     return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
 
 

@@ -17,26 +17,13 @@ from typing import Any, Literal
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Size, Tile, Value
 from polymodel.analysis.symbolic.pair_atoms import Side, Tabled
-from polymodel.analysis.symbolic.regions import Region, Tiles, numbered, repeated
+from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, Tiles, values_under
 from polymodel.errors import NotSeparable
 
 Ints = Any
 MOST_POINTS = 2**22
 MOST_WITHIN_BOUNDS = 2**20  # there engine exact, which tells pieces, does not take longer
 PEAKS = 6  # stamps at which now one tile, now another is larger
-
-
-@dataclass(frozen=True)
-class Made:
-    """What executes of a variable of an inferred Einsum: of a tile of e values `scale * e` and more.
-
-    `start` more at the first stamp of all, at others what `later` says of the innermost of the loops that cut
-    tiles (one entry for each) whose counter is above 0; None: as outside it.
-    """
-
-    scale: int
-    start: int
-    later: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -159,8 +146,10 @@ def _points(
     """`variables`: of each loop, as they stand, the variable that it is over."""
     import numpy as np
 
+    if isinstance(region, NeededRegion):
+        return _points_of_rows(region, tiles, variables, ranks)
     count = len(region.extents)
-    listed = [_values(n, tiles[k], made[k] if made else None) for k, n in enumerate(region.extents)]
+    listed = [values_under(n, tiles[k], made[k] if made else None) for k, n in enumerate(region.extents)]
     if prod(len(values) for values, _ in listed) > (MOST_WITHIN_BOUNDS if region.bounds else MOST_POINTS):
         raise _too_large()
     shape = [len(values) for values, _ in listed]
@@ -196,6 +185,26 @@ def _points(
     return _Points(there, tuple(columns), element, widths, int(element.max(initial=0)) + 1)
 
 
+def _points_of_rows(
+    region: Region, tiles: tuple[Tiles, ...], variables: tuple[int, ...], ranks: tuple[tuple[int, ...], ...]
+) -> _Points:
+    """The same of points that are listed one by one."""
+    import numpy as np
+
+    from polymodel.analysis.symbolic.needed_sets import rows_of
+
+    wanted = [any(rank[k] for rank in ranks) for k in range(len(region.extents))]
+    rows = rows_of(region, tiles, variables, wanted)
+    element = np.zeros(len(rows.values), np.int64)
+    for rank in ranks:
+        index = rows.values @ np.array(rank, np.int64)
+        index = index - index.min(initial=0)
+        element = element * (int(index.max(initial=0)) + 1) + index
+    widths = tuple(int(c.max(initial=0)) + 1 for c in rows.counters.T)
+    there = np.ones(len(element), bool)
+    return _Points(there, tuple(rows.counters.T), element, widths, int(element.max(initial=0)) + 1)
+
+
 def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
     """Where the innermost tiles begin among values in order."""
     import numpy as np
@@ -215,39 +224,6 @@ def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
     lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
     found = np.unique(points.element)
     return lowest + int(found[0]), lowest + int(found[-1]), len(found)
-
-
-def _values(extent: int, tiles: Tiles, made: Made | None) -> tuple[Ints, list[Ints]]:
-    """Values in order of stamps, and the counters of the loops, outermost first."""
-    import numpy as np
-
-    begin, size = np.zeros(1, np.int64), np.array([extent], np.int64)
-    counters: list[Ints] = []
-    own = len(tiles) if made is None else len(made.later)
-    for k, (first, tile) in enumerate(tiles):
-        if k == own and made is not None:
-            begin, size = _grown(begin, size, counters, made)
-        count = 1 + -(-np.maximum(size - first, 0) // tile)
-        which, number = repeated(count), numbered(count)
-        inside = np.where(number > 0, first + (number - 1) * tile, 0)
-        width = np.where(number > 0, tile, first)
-        counters = [*(c[which] for c in counters), number]
-        begin, size = begin[which] + inside, np.minimum(width, size[which] - inside)
-    if own == len(tiles) and made is not None:
-        begin, size = _grown(begin, size, counters, made)
-    which = repeated(size)
-    return begin[which] + numbered(size), [c[which] for c in counters]
-
-
-def _grown(begin: Ints, size: Ints, counters: list[Ints], made: Made) -> tuple[Ints, Ints]:
-    import numpy as np
-
-    more = np.full_like(size, made.start)
-    for counter, later in zip(counters, made.later, strict=True):
-        more = more if later is None else np.where(counter > 0, later, more)
-    end = made.scale * (begin + size) + made.start
-    size = made.scale * size + more
-    return end - size, size
 
 
 def _all(asked: Listing, tiles: tuple[Tiles, ...]) -> _Points:
@@ -294,6 +270,8 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
 def _are_told(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     """Whether no two points have the same counters and element: each variable is told by a rank of its own,
     or by counters down to single values."""
+    if isinstance(asked.region, NeededRegion):
+        return False
     for k, own in enumerate(tiles):
         alone = any(rank[k] and not any(rank[:k] + rank[k + 1 :]) for rank in asked.ranks)
         merged = any(t.variable == k and t.use == "merge" for t in asked.turns)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from itertools import product as cartesian
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import Role
 from polymodel.analysis.symbolic.counts import count
@@ -50,6 +51,13 @@ from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
+
+if TYPE_CHECKING:
+    from polymodel.analysis.symbolic.listed_occupancy import Residents
+
+Phase = tuple[HeldBuffet, ...]
+Measure = Literal["tile", "reserved"]
+MEASURES: tuple[Measure, ...] = ("tile", "reserved")
 
 # Working sets of all buffets.
 
@@ -113,13 +121,46 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
         for component in layout.problem.hierarchy.components:
             if not component.stores:
                 continue
-            phases = _peak(layout, einsum, _buffets(known, einsum, component.name))
-            rows.append(WorkingSetForm(component.name, einsum, "tile", PeakForm(phases)))
-            whole = _reserved(known, einsum, component.name)
-            if whole:
-                peak = PeakForm(_phases(layout.stamps(einsum, layout.paths[einsum]), whole))
-                rows.append(WorkingSetForm(component.name, einsum, "reserved", peak))
+            for measure in MEASURES:
+                peak = PeakForm(_phases_of(known, einsum, component.name, measure))
+                rows.append(WorkingSetForm(component.name, einsum, measure, peak))
     return tuple(r for r in rows if r.peak.phases)
+
+
+def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
+    """The stamps that may be the peak; all are listed where few kinds do not tell."""
+    layout = known.layout
+    listed = layout.listed.get(einsum) or any(n.space.listed for n in known.nodes.get(component, []))
+    refusal = None
+    if not listed:
+        try:
+            if measure == "tile":
+                return _peak(layout, einsum, _buffets(known, einsum, component))
+            whole = _reserved(known, einsum, component)
+            return _phases(layout.stamps(einsum, layout.paths[einsum]), whole)
+        except NotSeparable as found:
+            refusal = found
+    from polymodel.analysis.symbolic.listed_occupancy import listed_phases
+
+    try:
+        return listed_phases(layout, einsum, component, _residents(known, einsum, component, measure))
+    except NotSeparable as found:
+        raise refusal or found from None
+
+
+def _residents(known: _Known, einsum: str, component: str, measure: Measure) -> Residents:
+    """Everything that may be in a component while an Einsum runs."""
+    from polymodel.analysis.symbolic.listed_occupancy import Residents
+
+    on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
+    lasting, found = [], []
+    for node in known.nodes.get(component, []):
+        item, here = known.item(node), node.id in on_path
+        if item.fixed:
+            lasting.append(item.held)
+        elif measure == "tile" or here:
+            found.append((node, item.held, here and (measure == "reserved" or einsum in node.users)))
+    return Residents(tuple(lasting), tuple(found))
 
 
 def item_of(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:

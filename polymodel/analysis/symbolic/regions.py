@@ -43,6 +43,55 @@ class Region:
         return _rows(self)
 
 
+@dataclass(frozen=True)
+class Made:
+    """What executes of a variable of an inferred Einsum: of a tile of e values `scale * e` and more.
+
+    `start` more at the first stamp of all, at others what `later` says of the innermost of the loops that cut
+    tiles (one entry for each) whose counter is above 0; None: as outside it.
+    """
+
+    scale: int
+    start: int
+    later: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class MadeRegion(Region):
+    """Variables of a box of which windows execute."""
+
+    made: tuple[Made | None, ...]
+
+    __hash__ = Region.__hash__
+
+
+@dataclass(frozen=True)
+class NeededRegion(Region):
+    """What executes of some rank variables of an inferred Einsum.
+
+    `extents`: of its own variables, then those of the consumer's over which loops decide what executes.
+    `bounds` are on its own, from their smallest values on. `sources`: the consumer's variables, region by
+    region. `loops`: of each loop that decides, outermost first, which of these it is over; `binds`: which of
+    the own variables it cuts as well, or -1. `image`: of each own variable the factors of the consumer's and
+    a constant; None: whatever its bounds leave. `home`: how many of the loops stand above the storage.
+    """
+
+    own: int
+    sources: tuple[Region, ...]
+    loops: tuple[int, ...]
+    binds: tuple[int, ...]
+    image: tuple[tuple[int, ...] | None, ...]
+    home: int
+    reuse: Reuse
+
+    __hash__ = Region.__hash__
+
+    @property
+    def over(self) -> tuple[int, ...]:
+        """The consumer's variables over which loops decide, in the order in which `extents` have them."""
+        return tuple(dict.fromkeys(self.loops))
+
+
 @lru_cache(maxsize=256)
 def _rows(region: Region) -> tuple[Ints, Ints, Ints]:
     import numpy as np
@@ -494,3 +543,36 @@ def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tup
         if policy.stays(axis, innermost):
             allowed |= (held.same(axis) & ~held.same(axis + 1))[steps]
     return allowed
+
+
+def values_under(extent: int, tiles: Tiles, made: Made | None) -> tuple[Ints, list[Ints]]:
+    """Values in order of stamps, and the counters of the loops, outermost first."""
+    import numpy as np
+
+    begin, size = np.zeros(1, np.int64), np.array([extent], np.int64)
+    counters: list[Ints] = []
+    own = len(tiles) if made is None else len(made.later)
+    for k, (first, tile) in enumerate(tiles):
+        if k == own and made is not None:
+            begin, size = _grown(begin, size, counters, made)
+        count = 1 + -(-np.maximum(size - first, 0) // tile)
+        which, number = repeated(count), numbered(count)
+        inside = np.where(number > 0, first + (number - 1) * tile, 0)
+        width = np.where(number > 0, tile, first)
+        counters = [*(c[which] for c in counters), number]
+        begin, size = begin[which] + inside, np.minimum(width, size[which] - inside)
+    if own == len(tiles) and made is not None:
+        begin, size = _grown(begin, size, counters, made)
+    which = repeated(size)
+    return begin[which] + numbered(size), [c[which] for c in counters]
+
+
+def _grown(begin: Ints, size: Ints, counters: list[Ints], made: Made) -> tuple[Ints, Ints]:
+    import numpy as np
+
+    more = np.full_like(size, made.start)
+    for counter, later in zip(counters, made.later, strict=True):
+        more = more if later is None else np.where(counter > 0, later, more)
+    end = made.scale * (begin + size) + made.start
+    size = made.scale * size + more
+    return end - size, size

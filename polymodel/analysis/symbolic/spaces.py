@@ -10,7 +10,7 @@ from typing import Literal
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ChainLevel, Leaf, Role
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.forms import ChainSize, Form
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
@@ -91,10 +91,13 @@ class SumRank:
 @dataclass(frozen=True)
 class TiedGroup:
     """Rank variables that bounds of the iteration space tie together, and their points from the smallest
-    values on."""
+    values on. Of an inferred Einsum `deciding` are the loops that decide what executes, outermost first, and
+    `widths` of variables the widest windows in which tiles have to fit."""
 
     variables: tuple[str, ...]
     region: Region
+    deciding: tuple[LoopAxis, ...] = ()
+    widths: tuple[tuple[str, ChainSize], ...] = ()
 
     @property
     def u(self) -> str:
@@ -169,6 +172,17 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Stride:
+    """Values `every * n + base` of a variable, told by n."""
+
+    every: int
+    base: int
+
+
+Strides = Mapping[str, Stride]
+
+
+@dataclass(frozen=True)
 class CarriedDimension:
     """The rank of an access along which the tensor is carried forward, its variable, and what tiles hold of
     the generation before. `rank` is -1 where the tensor has no such rank."""
@@ -183,7 +197,8 @@ class Space:
     """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
 
     `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
-    `carried`: of a tensor of which tiles hold something of the generation before.
+    `carried`: of a tensor of which tiles hold something of the generation before. `listed`: groups of
+    variables that are listed value by value, besides those that bounds tie together.
     """
 
     einsum: Einsum
@@ -192,6 +207,7 @@ class Space:
     sizes: tuple[tuple[str, str], ...] = ()
     windows: tuple[tuple[str, Window], ...] = ()
     carried: CarriedDimension | None = None
+    listed: tuple[TiedGroup, ...] = ()
 
     @cached_property
     def alone(self) -> Space:
@@ -257,8 +273,9 @@ class Space:
 
     @cached_property
     def groups(self) -> tuple[TiedGroup, ...]:
-        """Variables that bounds tie together."""
-        return groups(self.einsum)
+        """Variables that bounds, or what executes of an inferred Einsum, tie together."""
+        listed = {v for g in self.listed for v in g.variables}
+        return (*self.listed, *(g for g in groups(self.einsum) if not listed & set(g.variables)))
 
     @cached_property
     def tied(self) -> frozenset[str]:

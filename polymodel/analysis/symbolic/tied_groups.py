@@ -7,17 +7,20 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.listings import Listing, LoopStep, Made, Turn, values_of
+from polymodel.analysis.symbolic.listings import Listing, LoopStep, Turn, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
-from polymodel.analysis.symbolic.regions import What, total
+from polymodel.analysis.symbolic.regions import Made, NeededRegion, What, total
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup, Use, groups
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 from polymodel.workload.einsum import Einsum
+
+if TYPE_CHECKING:
+    from polymodel.analysis.symbolic.listed_peaks import OneTrip
 
 Uses = Mapping[int, Use]
 MOST_INSTANCES = 256
@@ -63,8 +66,10 @@ def is_listed(space: Space, group: TiedGroup) -> bool:
 def has_holes(space: Space, group: TiedGroup) -> bool:
     """Whether elements in tiles of a group need not be intervals, so that they are told value by value: a
     rank has both a stride and a dilation, or there are several ranks, or more than two variables."""
+    if isinstance(group.region, NeededRegion):
+        return True
     ranks = ranks_of(space, group)
-    return len(group.variables) > 2 or any(all(r) and (1 not in r or len(ranks) > 1) for r in ranks)
+    return len(group.variables) != 2 or any(all(r) and (1 not in r or len(ranks) > 1) for r in ranks)
 
 
 def listing(
@@ -72,6 +77,8 @@ def listing(
 ) -> Listing:
     """Distinct (kept counters, element) along the variables of a group, value by value; with `axis` those
     that stay over the steps of that loop, or whether tiles do not depend on it."""
+    if isinstance(group.region, NeededRegion):
+        uses = {i: 0 if use == "at0" and not space.axes[i].grows else use for i, use in uses.items()}
     positions = sorted(i for v in group.variables for i in space.of(v))
     if any(uses[i] in ("hops", "at0") for i in positions):
         raise NotSeparable(
@@ -80,11 +87,35 @@ def listing(
             "use engine exact",
         )
     axes = [(i, space.axes[i]) for i in positions]
+    further = group.deciding[len(space.axes) :]  # a buffet further out holds what they need together
+    uses = {**uses, **dict.fromkeys(range(len(space.axes), len(space.axes) + len(further)), "merge")}
+    axes += list(enumerate(further, len(space.axes)))
     loops = tuple(tuple(a.level("each") for _, a in axes if a.variable == v) for v in group.variables)
     turns = tuple(Turn(group.variables.index(a.variable), a.spatial, _turned(uses[i])) for i, a in axes)
     step = None if axis is None else LoopStep(sum(i < axis for i in positions), axis in positions)
-    grown = tuple(made(space, v) for v in group.variables)
+    needed = isinstance(group.region, NeededRegion)
+    grown = () if needed else tuple(made(space, v) for v in group.variables)
     return Listing(group.region, loops, ranks_of(space, group), turns, grown, step, settled)
+
+
+def listed_group_of(space: Space, variable: str) -> TiedGroup | None:
+    """The group of a variable of which what executes is listed, if it is in one."""
+    found = (g for g in space.listed if variable in g.variables)
+    return next((g for g in found if isinstance(g.region, NeededRegion)), None)
+
+
+def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
+    """Whether a loop over a variable of a group that is listed has one trip at every stamp of the loops down
+    to it, and at least of those that decide what executes."""
+    from polymodel.analysis.symbolic.listed_peaks import OneTrip
+
+    until = max(axis + 1, len(group.deciding))
+    axes = [*space.axes[:until], *group.deciding[len(space.axes) :]]
+    axes = [a for a in axes if a.variable in group.variables]
+    loops = tuple(tuple(a.level("each") for a in axes if a.variable == v) for v in group.variables)
+    turns = tuple(group.variables.index(a.variable) for a in axes)
+    place = sum(a.variable in group.variables for a in space.axes[:axis])
+    return OneTrip(group.region, loops, turns, place)
 
 
 def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
@@ -267,6 +298,8 @@ def loosened(space: Space) -> Space:
     loops and the tensor's ranks are over one alone, at each value of which there are points."""
     loose: set[str] = set()
     for group in space.groups:
+        if isinstance(group.region, NeededRegion):
+            continue
         over = {v for v in group.variables if space.of(v)}
         for rank in ranks_of(space, group):
             over |= {v for v, factor in zip(group.variables, rank, strict=True) if factor}

@@ -1,0 +1,211 @@
+"""The path of an inferred Einsum of which what executes is listed value by value (`needed_sets`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from polymodel.analysis.symbolic.forms import ChainSize, Larger, Spanned
+from polymodel.analysis.symbolic.regions import NeededRegion, Region
+from polymodel.analysis.symbolic.spaces import LoopAxis, TiedGroup, Window, groups, terms_of
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import Tie
+from polymodel.reuse import Reuse
+from polymodel.workload.einsum import Einsum
+
+EXACT = "use engine exact"
+Image = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Above:
+    """The loops that decide what executes, outermost first, and the storage of the intermediate among them.
+
+    `kinds`: how the Einsum is tied to each; `theirs`: the same loops over variables of the consumer. `home`:
+    how many stand above the storage; `reuse`: its policy.
+    """
+
+    axes: tuple[LoopAxis, ...]
+    kinds: tuple[Tie, ...]
+    theirs: tuple[LoopAxis, ...]
+    home: int
+    reuse: Reuse
+
+
+@dataclass(frozen=True)
+class ConsumerPoints:
+    """The consumer: its Einsum, and what executes of it that is not a box."""
+
+    einsum: Einsum
+    windows: Mapping[str, Window]
+    listed: tuple[TiedGroup, ...]
+
+    def bound(self, variable: str) -> tuple[int, int]:
+        """The lowest value of a variable, or of a loop that does not bind the consumer, and how many."""
+        if variable in self.einsum.rank_variables:
+            low, high = self.einsum.bound(variable)
+            return low, high - low + 1
+        return 0, self.windows[variable].extent
+
+    def together(self, names: Sequence[str]) -> list[TiedGroup]:
+        """The groups that some variables are in, and each other one by itself."""
+        every = [*self.listed, *groups(self.einsum)]
+        found: dict[tuple[str, ...], TiedGroup] = {}
+        for v in names:
+            group = next((g for g in every if v in g.variables), None)
+            group = group or TiedGroup((v,), Region((self.bound(v)[1],), ()))
+            found[group.variables] = group
+        return list(found.values())
+
+
+def listed_group(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> TiedGroup | None:
+    """What executes of an inferred Einsum, but for rank variables of which all does; None if all of all."""
+    access, output = reader.einsum.access_of(tensor), einsum.outputs[0]
+    deciding = {a.variable for a in above.theirs}
+    tied = {v for g in (*reader.listed, *groups(reader.einsum)) for v in g.variables}
+    bound = {a.variable for a, kind in zip(above.axes, above.kinds, strict=True) if kind == "bound"}
+    cut = bound | {v for g in groups(einsum) for v in g.variables}
+    images: dict[str, tuple[tuple[tuple[str, int], ...], int]] = {}
+    for mine, expr in zip(output.projection, access.projection, strict=True):
+        terms = [(v, c) for v, c in mine.terms if c]
+        if len(terms) != 1 or terms[0][1] != 1:
+            raise NotSeparable(f"{einsum.name} makes {tensor} along {mine}, no variable of its own", EXACT)
+        v = terms[0][0]
+        told = tuple((w, c) for w, c in expr.terms if c)
+        shift = expr.constant - mine.constant - einsum.bound(v)[0]
+        shift += sum(c * reader.bound(w)[0] for w, c in told)
+        touched = {w for w, _ in told}
+        extent = einsum.bound(v)[1] - einsum.bound(v)[0] + 1
+        whole = len(told) == 1 and told[0][1] == 1 and shift == 0 and reader.bound(told[0][0])[1] == extent
+        if not whole or touched & (deciding | tied | set(reader.windows)) or v in cut:
+            images[v] = told, shift
+    if not images and not deciding:
+        return None
+    return _group(einsum, reader, above, images)
+
+
+def _group(
+    einsum: Einsum,
+    reader: ConsumerPoints,
+    above: Above,
+    images: Mapping[str, tuple[tuple[tuple[str, int], ...], int]],
+) -> TiedGroup:
+    own = _closed(einsum, list(images))
+    wanted = [w for told, _ in images.values() for w, _ in told]
+    sources = reader.together([*(a.variable for a in above.theirs), *wanted])
+    names = [w for g in sources for w in g.variables]
+    extents = [n for g in sources for n in g.region.extents]
+    image: list[Image] = []
+    for v in own:
+        if v not in images:
+            image.append(None)
+            continue
+        told, shift = dict(images[v][0]), images[v][1]
+        image.append((*(told.get(w, 0) for w in names), shift))
+    loops = tuple(names.index(a.variable) for a in above.theirs)
+    over = [names[k] for k in dict.fromkeys(loops)]
+    width = len(own) + len(over)
+    bounds = set()
+    for g in groups(einsum):
+        for *factors, constant in g.region.bounds if set(g.variables) <= set(own) else ():
+            row = [0] * width
+            for v, factor in zip(g.variables, factors, strict=True):
+                row[own.index(v)] = factor
+            bounds.add((*row, constant))
+    mine = [einsum.bound(v)[1] - einsum.bound(v)[0] + 1 for v in own]
+    region = NeededRegion(
+        (*mine, *(extents[names.index(w)] for w in over)),
+        tuple(sorted(bounds)),
+        len(own),
+        tuple(g.region for g in sources),
+        loops,
+        _binds(einsum, above, own, image),
+        tuple(image),
+        above.home,
+        above.reuse,
+    )
+    variables = (*own, *(named(reader.einsum, w) for w in over))
+    widths = tuple((v, _width(einsum, v, images[v][0], reader, above)) for v in own if v in images)
+    return TiedGroup(variables, region, renamed(above, reader.einsum), widths)
+
+
+def _width(
+    einsum: Einsum, v: str, told: tuple[tuple[str, int], ...], reader: ConsumerPoints, above: Above
+) -> ChainSize:
+    """The widest window of a variable below the tiles of the consumer, as if these were boxes."""
+    low, high = einsum.bound(v)
+    mine = [a for a, kind in zip(above.axes, above.kinds, strict=True) if kind == "bound" and a.variable == v]
+    widths = {w: width for g in reader.listed for w, width in g.widths}
+    terms = []
+    for w, factor in told:
+        loops = [a for a in above.theirs if a.variable == w]
+        whole = widths.get(w, reader.bound(w)[1])
+        terms.append((abs(factor), _largest_tile(loops[-1]) if loops else whole))
+    return Spanned((high - low + 1, *map(_largest_tile, mine[-1:])), tuple(terms))
+
+
+def _largest_tile(axis: LoopAxis) -> ChainSize:
+    return axis.tile if axis.start is None else Larger(axis.tile, axis.start)
+
+
+def _closed(einsum: Einsum, own: list[str]) -> list[str]:
+    """Some variables with those that bounds, or ranks of several variables, put together with them."""
+    found = list(own)
+    together = [set(g.variables) for g in groups(einsum)]
+    for access in einsum.accesses:
+        every = [{v for v, _ in terms_of(einsum, e)} for e in access.projection]
+        together += [names for names in every if len(names) > 1]
+    while True:
+        more = [v for names in together if names & set(found) for v in sorted(names) if v not in found]
+        if not more:
+            return found
+        found += list(dict.fromkeys(more))
+
+
+def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image]) -> tuple[int, ...]:
+    """Of each loop that decides the own variable that it cuts too, or -1."""
+    found = []
+    for axis, kind in zip(above.axes, above.kinds, strict=True):
+        v = axis.variable
+        if kind != "bound":
+            found.append(-1)
+        elif v in own and image[own.index(v)] is not None:
+            found.append(own.index(v))
+        else:
+            low, high = einsum.bound(v)
+            if axis.start is not None or not isinstance(axis.tile, int) or axis.tile < high - low + 1:
+                raise NotSeparable(
+                    f"the loop over {v} above the one that decides what {einsum.name} executes cuts a "
+                    "variable that its result does not have",
+                    EXACT,
+                )
+            found.append(-1)
+    return tuple(found)
+
+
+def named(consumer: Einsum, variable: str) -> str:
+    """What the producer calls a variable of the consumer that a loop which decides is over."""
+    return variable if "." in variable else f"{consumer.name}.{variable}"
+
+
+def listed_windows(
+    einsum: Einsum, group: TiedGroup, above: Above, reader: ConsumerPoints
+) -> tuple[tuple[str, Window], ...]:
+    """The group's variables as windows of all that may execute."""
+    assert isinstance(group.region, NeededRegion)
+    depth, found = len(above.axes), []
+    for v, extent in zip(group.variables, group.region.extents, strict=True):
+        if v in einsum.rank_variables:
+            found.append((v, Window(extent, einsum.bound(v)[0], 1, 0, (), depth)))
+        else:
+            loops = [i for i, a in enumerate(above.theirs) if named(reader.einsum, a.variable) == v]
+            found.append((v, Window(extent, 0, 1, 0, tuple((i, 0) for i in loops), depth)))
+    return tuple(found)
+
+
+def renamed(above: Above, consumer: Einsum) -> tuple[LoopAxis, ...]:
+    """The loops that decide, over the variables of the consumer."""
+    return tuple(
+        replace(axis, variable=named(consumer, theirs.variable))
+        for axis, theirs in zip(above.axes, above.theirs, strict=True)
+    )

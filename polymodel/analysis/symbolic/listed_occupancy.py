@@ -1,0 +1,206 @@
+"""Working sets found by listing all stamps of an Einsum, with all buffets that are there at each.
+
+Where stamps are few kinds, `occupancy` knows which may be the peak. Elsewhere, below loops that Einsums run
+within other bounds or in which they execute in some iterations only, the stamps are listed, once for each
+choice of tile sizes, and so are the visits of buffets that come and go while others run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from polymodel.analysis.symbolic.atoms import ChainLevel
+from polymodel.analysis.symbolic.cross_branch_residency import divergence, elements, shared_loops
+from polymodel.analysis.symbolic.forms import Form, HeldBuffet, of_atom
+from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout
+from polymodel.analysis.symbolic.listed_peaks import JointPeak, ListedBuffet, ListedTiles, ListedUses
+from polymodel.analysis.symbolic.regions import MadeRegion, Region
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup
+from polymodel.analysis.symbolic.tied_groups import made, ranks_of
+from polymodel.errors import NotSeparable
+
+EXACT = "use engine exact"
+
+
+@dataclass(frozen=True)
+class Residents:
+    """What may be in a component while an Einsum runs: buffets, whether it uses them, what each holds.
+
+    `lasting`: of buffets that hold the same at all times.
+    """
+
+    lasting: tuple[HeldBuffet, ...]
+    buffets: tuple[tuple[SymbolicBuffet, HeldBuffet, bool], ...]
+
+
+def listed_phases(
+    layout: SymbolicLayout, einsum: str, component: str, residents: Residents
+) -> tuple[tuple[HeldBuffet, ...], ...]:
+    """The stamp that is the peak, for each choice of tile sizes."""
+    if layout.sizes or any(e.is_copy for e in map(layout.problem.cascade.__getitem__, layout.paths)):
+        raise NotSeparable("stamps of copies, and of extents that are symbols, are not listed", EXACT)
+    listing = _Listing(layout, einsum, component, [node for node, _, _ in residents.buffets])
+    held, rests = [], []
+    for node, buffet, used in residents.buffets:
+        rests.append(listing.rest(node))
+        held.append(listing.buffet(node, buffet, rests[-1], used))
+    stamps, every = listing.tiles(listing.bare), listing.chain
+    own = tuple(listing.places[a.node] for a in listing.bare.axes if not a.spatial)
+    here = list(residents.lasting)
+    for k, (_, buffet, _) in enumerate(residents.buffets):
+        peak = of_atom(JointPeak(Region((), ()), every, stamps, own, listing.coordinates, tuple(held), k))
+        here.append(buffet.of(peak * rests[k]))
+    phase = tuple(h for h in here if h.elements != Form())
+    return (phase,) if phase else ()
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """All loops above some buffets, in the order of the tree, and the Einsum that runs."""
+
+    layout: SymbolicLayout
+    einsum: str
+    component: str
+    nodes: Sequence[SymbolicBuffet]
+
+    @cached_property
+    def bare(self) -> Space:
+        return grouped(self.layout.stamps(self.einsum, self.layout.paths[self.einsum]))
+
+    @cached_property
+    def axes(self) -> dict[int, LoopAxis]:
+        """By node id the loops above the Einsum, the buffets, and those that use these."""
+        users = {self.einsum, *(e for node in self.nodes for e in node.users)}
+        found = {a.node: a for e in users for a in self.layout.paths[e]}
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        return {node: place for place, node in enumerate(self.axes)}
+
+    @property
+    def chain(self) -> tuple[ChainLevel, ...]:
+        return tuple(a.level("each") for a in self.axes.values())
+
+    def tiles(self, space: Space) -> tuple[ListedTiles, ...]:
+        """The factors of a tile along all variables of its loops."""
+        found = []
+        for group in space.groups:
+            own = [a for a in space.axes if a.variable in group.variables]
+            further = group.deciding[len(space.axes) :]
+            loops = tuple(
+                tuple(self.places[a.node] for a in (*own, *further) if a.variable == v)
+                for v in group.variables
+            )
+            told = tuple(self.places[a.node] for a in own)
+            found.append(ListedTiles(group.region, loops, told, ranks_of(space, group)))
+        return tuple(found)
+
+    def rest(self, node: SymbolicBuffet) -> int:
+        """How many elements a tile has along variables without loops."""
+        found = elements(grouped(node.space), {}).constant
+        assert found is not None
+        return found
+
+    def buffet(self, node: SymbolicBuffet, held: HeldBuffet, rest: int, used: bool) -> ListedBuffet:
+        space = grouped(node.space)
+        weights = rest * held.bits, held.numerator, held.denominator, held.count
+        times = tuple(self.places[a.node] for a in space.axes if not a.spatial)
+        spatial = [a for a in space.axes if a.spatial]
+        where = tuple(self.places[a.node] for a in spatial)
+        along = {p: c[0] for c in self.coordinates for p in c}
+        instance = tuple(along[p] for p in where)
+        absent = tuple(c[0] for c in self.coordinates if c[0] not in instance)
+        uses = () if used else tuple(self.uses(user) for user in node.users)
+        outer = () if used else self.outer(node)
+        on_path = node.id in {s.id for s in self.layout.problem.tree.path(self.einsum)}
+        return ListedBuffet(
+            self.tiles(space), times, where, instance, absent, uses, on_path, node.reuse, outer, weights
+        )
+
+    def replicates(self, axis: LoopAxis) -> bool:
+        """Whether instances of the component are told by a loop."""
+        hierarchy = self.layout.problem.hierarchy
+        if axis.loop is None or not axis.spatial:
+            return False
+        return hierarchy.index(axis.loop.component) <= hierarchy.index(self.component)
+
+    @cached_property
+    def coordinates(self) -> tuple[tuple[int, ...], ...]:
+        """Loops in space by the dimension along which they tell instances, those of the Einsum first."""
+        mine = [a for a in self.bare.axes if self.replicates(a)]
+        others = [a for node in self.nodes for a in node.space.axes if a.spatial]
+        found: dict[tuple[str, str], list[int]] = {}
+        paths = [mine, *([a for a in node.space.axes if a.spatial] for node in self.nodes)]
+        for a in (*mine, *others):
+            assert a.loop is not None
+            here = found.setdefault((a.loop.component, a.loop.dim), [])
+            here += [] if self.places[a.node] in here else [self.places[a.node]]
+        several = any(
+            len({(a.loop.component, a.loop.dim) for a in path if a.loop}) < len(path) for path in paths
+        )
+        if several and any(len(places) > 1 for places in found.values()):
+            same = [{a.node for a in path} for path in paths]
+            if any(nodes - same[0] for nodes in same):
+                raise NotSeparable(
+                    f"buffets in {self.component} stand below different spatial loops along one dimension",
+                    EXACT,
+                )
+            return tuple((p,) for places in found.values() for p in places)
+        return tuple(tuple(places) for places in found.values())
+
+    def uses(self, user: str) -> ListedUses:
+        _, mine, theirs = divergence(self.layout, self.einsum, user)
+        shared = self.bare.axes[: shared_loops(self.layout, self.einsum, user)]
+        stamps = self.tiles(grouped(self.layout.stamps(user, self.layout.paths[user])))
+        return ListedUses(stamps, tuple(self.places[a.node] for a in shared if not a.spatial), theirs < mine)
+
+    def outer(self, node: SymbolicBuffet) -> tuple[ListedBuffet, ...]:
+        """The buffets further out that have to keep what is made and stays in one."""
+        if node.producer is None or not node.reuse.carries or node.parent is None:
+            return ()
+        found = []
+        parent: SymbolicBuffet | None = self.layout.nodes[node.parent, node.tensor]
+        while parent is not None:
+            backing = parent.parent is None
+            if not backing or node.producer in self.layout.inferred:
+                space = grouped(parent.space)
+                times = tuple(self.places[a.node] for a in space.axes if not a.spatial)
+                where = tuple(self.places[a.node] for a in space.axes if a.spatial)
+                found.append(
+                    ListedBuffet(
+                        self.tiles(space), times, where, where, (), (), True, parent.reuse, (), (1, 1, 1, 1)
+                    )
+                )
+            parent = None if parent.parent is None else self.layout.nodes[parent.parent, node.tensor]
+        return tuple(found)
+
+
+def grouped(space: Space) -> Space:
+    """The space with all variables of its loops in groups, with those that share a rank with them."""
+    if space.carried is not None:
+        raise NotSeparable(
+            f"tiles of {space.access.tensor} in {space.einsum.name} are carried forward, and are not listed",
+            EXACT,
+        )
+    found: list[TiedGroup] = []
+    seen = set(space.tied)
+    for axis in space.axes:
+        if axis.variable in seen:
+            continue
+        together = next((set(names) for names in space.coupled if axis.variable in names), {axis.variable})
+        names = tuple(sorted(together))
+        if together & seen:
+            raise NotSeparable(
+                f"a rank of {space.access.tensor} in {space.einsum.name} has a rank variable that a bound "
+                "ties to another one",
+                EXACT,
+            )
+        extents = tuple(int(space.extent(v)) for v in names)
+        windows = tuple(made(space, v) for v in names)
+        region = MadeRegion(extents, (), windows) if any(windows) else Region(extents, ())
+        seen |= together
+        found.append(TiedGroup(names, region))
+    return replace(space, listed=(*space.listed, *found)) if found else space

@@ -1,0 +1,86 @@
+"""Values at even distances: of an inferred Einsum those that execute where consumers leave out the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from polymodel.analysis.symbolic.spaces import LoopAxis, Stride, Strides, Window
+from polymodel.arithmetic import Affine
+from polymodel.errors import NotSeparable
+from polymodel.workload.einsum import Einsum
+
+EXACT = "use engine exact"
+
+
+def all_numbers(sizes: Iterable[int | str | None]) -> bool:
+    return all(isinstance(s, int) for s in sizes)
+
+
+def in_strides(
+    name: str,
+    axes: Sequence[LoopAxis],
+    path: Sequence[LoopAxis],
+    windows: Mapping[str, Window],
+    strides: Strides,
+    numbers: bool,
+) -> tuple[LoopAxis, ...]:
+    """Own loops, of which those over variables of which values are left out have tiles of the others.
+
+    `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
+    """
+    most: dict[str, int] = {}
+    for v in strides:
+        each = [a.level("each").sizes for a in path if a.variable == v]
+        tiles = [max(s for s in sizes if isinstance(s, int)) for sizes in each if all_numbers(sizes)]
+        most[v] = windows[v].scale * min([windows[v].extent, *tiles]) + windows[v].start
+    spread = {a.variable for a in axes if a.spatial}
+    found = []
+    for a in axes:
+        if a.variable not in strides:
+            found.append(a)
+            continue
+        every = strides[a.variable].every
+        tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
+        count = -(-tile // every)  # so many are in the first tile
+        # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
+        # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
+        # Values stand at the start of each tile if tiles divide the stride; else some instances run later.
+        aligned = tile > 0 and every % tile == 0
+        apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
+        if not tile or (most[a.variable] > count and tile % every and not apart):
+            raise NotSeparable(
+                f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
+                f"multiples of {every}",
+                EXACT,
+            )
+        most[a.variable] = min(most[a.variable], count)
+        found.append(replace(a, tile=count))
+    return tuple(found)
+
+
+def only_every(einsum: Einsum, strides: Strides, windows: Mapping[str, Window]) -> Einsum:
+    """The Einsum in terms of the values that execute of its variables with a stride."""
+
+    def told(expr: Affine) -> Affine:
+        found = Affine((), expr.constant)
+        for v, c in expr.terms:
+            stride = strides.get(v, Stride(1, 0))
+            found = found + Affine(((v, c * stride.every),), c * stride.base)
+        return found
+
+    bounds = tuple(
+        (w.low, w.low + w.scale * w.extent + w.start - 1) if v in strides else bound
+        for v, bound in zip(einsum.rank_variables, einsum.bounds, strict=True)
+        for w in (windows.get(v) or Window(1, 0, 1, 0, (), 0),)
+    )
+    accesses = tuple(replace(a, projection=tuple(map(told, a.projection))) for a in einsum.accesses)
+    limits = tuple(c for c in einsum.constraints if not strides.keys() & set(c.expr.variables))
+    return replace(einsum, bounds=bounds, accesses=accesses, constraints=limits)
+
+
+def refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> None:
+    low, high = einsum.bound(v)
+    last = window.low + window.scale * window.extent + window.start - 1
+    if stride.every * window.low + stride.base < low or stride.every * last + stride.base > high:
+        raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
