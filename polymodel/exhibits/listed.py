@@ -27,6 +27,8 @@ EXHIBITS = (
     "sigma",
     "sparseloop",
     "highlight",
+    "tailors",
+    "drt",
     "tiler_swift",
     "models",
     "passes",

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
-from polymodel.exhibits import sparseloop
+from polymodel.exhibits import sparse_tiles, sparseloop
 from polymodel.exhibits.listed import EXHIBITS, exhibits
 from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 
@@ -19,11 +19,23 @@ AGREEMENT = {
     "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 7),
     "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
     "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0), "highlight": (0.004, 3),
+    "tailors": (0.97, 0), "drt": (0.4, 0),
 }  # fmt: skip
 
 
 # Of these, every run tests the parts elsewhere.
-LONG = ("tensaurus", "tiler_swift", "models", "sigma", "outerspace", "gamma", "sparseloop", "nvdla")
+LONG = (
+    "tensaurus",
+    "tiler_swift",
+    "models",
+    "sigma",
+    "outerspace",
+    "gamma",
+    "sparseloop",
+    "nvdla",
+    "tailors",
+    "drt",
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +125,16 @@ def test_sparseloops_figure_is_theirs_with_the_coordinates_of_what_is_skipped() 
     # 128 x 128 outputs, each of which has a first value.
     assert round(masked.total_latency * 1e9) + 128 * 128 == sparseloop.MASK_CYCLES
     assert masked.total_energy * 1e6 == pytest.approx(masks, rel=0.006)
+
+
+def test_overbooked_and_dynamic_tiles_move_fewer_words_than_tiles_for_the_worst_case() -> None:
+    """At the structure that the exhibits tile in least time."""
+    moved: dict[sparse_tiles.Strategy, int] = {
+        s: sparse_tiles.words("stencil", s) for s in ("worst case", "uniform", "overbooked", "dynamic")
+    }
+    assert moved["overbooked"] <= moved["uniform"] < moved["worst case"] / 2
+    assert moved["dynamic"] < moved["worst case"] / 2
+    # The largest square that fits full of points; one more does not.
+    square = sparse_tiles.side(sparse_tiles.BUFFER)
+    full = [2 * n * n + 2 * n + 3 for n in (square, square + 1)]
+    assert full[0] <= sparse_tiles.BUFFER < full[1]

@@ -1,0 +1,64 @@
+"""Words that sparse products move under strategies of tiling: for the exhibits `tailors` and `drt`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import isqrt, prod
+from typing import Literal
+
+from polymodel.api.matmul import tile_matmul
+from polymodel.sparse.density import random_tensor
+from polymodel.sparse.generate import generate_tensor
+from polymodel.sparse.tensor import SparseTensor
+
+Strategy = Literal["worst case", "uniform", "overbooked", "dynamic"]
+# Words of each buffer, and sizes of tiles that are tried along each rank.
+BUFFER = 1024
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+# The same of a larger matrix.
+LARGER_BUFFER = 4096
+LARGER_SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+
+MADE: dict[str, Callable[[], SparseTensor]] = {
+    "power law": lambda: generate_tensor("power-law", 2, shape=[1000, 1000], entries=4000, symmetric=1),
+    "uniform": lambda: random_tensor("IK", [1000, 1000], 0.008, 3),
+    "stencil": lambda: generate_tensor("stencil", 0, height=32, width=32),
+    "finite elements": lambda: generate_tensor("blocked", 1, blocks=160, block=6, reach=10, percent=12),
+}
+LARGER: dict[str, Callable[[], SparseTensor]] = {
+    "power law": lambda: generate_tensor("power-law", 2, shape=[4000, 4000], entries=8000, symmetric=1),
+}
+
+
+def side(buffer: int) -> int:
+    """Of the largest square tile that fits whatever it holds: 2 words for each point and row, 3 more."""
+    return (isqrt(2 * buffer - 5) - 1) // 2
+
+
+@cache
+def words(structure: str, strategy: Strategy, larger: bool = False) -> int:
+    """Words that the matrix of that structure times itself moves, tiled as the strategy does."""
+    matrix = (LARGER if larger else MADE)[structure]()
+    buffer, sizes = (LARGER_BUFFER, LARGER_SIZES) if larger else (BUFFER, SIZES)
+    if strategy == "worst case":
+        square = side(buffer)
+        return tile_matmul(matrix, tile=(square, square, square)).words
+    grid = None if strategy == "dynamic" else (sizes, sizes, sizes)
+    return tile_matmul(matrix, capacity=buffer, strategy=strategy, objective="words", grid=grid).words
+
+
+def gains(before: Strategy, after: Strategy, larger: bool = False) -> dict[str, float]:
+    """How many times fewer words each structure moves after than before."""
+    made = LARGER if larger else MADE
+    return {name: words(name, before, larger) / words(name, after, larger) for name in made}
+
+
+def mean(found: dict[str, float]) -> float:
+    """The geometric mean."""
+    return float(prod(found.values()) ** (1 / len(found)))
+
+
+def told(found: dict[str, float]) -> str:
+    """Each gain by name."""
+    return ", ".join(f"{name} {gain:.2f}" for name, gain in found.items())
