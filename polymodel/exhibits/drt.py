@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polymodel.exhibits.records import Exhibit, PublishedFigure
-from polymodel.exhibits.sparse_tiles import BUFFER, gains, mean, side, told
+from polymodel.exhibits.sparse_tiles import BUFFER, by_structure, gains, mean, side
 
 
 def figures() -> Iterator[PublishedFigure]:
     worst, best = gains("worst case", "dynamic"), gains("uniform", "dynamic")
     yield PublishedFigure(
         "ExTensor: speed-up, ours words moved, over tiles for the worst case", "times", 3.3, mean(worst),
-        f"{told(worst)}: 1,000 rows, buffers of {BUFFER:,} words, square tiles of {side(BUFFER)}",
+        f"{by_structure(worst)}: 1,000 rows, buffers of {BUFFER:,} words, square tiles of {side(BUFFER)}",
     )  # fmt: skip
     yield PublishedFigure(
         "ExTensor: the same, over the best tiles that all fit", "times", "not told", mean(best),
-        f"{told(best)}: the best uniform tiles are found by a search that knows the data",
+        f"{by_structure(best)}: the best uniform tiles are found by a search that knows the data",
     )  # fmt: skip
     for machine, printed in (("OuterSPACE", 5.1), ("MatRaptor", 1.6)):
         yield PublishedFigure(

@@ -59,6 +59,6 @@ def mean(found: dict[str, float]) -> float:
     return float(prod(found.values()) ** (1 / len(found)))
 
 
-def told(found: dict[str, float]) -> str:
+def by_structure(found: dict[str, float]) -> str:
     """Each gain by name."""
     return ", ".join(f"{name} {gain:.2f}" for name, gain in found.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polymodel.exhibits.records import Exhibit, PublishedFigure
-from polymodel.exhibits.sparse_tiles import BUFFER, LARGER_BUFFER, gains, mean, side, told
+from polymodel.exhibits.sparse_tiles import BUFFER, LARGER_BUFFER, by_structure, gains, mean, side
 
 
 def figures() -> Iterator[PublishedFigure]:
@@ -13,15 +13,16 @@ def figures() -> Iterator[PublishedFigure]:
     larger = gains("worst case", "overbooked", larger=True)
     yield PublishedFigure(
         "over tiles for the worst case: speed-up, ours words moved", "times", 52.7, mean(worst),
-        f"{told(worst)}: 1,000 rows, buffers of {BUFFER:,} words, square tiles of {side(BUFFER)}",
+        f"{by_structure(worst)}: 1,000 rows, buffers of {BUFFER:,} words, square tiles of {side(BUFFER)}",
     )  # fmt: skip
     yield PublishedFigure(
         "the same, of a larger matrix", "times", 52.7, mean(larger),
-        f"{told(larger)}: 4,000 rows, buffers of {LARGER_BUFFER:,} words; the gain grows with both",
+        f"{by_structure(larger)}: 4,000 rows, buffers of {LARGER_BUFFER:,} words; the gain grows with both",
     )  # fmt: skip
     yield PublishedFigure(
         "over the best tiles that all fit: speed-up, ours words moved", "times", 2.3, mean(best),
-        f"{told(best)}: pays where few tiles are much fuller than others; here results limit tiles as well",
+        f"{by_structure(best)}: pays where few tiles are much fuller than others; "
+        "here results limit tiles as well",
     )  # fmt: skip
     for over, printed in (("tiles for the worst case", 22.5), ("the best tiles that all fit", 2.5)):
         yield PublishedFigure(
