@@ -475,8 +475,7 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
     return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)
 
 
-# Several elements of a tensor that one operation reads: they are those of a window over one rank variable and
-# one more, which no loop goes over.
+# Several elements that an operation reads: a window over a rank variable and one that no loop goes over.
 
 
 def variables_of(one: Einsum) -> tuple[str, ...]:
@@ -525,14 +524,18 @@ def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade)
 
 @dataclass(frozen=True)
 class Generations:
-    """How an Einsum touches a tensor that is carried forward: over which rank variable (position), and how
-    many of its reads are of the newest generation (`now`) and of the one before it (`before`). `awaited`: a
-    later Einsum makes the tensor, so that both stand below a loop that goes over the variable one by one."""
+    """How an Einsum touches a tensor that is carried forward: over which rank variable (position), how many
+    of its reads are of the newest generation (`now`), and how far `back` the others are. `awaited`: a later
+    Einsum makes the tensor, so that both stand below a loop that goes over the variable one by one."""
 
     variable: int
     now: int
-    before: int
+    back: tuple[int, ...]
     awaited: bool = False
+
+    def reads(self, extent: int) -> int:
+        """Reads of earlier generations in so many iterations: none of what is before the first one."""
+        return sum(max(extent - away, 0) for away in self.back)
 
 
 def generations_of(
@@ -548,7 +551,7 @@ def generations_of(
     try:
         line = carried_line(cascade, maker, tensor)
         for access in one.accesses_of(tensor):
-            check_access(one, access, line)
+            check_access(one, access, line, maker.access_of(tensor))
     except NotSeparable:
         raise otherwise from None
     indices = {a.projection[line.rank] for a in one.accesses_of(tensor)}
@@ -560,15 +563,16 @@ def generations_of(
     v = next((u for x in indices for u in x.variables), "")
     away = [a.projection[line.rank].constant - write.constant for a in one.accesses_of(tensor)]
     alike = all(x.variables == (v,) for x in indices) and one.bound(v) == maker.bound(write.variables[0])
-    if not alike or not {*away} <= {0, -1} or v not in position:
+    read_alone = all(e is maker for e in (one, *cascade.consumers(tensor)))  # several generations back
+    if not alike or max(away) > 0 or v not in position or (min(away) < -1 and not read_alone):
         raise otherwise
     sums = [u for u in position if one is maker and u not in one.access_of(tensor).variables]
-    if sums and -1 in away:
+    if sums and min(away) < 0:
         what = f"{one.name} carries {tensor} forward and sums up over {sums[0]}"
         raise Refused(f"{what}; the search covers one of both in an Einsum", "sum up in an Einsum of its own")
     now = sum(not a.output and x == 0 for a, x in zip(one.accesses_of(tensor), away, strict=True))
     early = one is not maker and one in cascade.earlier_readers(tensor)
-    return Generations(position[v], now, away.count(-1), early)
+    return Generations(position[v], now, tuple(-x for x in away if x < 0), early)
 
 
 def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:

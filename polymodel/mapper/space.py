@@ -114,7 +114,7 @@ class Operand:
     @property
     def behind(self) -> int:
         """The variable over whose iterations the generation before is read (-1: none is)."""
-        return self.carried.variable if self.carried is not None and self.carried.before else -1
+        return self.carried.variable if self.carried is not None and self.carried.back else -1
 
     @property
     def first_differs(self) -> frozenset[int]:
@@ -133,8 +133,8 @@ class Operand:
             return self.reads / extents[self.first]
         if self.carried is None:
             return 0.0 if self.output else float(self.reads * math.prod(w.held or 1 for w in self.windows))
-        share = 1 - 1 / extents[self.carried.variable]
-        return self.carried.now + self.carried.before * share
+        extent = extents[self.carried.variable]
+        return self.carried.now + self.carried.reads(extent) / extent
 
     @cached_property
     def windowed(self) -> frozenset[int]:

@@ -145,19 +145,24 @@ class Factors:
         return result * self._instances(v, repeated) if repeated else result
 
     def _generations(self, term: Term, v: int, operand: Operand) -> Array:
-        """Along the variable over which the operand is carried forward: each tile but the first holds one
-        generation more than is made in it. It is spread over no instances."""
+        """Along the variable over which the operand is carried forward: tiles hold generations that they read
+        and do not make, the first one none. It is spread over no instances."""
         assert operand.carried is not None
-        c, now, before = self.chains[v], operand.carried.now, operand.carried.before
-        both = operand.output or now > 0
-        if term.tile:
-            return np.minimum(c.tiles[term.level] + both, c.extent - (not both)).astype(float)
-        later = self._count(v, term.level) - 1
-        if operand.output:
-            return later * (before if term.level == END else 1) if term.behind else later * 0 + c.extent
+        c, carried = self.chains[v], operand.carried
+        both = operand.output or carried.now > 0
+        if not both and not term.tile and term.level != END:
+            return np.full(c.count, float(c.extent - 1))
         if term.level == END:
-            return later * before + now * c.extent
-        return later + c.extent if both else later * 0 + (c.extent - 1)
+            earlier = np.full(c.count, float(carried.reads(c.extent)))
+            now = carried.now * c.extent
+        else:
+            sizes, where = self._sizes(v, term.level)
+            every = np.array([generations_held(carried.back, c.extent, n) for n in sizes], dtype=float)
+            earlier = every[where, int(term.tile)]
+            now = c.tiles[term.level] if term.tile else c.extent
+        if operand.output and not term.tile:
+            return earlier if term.behind else np.full(c.count, float(c.extent))
+        return earlier + now if both or term.level == END else np.minimum(c.tiles[term.level], c.extent - 1.0)
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]
@@ -407,6 +412,17 @@ class Factors:
         if term.level == END:
             return total, np.zeros(c.count)
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+@lru_cache(maxsize=65536)
+def generations_held(back: tuple[int, ...], extent: int, tile: int) -> tuple[int, int]:
+    """Generations that tiles of so many iterations read and do not make, where these are so far back: of all
+    tiles, and of the last one, which has most."""
+    starts = np.arange(0, extent, tile)[:, None]
+    away = np.arange(1, max(back, default=0) + 1)  # how far before the tile
+    read = [(starts >= away) & (away <= d) & (away > d - tile) for d in {*back, 0}]
+    found = np.any(read, axis=0).sum(axis=1)
+    return int(found.sum()), int(found[-1])
 
 
 @lru_cache(maxsize=65536)

@@ -24,6 +24,13 @@ ALONE = (
     "S[P=p+1, m, n] = S[p, m, n] * A[m] * B[p, n]",
     "S[P=p+1] = S[p] * S[p] * A[p]",
 )
+FAR = (  # several generations back, one or more of them
+    "S[P=p+1, m] = S[p, m] + S[P=p-1, m]",
+    "S[P=p+2, m] = S[p, m] + A[p, m]",
+    "S[P=p+1] = S[p] * S[P=p-1] * A[p]",
+    "S[P=p+1, m] = S[p, m] * S[P=p-2, m]",
+    "S[P=p+3] = S[p] * A[p] * S[P=p+2] * S[p]",
+)
 FOLLOWED = (  # by what reads the results, and what the inner memory may hold
     (("S[P=p+1, m] = S[p, m] + A[p, m]", "Z[p, m] = S[P=p+1, m] * B[p]"), "S"),
     (("S[P=p+1, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] + S[P=p+1, m]"), "S"),
@@ -56,12 +63,14 @@ def loaded(
     return pm.load({"schema_version": 1, "workload": work, "arch": arch})
 
 
-def alone(pick: Random, most: int) -> Spec:
+def alone(pick: Random, most: int, some: tuple[str, ...] = ALONE) -> Spec:
     """One Einsum that goes on from what it made, on two memories or three."""
+    far = some is FAR
     while True:
         sizes = {v: pick.choice((2, 3, 4, 6)) for v in "pmn"}
-        init = {"S": pick.choice((0, "identity", "T"))}
-        spec = loaded((pick.choice(ALONE),), sizes, init, machine(pick))
+        sizes["p"] = pick.choice((4, 6)) if far else sizes["p"]
+        init = {"S": pick.choice((0, "identity", 1 if far else "T"))}
+        spec = loaded((pick.choice(some),), sizes, init, machine(pick))
         if 20 < Listed(spec).size() < most:
             return spec
 
@@ -94,6 +103,7 @@ def check_pair(spec: Spec) -> int:
 
 def test_the_front_is_that_of_all_mappings() -> None:
     assert check(alone(Random(3), 50)) > 10
+    assert check(alone(Random(1), 50, FAR)) > 10
     assert check_pair(pair(Random(2), 50)) > 10
     assert check_pair(pair(Random(5), 110, CYCLES)) > 5
 
@@ -102,6 +112,7 @@ def test_the_front_is_that_of_all_mappings() -> None:
 def test_the_fronts_of_many_spaces() -> None:
     pick = Random(23)
     assert sum(check(alone(pick, 300)) for _ in range(40)) > 1500
+    assert sum(check(alone(pick, 200, FAR)) for _ in range(40)) > 1500
     assert sum(check_pair(pair(pick, 500)) for _ in range(40)) > 1500
 
 
@@ -138,11 +149,13 @@ def test_what_is_read_otherwise_is_refused() -> None:
     arch = {"nodes": [memory("DRAM", 64, "inf", 16), {"type": "Compute", "name": "MAC"}]}
     sizes = {"p": 4, "m": 4, "k": 4}
     for text, told in (
-        ("S[P=p+2, m] = S[p, m] + A[p, m]", "otherwise than of this generation and the one before"),
         ("S[P=p+1, m] = S[p, m] * A[p, k]", "carries S forward and sums up over k"),
         ("S[P=p+1, M=m] = S[p, M=k] * A[m, k]", "at several elements of a generation"),
     ):
         with pytest.raises(Refused, match=told):
             pm.explore(loaded((text,), sizes, {"S": 0}, arch))
+    texts = ("S[P=p+2, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] * B[p]")
+    with pytest.raises(Refused, match="otherwise than of this generation and the one before"):
+        pm.explore(loaded(texts, sizes, {"S": 0}, arch))
     with pytest.raises(Refused, match="carried forward, which the search does not cover beside `sizes: all`"):
         pm.explore(loaded((ALONE[0],), sizes, {"S": 0}, arch), constraints={"sizes": "all"})

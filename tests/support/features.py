@@ -350,6 +350,17 @@ FEATURES: tuple[Feature, ...] = (
         slopes="ski",
     ),
     Feature(
+        "several generations back",
+        {
+            "rank_sizes": {"P": 6, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"F": 1},
+            "einsums": ["F[P=p+1, m] = F[p, m] + F[P=p-1, m]"],
+        },
+        tree=(storage("DRAM", "F"), loop("p", 2), storage("GLB", "F"), leaf("F")),
+        slopes="ski",
+    ),
+    Feature(
         "a cycle of two Einsums",
         {
             "rank_sizes": {"P": 4, "M": 4},

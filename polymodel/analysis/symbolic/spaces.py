@@ -439,8 +439,14 @@ def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     return CarriedRank(tensor, moved.pop())
 
 
-def check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> None:
-    """Refuse indices of the carried rank that are not a rank variable of their own and a constant."""
+def check_access(
+    einsum: Einsum, access: TensorAccess, line: CarriedRank, write: TensorAccess | None = None
+) -> None:
+    """Refuse indices of the carried rank that are not a rank variable of their own and a constant. An access
+    may be of the generation before; where it is told what its tensor's maker writes, of any before."""
+    away = 1
+    if write is not None:
+        away = write.projection[line.rank].constant - access.projection[line.rank].constant
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
     if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):
@@ -448,7 +454,7 @@ def check_access(einsum: Einsum, access: TensorAccess, line: CarriedRank) -> Non
     for bound in access.guard:
         v = expr.variables[0] if expr.terms else ""
         first = bound.kind == "ge" and bound.expr.terms == ((v, 1),)
-        if len(access.guard) > 1 or not first or bound.expr.constant != -(einsum.bound(v)[0] + 1):
+        if len(access.guard) > 1 or not first or bound.expr.constant != -(einsum.bound(v)[0] + away):
             raise unlike_before(einsum, access)
 
 
