@@ -26,6 +26,7 @@ EXHIBITS = (
     "extensor",
     "sigma",
     "sparseloop",
+    "sparseloop_pe",
     "highlight",
     "tailors",
     "drt",

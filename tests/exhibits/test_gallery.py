@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
-from polymodel.exhibits import sparse_tiles, sparseloop
+from polymodel.exhibits import sparse_tiles, sparseloop, sparseloop_pe
 from polymodel.exhibits.listed import EXHIBITS, exhibits
 from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 
@@ -19,7 +19,7 @@ AGREEMENT = {
     "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 7),
     "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
     "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0), "highlight": (0.004, 3),
-    "tailors": (0.97, 0), "drt": (0.4, 0),
+    "tailors": (0.97, 0), "drt": (0.4, 0), "sparseloop_pe": (0.066, 0),
 }  # fmt: skip
 
 
@@ -138,3 +138,11 @@ def test_overbooked_and_dynamic_tiles_move_fewer_words_than_tiles_for_the_worst_
     square = sparse_tiles.side(sparse_tiles.BUFFER)
     full = [2 * n * n + 2 * n + 3 for n in (square, square + 1)]
     assert full[0] <= sparse_tiles.BUFFER < full[1]
+
+
+def test_cycles_of_a_sparse_element_are_sparseloops_and_less_than_on_the_data() -> None:
+    for layer in ("L07", "L27"):
+        *_, modelled, simulated = sparseloop_pe.PRINTED[layer]
+        found = sparseloop_pe.cycles(layer)
+        assert found == pytest.approx(modelled, rel=1e-4)
+        assert found < simulated
