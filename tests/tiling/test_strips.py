@@ -16,6 +16,7 @@ from polymodel.tiling.cost.model import costs, lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Cut, Ints, Pattern, Rects, TileCounts
+from polymodel.tiling.tilers.lines import _reached, up_to
 from polymodel.tiling.tilers.named import cut
 from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow
@@ -94,6 +95,17 @@ def test_strips_are_those_of_loops(
         assert sorted((r, c, h, w) for c, r, w, h in wanted) == sorted(map(tuple, across.rects.table()))
     for rect in across.rects.table():
         assert slow.load(a, b, tuple(rect), (name, fit.capacity), op) <= fit.capacity
+
+
+def test_ends_are_looked_up_as_they_are_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        held = up_to(rng.integers(0, 4, rng.integers(0, 12)))
+        for room in (-1, 0, 1, 5, 100):
+            near = [[n for n, x in enumerate(held) if n == p or x <= y + room] for p, y in enumerate(held)]
+            for table in (0, 100):
+                monkeypatch.setattr("polymodel.tiling.tilers.lines._TABLE", table)
+                assert _reached(held, room).tolist() == [max(ends) for ends in near[:-1]]
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.floats(0, 1), st.integers(0, 10**6), st.integers(0, 40))

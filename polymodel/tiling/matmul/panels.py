@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct
+from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, changes
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Ints
 from polymodel.tiling.tilers.lines import chain
@@ -104,8 +104,9 @@ def _rows_met(product: PatternProduct, begins: Ints) -> tuple[Ints, Ints]:
     """Per panel: words and number of the different nonempty rows of B that its columns name."""
     a, count = product.a, begins.size - 1
     panel = np.repeat(np.arange(count), np.diff(a.starts[begins]))
-    different = np.unique(panel * a.shape[1] + a.cols)
-    panel, k = np.divmod(different, a.shape[1])
+    named = panel * a.shape[1] + a.cols
+    named.sort()
+    panel, k = np.divmod(named[changes(named)], a.shape[1])
     nnz = product.b.row_nnz[k]
     panel, nnz = panel[nnz > 0], nnz[nnz > 0]
     words = np.bincount(panel, weights=2 * nnz + 2, minlength=count).astype(np.int64)

@@ -23,6 +23,7 @@ MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
 EXTENT = 5 * 10**7  # of a rank: several arrays of 8 bytes a coordinate are held
 CHUNK = 2**18  # products at a time: few enough to be sorted within a processor's cache
+_PLACES = 8  # so many places for each product are still filled one by one, which is faster than sorting
 _REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
 Made = TypeVar("Made")
@@ -179,17 +180,16 @@ def _multiplied(
     a: EntryCoordinates, b: EntryCoordinates, progress: Progress | None
 ) -> tuple[EntryCoordinates, Index]:
     rows, cols, first, held = [], [], [], 0
-    k_bits = _bits(a.shape[1])
-    for from_row, keys, j_bits in _chunks(a, b):
+    each = b.row_nnz[a.cols]
+    for begin, end in _row_pieces(a, b, each):
         look("multiplying")
-        new = np.ones(keys.size, dtype=np.bool_)
-        places = keys >> k_bits
-        np.not_equal(places[1:], places[:-1], out=new[1:])
-        places = places[new]
-        rows.append(((places >> j_bits) + from_row).astype(a.rows.dtype))
-        cols.append((places & ((1 << j_bits) - 1)).astype(b.cols.dtype))
-        first.append((keys[new] & ((1 << k_bits) - 1)).astype(a.cols.dtype))
-        held += places.size
+        part = slice(a.starts[begin], a.starts[end])
+        dense = (end - begin) * b.shape[1] <= _PLACES * int(each[part].sum())
+        row, col, k = (_scattered if dense else _sorted)(a, b, each, part, begin, end)
+        rows.append((row + begin).astype(a.rows.dtype))
+        cols.append(col.astype(b.cols.dtype))
+        first.append(k.astype(a.cols.dtype))
+        held += row.size
         if held > OUTPUTS:
             remedy = "take a part of the rows of a, or of the columns of b"
             raise Refused(f"the product has more than {OUTPUTS:.0e} entries", remedy)
@@ -203,24 +203,52 @@ def _multiplied(
     return EntryCoordinates(found[0], found[1], shape), found[2]
 
 
+def _sorted(
+    a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, begin: int, end: int
+) -> tuple[Index, Index, Index]:
+    """Rows from `begin` on, columns and first k of the products of some rows of A: equal ones are sorted
+    side by side."""
+    k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
+    keys = _expanded(a, b, each, part, begin)
+    new = np.ones(keys.size, dtype=np.bool_)
+    places = keys >> k_bits
+    np.not_equal(places[1:], places[:-1], out=new[1:])
+    places = places[new]
+    return places >> j_bits, places & ((1 << j_bits) - 1), keys[new] & ((1 << k_bits) - 1)
+
+
+def _scattered(
+    a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, begin: int, end: int
+) -> tuple[Index, Index, Index]:
+    """The same where the products fill a good part of their places: the least k of each place is kept."""
+    width = b.shape[1]
+    i, k, counts = a.rows[part].astype(np.int64) - begin, a.cols[part], each[part]
+    at = b.cols[spread(b.starts[k], counts)] + np.repeat(i * width, counts)
+    least = np.full((end - begin) * width, a.shape[1], dtype=a.cols.dtype)
+    np.minimum.at(least, at, np.repeat(k, counts))
+    places = np.flatnonzero(least < a.shape[1])
+    row, col = np.divmod(places, width)
+    return row, col, least[places]
+
+
 def partial_outputs(product: PatternProduct, tile_k: int) -> int:
     """Entries of all partial products: (i, j, k tile) with at least one multiply."""
     a, b = product.a, product.b
-    k_bits, found = _bits(a.shape[1]), 0
-    for _, keys, _ in _chunks(a, b):
+    k_bits, found, each = _bits(a.shape[1]), 0, b.row_nnz[a.cols]
+    for begin, end in _row_pieces(a, b, each):
+        keys = _expanded(a, b, each, slice(a.starts[begin], a.starts[end]), begin)
         tiles = (keys & ((1 << k_bits) - 1)) // tile_k
         places = keys >> k_bits
         found += 1 + int(np.count_nonzero((places[1:] != places[:-1]) | (tiles[1:] != tiles[:-1])))
     return found
 
 
-def _chunks(a: EntryCoordinates, b: EntryCoordinates) -> Iterator[tuple[int, Ints, int]]:
-    """Products of some rows of A at a time: first row, sorted numbers (row, j, k) in bits, bits of j."""
+def _row_pieces(a: EntryCoordinates, b: EntryCoordinates, each: Ints) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of A with about `CHUNK` products; `each`: products of every entry."""
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     most_rows = 1 << max(0, 62 - k_bits - j_bits)
     if k_bits + j_bits > 62:
         raise Refused("the ranks k and j together have more places than 62 bits can number", "renumber them")
-    each = b.row_nnz[a.cols]
     before = np.concatenate([[0], np.cumsum(each)])
     at_rows = before[a.starts]
     row, rows = 0, a.shape[0]
@@ -228,11 +256,12 @@ def _chunks(a: EntryCoordinates, b: EntryCoordinates) -> Iterator[tuple[int, Int
         end = int(np.searchsorted(at_rows, at_rows[row] + CHUNK, side="right")) - 1
         end = min(max(end, row + 1), row + most_rows, rows)
         if at_rows[end] > at_rows[row]:
-            yield row, _expanded(a, b, each, slice(a.starts[row], a.starts[end]), row), j_bits
+            yield row, end
         row = end
 
 
 def _expanded(a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, from_row: int) -> Ints:
+    """Products of some rows of A as sorted numbers: row (from `from_row`), j and k in bits."""
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     i, k, counts = a.rows[part].astype(np.int64) - from_row, a.cols[part].astype(np.int64), each[part]
     at = spread(b.starts[k], counts)

@@ -1,7 +1,7 @@
 """Lines (rows, or columns) of panels laid end to end, and the fewest strips of whole lines that fit.
 
 A strip that takes as many lines as fit is best: loads never fall when a strip grows. Where each strip would
-end is found for all lines at once; which lines begin strips follows by pointer doubling from the first.
+end is found for all lines at once; which lines begin strips follows from one strip to the next.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from typing import Protocol
 
 import numpy as np
 
+from polymodel.governor import look
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects, TileCounts
 
 # Points summed at a time.
 _PIECE = 1 << 16
+# A table of sums has room for so many numbers for each of them.
+_TABLE, _SHORT = 16, 2**31
+# Places up to which 64 bits count them, with room for sums.
+_SURE = 2.0**58
+# Words of a tile beside its entries and rows.
+_HEADER = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +64,11 @@ class Lines:
         found: Ints = self.keys[lines] // self.size
         return found
 
+    @cached_property
+    def panel_of(self) -> Ints:
+        """The panel of each line."""
+        return np.repeat(np.arange(self.panels), np.diff(np.append(self.firsts, self.number)))
+
     def begin(self, lines: Ints) -> Ints:
         found: Ints = self.keys[lines] % self.size
         return found
@@ -70,30 +82,50 @@ class Lines:
 
 
 def lines_of(
-    points: Index, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None
+    points: Index, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None, heavy: int = 1
 ) -> Lines:
     """Lines of the ascending `points` (panel x size + coordinate).
 
     `gaps`: coordinates without points are "joined" to the line before them, make lines of their own
-    ("apart", one for each gap), or one each ("every"). `widths`: of panels that are narrower than `size`.
+    ("apart", one for each gap behind a line of `heavy` points and more, others are joined), or one each
+    ("every"). `widths`: of panels that are narrower than `size`.
     """
     if gaps == "every":
         keys = np.arange(panels * size, dtype=np.int64)
+        # Needles of the kind of what is searched: else all of it would be copied.
+        at = np.searchsorted(points, keys.astype(points.dtype))
     else:
-        first = np.ones(points.size, dtype=np.bool_)
-        np.not_equal(points[1:], points[:-1], out=first[1:])
-        filled = points[first]
-        parts = [np.arange(panels, dtype=np.int64) * size, filled]
+        keys, at = _filled_lines(points)
         if gaps == "apart":
-            parts.append(filled + 1)
-        keys = np.concatenate(parts)
-        keys.sort(kind="stable")  # runs: merged in linear time
-        keys = keys[np.concatenate(([True], keys[1:] != keys[:-1])) & (keys < panels * size)]
+            keys, at = _with_gaps(keys, at, points.size, panels * size, heavy)
+        begins = np.arange(panels, dtype=np.int64) * size
+        place = np.searchsorted(keys, begins)
+        missing = np.append(keys, -1)[place] != begins
+        begins, place = begins[missing], place[missing]
+        at = np.insert(at, place, np.searchsorted(points, begins.astype(points.dtype)))
+        keys = np.insert(keys, place, begins)
     if widths is not None:
-        keys = keys[keys % size < widths[keys // size]]
-    # Needles of the kind of what is searched: else all of it would be copied.
-    at = np.append(np.searchsorted(points, keys.astype(points.dtype)), points.size)
-    return Lines(keys, at, size, panels, widths)
+        inside = keys % size < widths[keys // size]
+        keys, at = keys[inside], at[inside]
+    return Lines(keys, np.append(at, points.size), size, panels, widths)
+
+
+def _filled_lines(points: Index) -> tuple[Ints, Ints]:
+    """Lines with points: their keys, and the position of each one's first point."""
+    first = np.ones(points.size, dtype=np.bool_)
+    np.not_equal(points[1:], points[:-1], out=first[1:])
+    at = np.flatnonzero(first)
+    return points[at].astype(np.int64), at
+
+
+def _with_gaps(keys: Ints, at: Ints, points: int, most: int, heavy: int) -> tuple[Ints, Ints]:
+    """With a line for the gap behind every line of `heavy` points and more; keys are below `most`."""
+    behind, ends = keys + 1, np.append(at[1:], points)
+    apart = behind != np.append(keys[1:], most)
+    if heavy > 1:
+        apart &= ends - at >= heavy
+    place = np.flatnonzero(apart) + 1
+    return np.insert(keys, place, behind[apart]), np.insert(at, place, ends[apart])
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,10 +239,11 @@ def following(sums: StripSums | Told, op: Op, fit: Fit) -> Ints:
     lines = sums.lines
     if isinstance(sums, StripSums) and type(fit) is Elements:
         channels = [sums.nnz_a + sums.nnz_b] if op == "add" else [sums.nnz_a, sums.nnz_b]
-        found = lines.stop
-        for held in channels:
-            found = np.minimum(found, np.searchsorted(held, held[:-1] + fit.capacity, side="right") - 1)
-        return found
+        return _least(lines.stop, [_reached(held, fit.capacity) for held in channels])
+    if isinstance(sums, StripSums) and type(fit) is Words:
+        reached = _within_words(sums, op, fit)
+        if reached is not None:
+            return reached
     first = np.arange(lines.number, dtype=np.int64)
     low, high = first.copy(), lines.stop.copy()
     while True:
@@ -223,18 +256,73 @@ def following(sums: StripSums | Told, op: Op, fit: Fit) -> Ints:
         high[open_[~fits]] = middle[~fits] - 1
 
 
+def _reached(held: Ints, room: int) -> Ints:
+    """From each of ascending sums from 0 but the last, the last one that is larger by at most `room`."""
+    last, total = held.size - 1, int(held[-1])
+    if room < 0:
+        return np.arange(last)
+    if total > _TABLE * held.size or held.size > _SHORT:
+        return np.searchsorted(held, held[:-1] + room, side="right") - 1
+    # For every number below the total the last sum that is no larger: looking it up takes a tenth of the time
+    # of a search.
+    table = np.repeat(np.arange(last, dtype=np.int32), np.diff(held))
+    known = int(np.searchsorted(held[:-1], total - room))
+    found = np.full(last, last, dtype=np.int64)
+    found[:known] = table[held[:known] + room]
+    return found
+
+
+def _least(found: Ints, each: list[Ints]) -> Ints:
+    for reached in each:
+        found = np.minimum(found, reached)
+    return found
+
+
+def _within_words(sums: StripSums, op: Op, fit: Words) -> Ints | None:
+    """`following` of words, where sums alone tell it: a strip fits if its words of A and of B do, and those
+    of a bound of the output. For multiply that is no more than the lesser of both. For add it is a sum of two
+    minima, which fits if any of the four sums does that take one of each. None where it takes a look at
+    every strip: of pieces of one row, and where places are too many to count."""
+    pattern, lines = sums.pattern, sums.lines
+    across = sums.across.astype(np.float64) * min(pattern.depth, 2**62)
+    if sums.single or lines.widths is not None or lines.panels * lines.size * across.max(initial=1) > _SURE:
+        return None
+    # Every entry, row and inner fiber takes two words.
+    room = (fit.capacity - _HEADER - (pattern.levels - 2)) // 2
+    entries, rows = sums.nnz_a + sums.nnz_b, sums.rows_a + sums.rows_b
+    each = [
+        _reached(nnz + filled + inner, room)
+        for nnz, filled, inner in (
+            (sums.nnz_a, sums.rows_a, sums.inner_a),
+            (sums.nnz_b, sums.rows_b, sums.inner_b),
+        )
+    ]
+    found = _least(lines.stop, each)
+    if op == "multiply":
+        return found
+    height = np.diff(lines.keys, append=lines.panels * lines.size)
+    wide, inner = sums.across * pattern.depth, sums.inner_a + sums.inner_b
+    held_by = [entries]
+    if int(wide.min(initial=0)) <= room:  # else the places of one line are too many already
+        held_by.append(up_to(height * wide[lines.panel_of]))
+    output = np.zeros_like(found)
+    for held in held_by:
+        for filled in (rows, up_to(height)):
+            output = np.maximum(output, _reached(held + filled + inner, room))
+    return np.minimum(found, output)
+
+
 def chain(ends: Ints, firsts: Ints) -> Ints:
-    """The lines with which strips begin, ascending: the panels' first lines, and where each strip ends."""
-    jump = np.append(ends, ends.size)
-    found = np.zeros(ends.size + 1, dtype=np.bool_)
-    found[firsts] = True
-    found[-1] = True
-    reached = firsts
-    while True:
-        ahead = jump[reached]
-        ahead = ahead[~found[ahead]]
-        if not ahead.size:
-            return np.flatnonzero(found[:-1])
-        found[ahead] = True
-        reached = np.flatnonzero(found[:-1])
-        jump = jump[jump]
+    """The lines with which strips begin, ascending: the panels' first lines, and where each strip ends.
+
+    From strip to strip, not by doubling steps: there are far fewer strips than lines.
+    """
+    ahead = np.ascontiguousarray(ends, dtype=np.int64).data
+    met = bytearray(ends.size)
+    for first in firsts.tolist():
+        look()
+        line = first
+        while line < ends.size and not met[line]:
+            met[line] = 1
+            line = ahead[line]
+    return np.flatnonzero(np.frombuffer(met, dtype=np.bool_))

@@ -136,7 +136,8 @@ class StripPanels:
             order = sorted_by(panel, count)  # rows ascend already
         if order is not None:
             points = points[order]
-        lines = lines_of(points, size, count, _gaps(fit, count * size, points.size))
+        gaps = _gaps(fit, count * size, points.size)
+        lines = lines_of(points, size, count, gaps, heavy=_heavy(fit))
         return cls(pattern, by_columns, order, lines, edges[:-1], np.diff(edges))
 
     @cached_property
@@ -195,7 +196,7 @@ class StripPanels:
         points = over[places].astype(np.int64) + np.repeat(shift, sizes)
         begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
         gaps = _gaps(fit, heavy.size * size, points.size)
-        lines = lines_of(points, size, heavy.size, gaps, widths)
+        lines = lines_of(points, size, heavy.size, gaps, widths, _heavy(fit))
         return StripPanels(
             pattern, not self.by_columns, places, lines, begins, extents, single=True, origin=origin
         )
@@ -216,6 +217,12 @@ def _gaps(fit: Fit, lines: int, points: int) -> str:
     if type(fit) is Elements or lines > (4 * points + _EVERY if summed(fit) else _MOST):
         return "apart"
     return "every"
+
+
+def _heavy(fit: Fit) -> int:
+    """Points of a line that may not fit alone: the gap behind it must not be cut across with it. A point
+    counts once for each operand at most, and gaps take no entries."""
+    return fit.capacity // 2 + 1 if type(fit) is Elements else 1
 
 
 def in_panels(panels: StripPanels, op: Op, fit: Fit, tiler: str) -> Cut:

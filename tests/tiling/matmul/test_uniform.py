@@ -64,6 +64,22 @@ def test_tiles_of_all_three_tensors(
     assert uniform.product.z.words == words(points(z))
 
 
+def test_products_are_the_same_sorted_and_put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        i, k, j = rng.integers(1, 15, 3)
+        a, b = rng.random((i, k)) < 0.4, rng.random((k, j)) < 0.4
+        found = []
+        for places in (0, 10**6):
+            monkeypatch.setattr(made, "_PLACES", places)
+            found.append(product_of(*tensors(a, b)))
+        one, other = found
+        assert (one.z.rows.dtype, one.first_k.dtype) == (other.z.rows.dtype, other.first_k.dtype)
+        assert np.array_equal(one.z.rows, other.z.rows)
+        assert np.array_equal(one.z.cols, other.z.cols)
+        assert np.array_equal(one.first_k, other.first_k)
+
+
 def test_chunks_of_products_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     a, b = (rng.random((30, 20)) < 0.3).astype(int), (rng.random((20, 25)) < 0.3).astype(int)
