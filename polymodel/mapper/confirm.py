@@ -274,7 +274,8 @@ def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str,
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds.
+    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds. `chosen`: which
+    formats, actions and rules were chosen for sparse data; `spec` has them.
 
     `sparse_energy`, `sparse_latency` and `speedup` are None where sparse objectives were not asked for.
     """
@@ -284,6 +285,7 @@ class Point:
     candidate: Candidate
     objectives: tuple[str, ...]
     found: MappingFigures
+    chosen: str = ""
 
     @cached_property
     def figures(self) -> MappingFigures:
@@ -409,6 +411,7 @@ class Point:
         if self.found.sparse is not None:
             joules, seconds = self.found.sparse
             figures = f"sparse {engineering(joules, 'J')}, {engineering(seconds, 's')}; dense {figures}"
+            figures += f"; {self.chosen}" if self.chosen else ""
         return f"Mapping {self.number}: {figures}\n{self.mapping!r}"
 
     def _repr_html_(self) -> str:

@@ -174,12 +174,15 @@ class Front(Answer):
         columns = [Column("mapping"), *(Column(n, UNITS.get(n) or unit_of(n)) for n in names)]
         columns += [Column(f"{WORKING_SET}:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
+        chosen = any(p.chosen for p in self.points)
+        columns += [Column("chosen")] if chosen else []
         sure = all(p.found.confirmed for p in self.points)
         rows: list[tuple[Cell, ...]] = []
         for p in self.points:
             peaks = [_whole(p.buffers.get(m)) for m in inner]
             figures = [p.value(n) for n in names]
             row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
+            row = (*row, p.chosen) if chosen else row
             rows.append(row if sure else (*row, p.found.confirmed))
         if not sure:
             columns.append(Column("confirmed"))
@@ -414,7 +417,7 @@ def _sparse(front: Front) -> Iterator[str]:
     fits = (
         "the tiles of each mapping fit whatever the data are, as no memory with a size keeps them compressed"
     )
-    if compressed(front.spec.arch):
+    if any(compressed(p.base.arch) for p in front.points):
         fits = "what fits is decided by the bits of compressed tiles (`fit:` of the memories)"
     yield f"sparse figures are {front.sparse.meaning}; {fits}"
     if front.complete and len(front.objectives) > 1 and not _attained(front):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
+from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.costs import total_area
@@ -19,6 +20,9 @@ from polymodel.spec.faults import Faults, Path, plainly, shown
 from polymodel.spec.section_schemas import ExploreSection, limit_texts, without_tensors
 from polymodel.stores.store import check_store
 from polymodel.workload.resolve import resolve_workload
+
+if TYPE_CHECKING:
+    from polymodel.mapper.sparse_choices import SparseArchitecture
 
 Constraints = Limits | Mapping[str, object] | ExploreSection
 READ = ("rules", "side_by_side")  # fields that the spec decides
@@ -117,10 +121,12 @@ def _nested(limits: Limits) -> dict[str, dict[str, object]]:
 
 @dataclass(frozen=True)
 class CheckedRequest:
-    """The request, and the architecture with its rules narrowed by those of the exploration."""
+    """The request, and the architecture with its rules narrowed by those of the exploration. `choices`: the
+    architectures that differ in what they do with zeros, if the exploration chooses among some."""
 
     request: Request
     hierarchy: Hierarchy
+    choices: tuple[SparseArchitecture, ...] = ()
 
 
 def read_search_request(
@@ -174,10 +180,11 @@ def read_search_request(
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
         faults.add(path, what, "leave out eps, or the limits")
     machine = reader.narrowed(hierarchy)
+    choices = reader.sparse_choices(spec, wanted)
     reader.raise_if_any()
     request = Request(wanted, narrowed, share, seconds, workers, progress)
     request = replace(request, at_most=at_most, area=total_area(hierarchy))
-    return CheckedRequest(request, machine)
+    return CheckedRequest(request, machine, choices)
 
 
 class _Reader(MapspaceConstraints):
@@ -214,6 +221,15 @@ class _Reader(MapspaceConstraints):
         if name in self.given:
             return ("constraints", name), self.given_faults
         return super().where(name)
+
+    def sparse_choices(self, spec: Spec, objectives: Sequence[str]) -> tuple[SparseArchitecture, ...]:
+        given = self.value("sparse_choices")
+        if not given:
+            return ()
+        from polymodel.mapper.sparse_choices import combinations_of  # the sparse rooms take long to load
+
+        assert isinstance(given, dict), "the section is checked"
+        return combinations_of(spec, given, objectives, *self.where("sparse_choices"))
 
     def halos(self) -> tuple[Halos, ...]:
         given = self.value("halos")

@@ -414,7 +414,7 @@ def explored(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
         if any(map(on_sparse_data, request.objectives)):
-            result, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
+            result, points, sparse = _on_sparse_data(spec, asked, request, told, stopped, end)
         else:
             result = _with_halos(spec.workload, asked.hierarchy, request, stopped, end)
             points = tuple(
@@ -472,35 +472,36 @@ def _stored(
 
 
 def _on_sparse_data(
-    spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop, end: float
+    spec: Spec, asked: CheckedRequest, request: Request, told: _Told, stopped: _Stop, end: float
 ) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
     # The sparse rooms take long to load, and searches on dense data do without.
-    from polymodel.mapper import sparse_objectives
+    from polymodel.mapper import sparse_choices, sparse_objectives
     from polymodel.sparse.actions.inputs import tensor_data
-
-    data = tensor_data(spec.workload, folder=spec.data_folder)
-    bounded = sparse_objectives.bounded(spec, hierarchy, request, data)
-    result = search(spec.workload, hierarchy, bounded)
-    if not result.candidates:
-        return replace(result, objectives=request.objectives), (), None
-    stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int, total: int) -> bool:
         told.tell(Progress(number, total, "evaluate"))
         return not stopped.flag
 
-    looked = sparse_objectives.sparse_points(
-        spec, result, request.objectives, data, request.workers, done, end
-    )
-    points, more = [p for p in looked if sparse_objectives.admitted(p, request)], list[Point]()
-    if result.complete:
-        again, wanted = partial(search, spec.workload, hierarchy), request.objectives
-        more = sparse_objectives.more_points(spec, result, points, wanted, data, bounded, again, end)
-    stopped.flag = stopped.flag or earlier
-    final = _front([*points, *more])
-    quality = sparse_objectives.quality(result, [*looked, *more], len(more), final) if final else None
-    return replace(result, objectives=request.objectives), final, quality
+    data, found = tensor_data(spec.workload, folder=spec.data_folder), []
+    every = asked.choices or (sparse_choices.SparseArchitecture(spec, ""),)
+    for k, one in enumerate(every):
+        mine, until = sparse_choices.shared_out(request, len(every) - k, end)
+        machine = one.on(asked.hierarchy) if asked.choices else asked.hierarchy
+        bounded = sparse_objectives.bounded(one.spec, machine, mine, data)
+        again = partial(search, spec.workload, machine)
+        result = again(bounded)
+        stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
+        found.append(sparse_choices.evaluated(one, result, mine, bounded, data, again, done, until))
+        stopped.flag = stopped.flag or earlier
+        if stopped.flag:
+            break
+    whole = sparse_choices.together(found, len(every))
+    looked = [*whole.looked, *whole.besides]
+    final = _front([p for p in looked if sparse_objectives.admitted(p, request)])
+    if not final:
+        return whole.result, (), None
+    return whole.result, final, sparse_objectives.quality(whole.result, looked, len(whole.besides), final)
 
 
 def _evaluated(

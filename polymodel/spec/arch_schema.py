@@ -155,6 +155,25 @@ class SparseSection(SchemaObject):
     fit: object = "expected"
 
 
+class SparseActionChoice(SchemaObject):
+    """`{of: B, on: A, kinds: [skip, gate, none]}`: which of these happens to B where A is zero. Of a compute
+    unit `of: compute`."""
+
+    of: Sets
+    on: Sets = ()
+    kinds: Annotated[tuple[Literal["skip", "gate", "none"], ...], BeforeValidator(_several)]
+
+
+class SparseChoices(SchemaObject):
+    """What an exploration on sparse data chooses for one memory or compute unit: each combination is an
+    architecture of its own. `format`: tensor -> formats; `actions`: besides those of the architecture;
+    `fit`: rules on which tiles fit."""
+
+    format: dict[NameText, tuple[object, ...]] = Field(default_factory=dict)
+    actions: tuple[SparseActionChoice, ...] = ()
+    fit: tuple[object, ...] = ()
+
+
 class EnergyModel(SchemaObject):
     """Where energies, leakage and area come from: `constants`, `table`, `published`, `compound`,
     `hwcomponents`, or an entry point.

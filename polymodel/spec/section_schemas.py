@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Union
 from pydantic import BeforeValidator, Field, StrictBool, Tag
 
 from polymodel.objectives import relation_of, written
+from polymodel.spec.arch_schema import SparseChoices
 from polymodel.spec.base import (
     ConstraintText,
     NameText,
@@ -513,6 +514,7 @@ class ExploreSection(SchemaObject):
     `compute` (Einsum -> component), `exchange` (memories in which
     intermediates may be handed on), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
     it keeps and bypasses, and its loops), `fanouts` (component -> dimension -> how it is used).
+    `sparse_choices`: component -> formats, actions and rules to choose from, on sparse data.
     """
 
     objectives: Objectives = ("energy", "latency")
@@ -533,6 +535,7 @@ class ExploreSection(SchemaObject):
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
     fanouts: dict[NameText, dict[NameText, FanoutRule]] = Field(default_factory=dict)
+    sparse_choices: dict[NameText, SparseChoices] = Field(default_factory=dict)
 
     def of_part(self, part: Workload, whole: Workload) -> ExploreSection:
         """The section for some Einsums of a workload: what it says of the others and of their rank variables

@@ -117,6 +117,7 @@ TERMS = {
     "elasticity_shrinking": "relative change of the cost per relative decrease of the number",
     "ratio": "b over a",
     "fused": "intermediates that never reach the backing storage",
+    "chosen": "formats, actions and rules on what fits that were chosen for sparse data",
     "fused_loops": "loops that several Einsums share, with their tile shapes",
     "edp": "energy times latency",
     "sparse_energy": "energy on sparse data, by the densities of the workload",

@@ -269,10 +269,10 @@ def compressed(seed: int) -> Case:
     return Case(sizes, densities, rules, glb=pick.choice([24, 32, 40, 64, 100]))
 
 
-@pytest.mark.parametrize("seed", seeds(2, range(120)))
+@pytest.mark.parametrize("seed", seeds(1, range(120)))
 def test_no_mapping_that_fits_compressed_is_missed(seed: int) -> None:
     """Against a lister of its own: all mappings are near the front, as promised; an exact front is theirs."""
-    spec, some = compressed(seed).spec, 60 if seed < 2 else 200
+    spec, some = compressed(seed).spec, 200 if seed else 12
     front = pm.explore(spec, objectives=BOTH)
     every = [(s.total_energy, s.total_latency) for s in mappings(spec, some)]
     if not front.points:

@@ -17,7 +17,7 @@ TEXT = (ROOT / "docs" / "sparse" / "exploration.md").read_text(encoding="utf-8")
 @pytest.mark.slow
 def test_the_example_runs_and_its_table_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "docs" / "sparse")
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict[str, object] = {}
     exec(compile(code, "exploration.md", "exec"), names)
     front = names["front"]

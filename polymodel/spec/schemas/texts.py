@@ -400,6 +400,23 @@ SEARCH: Texts = {
             "Component -> dimension -> how it is used.",
             {"PE": {"X": {"variables": ["m"], "must_reuse": "W"}}},
         ),
+        "sparse_choices": entry(
+            "Memory or compute unit -> formats, actions and rules that are chosen from, on sparse data.",
+            {"GLB": {"format": {"A": ["CSR", "COO", "dense"]}}},
+        ),
+    },
+    "SparseChoices": {
+        "format": entry("Tensor -> formats; `dense` is none.", {"A": ["CSR", ["U", "B"], "dense"]}),
+        "actions": entry(
+            "Actions besides those of the architecture.",
+            [{"of": "B", "on": "A", "kinds": ["skip", "gate", "none"]}],
+        ),
+        "fit": entry("Rules on which tiles fit, as of `fit:`.", ["expected", {"probability": 0.9}]),
+    },
+    "SparseActionChoice": {
+        "of": entry("Tensors whose accesses are skipped or gated; `compute` of a compute unit.", "B"),
+        "on": entry("Tensors whose zeros decide.", "A"),
+        "kinds": entry("What to choose from.", ["skip", "gate", "none"]),
     },
     "MemoryRule": {
         "keep": entry("Tensors that this memory must keep, a set expression.", "T1"),

@@ -24,7 +24,7 @@ from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.small import hierarchy, product_of
 
 SIZES = {"m": 5, "k": 4, "n": 3}
-NONZEROS = 4
+NONZEROS = 3
 POINTS = list(product(range(5), range(4)))
 TILES = [(m, k) for m in range(0, 5, 2) for k in range(0, 4, 3)]
 ROOT = Path(__file__).parents[3]
@@ -122,7 +122,7 @@ def test_a_share_of_the_tiles_of_given_data() -> None:
 
 
 def test_rules_of_the_fullest_tile_and_of_outputs() -> None:
-    """At the worst all four nonzeros are in one tile; partial sums are never overbooked."""
+    """At the worst all three nonzeros are in one tile; partial sums are never overbooked."""
     a = TensorData("A", Uniform.of(("R0", "R1"), (5, 4), nnz=NONZEROS))
     for fit, bits in (("expected", EACH * NONZEROS * 6 / 20), ("worst", EACH * NONZEROS)):
         _, counts = counted(problem_of(fit, 10), {"A": a})

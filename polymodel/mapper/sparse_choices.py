@@ -1,0 +1,189 @@
+"""Choices of formats, actions and rules on what fits: one architecture for each, and one front of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from time import monotonic
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.loading import Spec
+from polymodel.mapper.confirm import Point
+from polymodel.mapper.records import Request, SearchResult
+from polymodel.mapper.sparse_objectives import admitted, more_points, sparse_points
+from polymodel.objectives import on_sparse_data
+from polymodel.sparse.actions.data import TensorData
+from polymodel.spec.arch_schema import (
+    ArchNode,
+    ComputeUnit,
+    Memory,
+    SparseAction,
+    SparseChoices,
+    SparseSection,
+)
+from polymodel.spec.base import shown
+from polymodel.spec.faults import Faults, Path, suggestion
+
+MOST = 64  # architectures that one exploration looks at
+Given = Mapping[str, SparseChoices]
+Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, and what was chosen in words
+
+
+@dataclass(frozen=True)
+class SparseArchitecture:
+    """One combination of choices: the spec with it, and what it is in words."""
+
+    spec: Spec
+    text: str
+
+    def on(self, hierarchy: Hierarchy) -> Hierarchy:
+        """The hierarchy of an exploration with these rules of sparse data."""
+        components = (replace(c, sparse=self.spec.arch[c.name].sparse) for c in hierarchy.components)
+        return replace(hierarchy, components=tuple(components))
+
+
+def combinations_of(
+    spec: Spec, choices: Given, objectives: Sequence[str], path: Path, faults: Faults
+) -> tuple[SparseArchitecture, ...]:
+    """Every combination, in the order that they are written in; none without choices. Notes what is wrong."""
+    assert spec.raw_arch is not None, "an exploration has an architecture"
+    nodes = {n.name: n for n in spec.raw_arch.nodes if isinstance(n, (Memory, ComputeUnit))}
+    before = len(faults)
+    if choices and not any(map(on_sparse_data, objectives)):
+        what = "sparse_choices are about sparse data, and no objective is"
+        faults.add(path, what, "ask for sparse_energy, sparse_latency or sparse_edp, or leave them out")
+    for name in choices:
+        if name not in nodes:
+            near = suggestion(name, nodes, "memories and compute units")
+            faults.add((*path, name), f"unknown component {name}", near, key=True)
+    if len(faults) > before or not choices:
+        return ()
+    each = {name: tuple(_sections(nodes[name], rule)) for name, rule in choices.items()}
+    number = prod(map(len, each.values()))
+    if not number:
+        faults.add(
+            path, "a choice has nothing to choose from", "write at least one format, kind or rule in each"
+        )
+        return ()
+    if number > MOST:
+        remedy = f"leave no more than {MOST}, or explore some of them at a time"
+        faults.add(path, f"there are {number} combinations of these choices", remedy)
+        return ()
+    return tuple(_with(spec, dict(zip(each, picks, strict=True))) for picks in product(*each.values()))
+
+
+def _sections(node: Memory | ComputeUnit, rule: SparseChoices) -> Iterator[Chosen]:
+    """The section `sparse:` of one component for each combination of its choices."""
+    written = node.sparse or SparseSection()
+    formats = [[(tensor, f) for f in listed] for tensor, listed in rule.format.items()]
+    actions = [[(a, kind) for kind in a.kinds] for a in rule.actions]
+    fits = rule.fit or (written.fit,)
+    for forms, chosen, fit in product(product(*formats), product(*actions), fits):
+        more = tuple(SparseAction.model_validate({k: a.of, "on": a.on}) for a, k in chosen if k != "none")
+        changed = {
+            "format": {**written.format, **dict(forms)},
+            "actions": (*written.actions, *more),
+            "fit": fit,
+        }
+        words = [f"{t} in {_format_text(f)}" for t, f in forms]
+        words += [f"{k} {', '.join(a.of)}" if k != "none" else f"{', '.join(a.of)} moves" for a, k in chosen]
+        words += [f"fit {_fit_text(fit)}"] if rule.fit else []
+        yield written.model_copy(update=changed), tuple(words)
+
+
+def _format_text(written: object) -> str:
+    if isinstance(written, Mapping):
+        return str(written.get("format", shown(written)))
+    return "-".join(map(_format_text, written)) if isinstance(written, (list, tuple)) else str(written)
+
+
+def _fit_text(fit: object) -> str:
+    return f"{fit.get('probability')}" if isinstance(fit, Mapping) else str(fit)
+
+
+def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
+    """SpecError for formats and actions that are wrong."""
+    assert spec.raw_arch is not None, "an exploration has an architecture"
+
+    def changed(node: ArchNode) -> ArchNode:
+        if node.name not in chosen:
+            return node
+        return node.model_copy(update={"sparse": chosen[node.name][0]})
+
+    nodes = tuple(map(changed, spec.raw_arch.nodes))
+    found = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
+    text = "; ".join(f"{name}: {', '.join(words)}" for name, (_, words) in chosen.items())
+    return SparseArchitecture(found.bind(), text)
+
+
+# One search after the other, and what they found together.
+
+
+@dataclass(frozen=True)
+class SparseSearch:
+    """What the search on one architecture found: its answer, the points that were evaluated of it, and others
+    besides."""
+
+    result: SearchResult
+    looked: tuple[Point, ...] = ()
+    besides: tuple[Point, ...] = ()
+
+    def called(self, text: str) -> SparseSearch:
+        """The same, with what was chosen at each point."""
+        looked, besides = (tuple(replace(p, chosen=text) for p in x) for x in (self.looked, self.besides))
+        return SparseSearch(self.result, looked, besides)
+
+
+def evaluated(
+    one: SparseArchitecture,
+    result: SearchResult,
+    request: Request,
+    bounded: Request,
+    data: Mapping[str, TensorData],
+    search: Callable[[Request], SearchResult],
+    done: Callable[[int, int], bool],
+    end: float,
+) -> SparseSearch:
+    """The mappings of a search by lower bounds (`bounded`) on sparse data, and others that these do not lead
+    to. `done(number, of)` is told how far the evaluation is, and False ends it."""
+    named = replace(result, objectives=request.objectives)
+    if not result.candidates:
+        return SparseSearch(named)
+    looked = sparse_points(one.spec, result, request.objectives, data, request.workers, done, end)
+    more: list[Point] = []
+    if result.complete:
+        good = [p for p in looked if admitted(p, request)]
+        more = more_points(one.spec, result, good, request.objectives, data, bounded, search, end)
+    return SparseSearch(named, tuple(looked), tuple(more)).called(one.text)
+
+
+def shared_out(request: Request, left: int, end: float) -> tuple[Request, float]:
+    """The request and the end of the next of so many searches: each has an equal part of the time."""
+    if request.time_limit is None or left == 1:
+        return request, end
+    seconds = max(end - monotonic(), 0.0) / left
+    return replace(request, time_limit=min(request.time_limit, seconds)), monotonic() + seconds
+
+
+def together(found: Sequence[SparseSearch], every: int) -> SparseSearch:
+    """All searches as one, of so many: each mapping of the space is one of the space of some."""
+    results = [f.result for f in found]
+    if every == 1:
+        return found[0]
+    bounds = [r.bounds for r in results]
+    least = tuple(min(row) for row in zip(*bounds, strict=True)) if all(bounds) else ()
+    result = replace(
+        results[0],
+        candidates=tuple(c for r in results for c in r.candidates),
+        stages=tuple(s for r in results for s in r.stages),
+        complete=len(found) == every and all(r.complete for r in results),
+        unsearched=tuple(dict.fromkeys(u for r in results for u in r.unsearched)),
+        seconds=sum(r.seconds for r in results),
+        memory=any(r.memory for r in results),
+        bounds=least,
+        diagnosis=None,
+    )
+    looked, besides = (tuple(p for f in found for p in getattr(f, n)) for n in ("looked", "besides"))
+    return SparseSearch(result, looked, besides)
