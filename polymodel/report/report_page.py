@@ -179,6 +179,8 @@ def _tables(report: Report, live: bool) -> list[Part]:
         table = report.table(name, live=live)
         if name in ("fusion", "pipelines", "area") and not table.rows:
             continue
+        if "cycles" in table.units and not any(table.column("cycles")):
+            table = table.only(*(c.name for c in table.columns if c.name != "cycles"))  # no clock
         section = Section("", table, about=declared.words)
         found.append(Part(f"Table: {declared.title}", [section], opened=name in OPENED))
     return found

@@ -142,6 +142,12 @@ class Part:
         return any(plots) and not any(isinstance(b, Section) for b in self.blocks)
 
     @property
+    def table(self) -> bool:
+        """Whether it is one table, beside which there may be room for another or a plot."""
+        kinds = [type(b) for b in self.blocks]
+        return kinds.count(Section) == 1 and not {Picture, Code, Fold, Html} & set(kinds)
+
+    @property
     def anchor(self) -> str:
         """What links lead to: the heading in small letters."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "part"

@@ -176,7 +176,7 @@ def test_letters_of_plots_stay_readable(visit: Visit) -> None:
     widths = page.eval_on_selector_all(
         ".plot svg", "found => found.map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)"
     )
-    assert len(widths) == 7
+    assert len(widths) == 8
     assert min(widths) * 8 >= 7.4
     places = page.eval_on_selector_all(".plot", "found => found.map(p => [p.tabIndex, p.ariaLabel])")
     assert all(at == 0 and name.startswith("Plot: ") for at, name in places), "keys scroll them"
