@@ -99,8 +99,11 @@ def _check(bits: int | None, fuse: str, softmax: str, padding: str) -> None:
 
 def _taken(part: Lowered, whole: Lowered, weights: set[str], source: str) -> Diagnostic:
     read = any(line.tensor in weights for line in part.inputs)
-    more = "; reading its weights is not counted" if read else ""
-    message = f"taken as part of the Einsum before it{more}"
+    if read and part.about[0] in whole.about:
+        message = "its bias is taken as part of its Einsum; reading the bias is not counted"
+    else:
+        more = "; reading its weights is not counted" if read else ""
+        message = f"taken as part of the Einsum before it{more}"
     return Diagnostic(message, "fuse='none' gives it an Einsum of its own", part.about[0], Place(source))
 
 
