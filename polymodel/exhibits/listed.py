@@ -27,6 +27,7 @@ EXHIBITS = (
     "sigma",
     "sparseloop",
     "sparseloop_pe",
+    "sparseloop_dram",
     "highlight",
     "tailors",
     "drt",

@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
-from polymodel.exhibits import sparse_tiles, sparseloop, sparseloop_pe
+from polymodel.exhibits import sparse_tiles, sparseloop, sparseloop_dram, sparseloop_pe
 from polymodel.exhibits.listed import EXHIBITS, exhibits
 from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 
@@ -20,11 +20,13 @@ AGREEMENT = {
     "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
     "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0), "highlight": (0.004, 3),
     "tailors": (0.97, 0), "drt": (0.4, 0), "sparseloop_pe": (0.066, 0),
+    "sparseloop_dram": (0.04, 12),
 }  # fmt: skip
 
 
 # Of these, every run tests the parts elsewhere.
 LONG = (
+    "sparseloop_dram",
     "tensaurus",
     "tiler_swift",
     "models",
@@ -146,3 +148,10 @@ def test_cycles_of_a_sparse_element_are_sparseloops_and_less_than_on_the_data() 
         found = sparseloop_pe.cycles(layer)
         assert found == pytest.approx(modelled, rel=1e-4)
         assert found < simulated
+
+
+def test_compressed_maps_are_those_of_sparseloops_stored_run() -> None:
+    layer = sparseloop_dram.LAYERS["conv3"]
+    found = sparseloop_dram.moved(layer)
+    assert all(abs(ours - theirs) <= 1 for ours, theirs in zip(found.values, layer.read, strict=True))
+    assert round(found.dense / found.compressed, 1) == layer.ratio
