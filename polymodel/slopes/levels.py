@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 
+from polymodel.analysis.symbolic.spaces import carried_line, same_elements
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.slopes.tile_sizes import extent, overlapping
-from polymodel.workload.einsum import Einsum, require_plain
+from polymodel.slopes.tile_sizes import extent, overlapping, with_neighbours
+from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 MOST_VARIABLES = 7
 
@@ -35,13 +37,21 @@ BY_HAND = "write a mapping by hand and evaluate or sweep it"
 
 
 def check_einsum(one: Einsum) -> None:
-    """One or two rank variables per rank, a box, one output, and few enough variables."""
+    """One or two rank variables per rank, a box, one output, and few enough variables. Several elements of
+    a tensor stand evenly apart; of what is carried forward only the generation before is read."""
     from polymodel.analysis.symbolic.layout import check_box
 
-    require_plain([one], "slopes cover", BY_HAND, products=True)
-    check_box(one)
+    require_plain(Cascade((one,)), "slopes cover", BY_HAND, products=True, carried=True, several=True)
+    carried_along(one)
+    flat = with_neighbours(one)
     for t in one.tensors:
-        overlapping(one, one.access_of(t))
+        if t not in Cascade((one,)).recurrent and len({a.projection for a in flat.accesses_of(t)}) > 1:
+            told = f"{one.name} accesses {t} at several elements"
+            raise Refused(f"{told}; slopes cover elements that stand evenly apart along ranks", BY_HAND)
+    alone = replace(flat, accesses=tuple(map(flat.access_of, flat.tensors)))
+    check_box(alone)
+    for access in alone.accesses:
+        overlapping(alone, access)
     if len(one.rank_variables) > MOST_VARIABLES:
         raise Refused(
             f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
@@ -49,6 +59,30 @@ def check_einsum(one: Einsum) -> None:
         )
     if len(one.outputs) != 1:
         raise NotSeparable(f"{one.name} has {len(one.outputs)} outputs", "give it one")
+
+
+def carried_along(one: Einsum) -> str:
+    """The rank variable over which an Einsum goes on from the generation before of what it makes; "" where it
+    does not. Refused for what it reads otherwise, and where it sums up as well."""
+    cascade = Cascade((one,))
+    if not cascade.recurrent:
+        return ""
+    tensor = cascade.recurrent[0]
+    line, write = carried_line(cascade, one, tensor), one.access_of(tensor)
+    index = write.projection[line.rank]
+    away = {index.constant - a.projection[line.rank].constant for a in one.accesses_of(tensor)}
+    alike = same_elements(one, line, tensor) and all(
+        a.projection[line.rank].terms == index.terms for a in one.accesses_of(tensor)
+    )
+    if not alike or away != {0, 1} or len(index.variables) != 1:
+        raise Refused(f"{one.name} reads {tensor} otherwise than of the generation before", BY_HAND)
+    if any(a.stands_for for a in one.accesses):
+        told = f"{one.name} reads a tensor in place of what is before the first generation of {tensor}"
+        raise Refused(f"{told}; slopes cover numbers there", BY_HAND)
+    summed = [v for v in one.rank_variables if v not in write.variables]
+    if summed:
+        raise Refused(f"{one.name} carries {tensor} forward and sums up over {summed[0]}", BY_HAND)
+    return index.variables[0]
 
 
 def weights_of(one: Einsum, unit: str) -> dict[str, int]:

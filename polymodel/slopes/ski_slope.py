@@ -28,10 +28,26 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Storag
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse
 from polymodel.slopes.curves import CurveOfBlocks, CurvePoints, check_point, figures_text, fitting_or_fault
-from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
+from polymodel.slopes.levels import (
+    carried_along,
+    check_counts,
+    check_einsum,
+    plain_hierarchy,
+    two_levels,
+    weights_of,
+)
 from polymodel.slopes.loop_nests import ChoiceBlock, OrderClass, blocks, nests, subsets
 from polymodel.slopes.options import SlopeOptions
-from polymodel.slopes.tile_sizes import TileTable, candidates, extent, moved, overlapping, tile, volume
+from polymodel.slopes.tile_sizes import (
+    TileTable,
+    candidates,
+    extent,
+    moved,
+    overlapping,
+    tile,
+    volume,
+    with_neighbours,
+)
 from polymodel.spec.faults import not_a_spec
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
@@ -149,9 +165,9 @@ class SkiSlope(Answer):
     @property
     def least(self) -> int:
         """Traffic if every element moves once, in the slope's unit; what is added to is read and written."""
-        weights = weights_of(self.einsum, self.unit)
-        each = (self.einsum.access_of(t) for t in self.einsum.tensors)
-        return sum(weights[a.tensor] * volume(self.einsum, a) * (1 + a.accumulates) for a in each)
+        weights, flat = weights_of(self.einsum, self.unit), with_neighbours(self.einsum)
+        each = (flat.access_of(t) for t in flat.tensors)
+        return sum(weights[a.tensor] * volume(flat, a) * (1 + a.accumulates) for a in each)
 
     def __repr__(self) -> str:
         return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
@@ -173,6 +189,8 @@ def ski_slope(
     `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
     subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
     Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
+    Several elements of a tensor may be read where they stand evenly apart, and of what the Einsum makes the
+    generation before.
     Raises SpecError with every option that is wrong, NotSeparable for other sums of rank variables and for
     spaces that are not box, Refused for more than 7 rank variables or counts beyond 2^62.
     """
@@ -198,7 +216,8 @@ def ski_slope(
     check_einsum(one)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     weights = weights_of(one, unit)
-    sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
+    flat = with_neighbours(one)
+    sizes = {v: candidates(flat, v, tiles) for v in one.rank_variables}
     front = CurveOfBlocks()
     for kept in sorted(subsets(one.tensors), key=len, reverse=True) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
@@ -215,17 +234,24 @@ def _combine(
     front: CurveOfBlocks,
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
-    tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
-    along = {t: overlapping(one, one.access_of(t)) for t in kept}
+    flat, forward = with_neighbours(one), carried_along(one)
+    own = frozenset(one.rank_variables)
+    tensors = {t: frozenset(flat.access_of(t).variables) & own for t in kept}
+    along = {t: overlapping(flat, flat.access_of(t)) & own for t in kept}
+    if forward:  # a tile and the next one share the generation that the latter goes on from
+        along |= {a.tensor: along[a.tensor] | {forward} for a in one.outputs if a.tensor in kept}
     check_counts([one], weights)
     fixed = _bypassed(one, kept, weights)
     used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
     able = [v for v in used if len(sizes[v].tiles) > 1]
     whole = {v: s.taken(-1, ()) for v, s in sizes.items()}
+    for v in (v for v in flat.rank_variables if v not in own):
+        whole[v] = candidates(flat, v, {}).taken(-1, ())
     for active, order in nests(able, tensors, along):
         for block in blocks([len(sizes[v].tiles) - 1 for v in active], BLOCK):
             here = whole | {v: sizes[v].taken(*block.cut(k)) for k, v in enumerate(active)}
-            capacity, accesses = map(block.flat, _figures(one, kept, here, order, weights, fixed))
+            figures = _figures(flat, kept, here, order, weights, fixed, forward)
+            capacity, accesses = map(block.flat, figures)
             front.offer(capacity, accesses, _Source(kept, active, order.order, block))
 
 
@@ -236,6 +262,8 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
     for a in one.accesses:
         if a.tensor not in kept:
             each = 2 * operations - _unread(one, a) if a.output else operations
+            if a.guard:  # nothing is read before the first generation
+                each -= operations // extent(one, a.guard[0].expr.variables[0])
             total += weights[a.tensor] * each
     return total
 
@@ -252,13 +280,21 @@ def _figures(
     chosen: OrderClass,
     weights: dict[str, int],
     fixed: int,
+    forward: str = "",
 ) -> tuple[Ints, Ints]:
-    """(capacity, accesses) of a block."""
+    """(capacity, accesses) of a block. `forward`: the variable over which the output is carried forward."""
     capacity = np.asarray(0, dtype=np.int64)
     accesses = np.asarray(fixed, dtype=np.int64)
     outside, slid = dict(chosen.outside), dict(chosen.slid)
     for tensor in kept:
         access = one.access_of(tensor)
+        if forward and access.output:
+            held, back = _carried(one, access, here, forward)
+            capacity = capacity + weights[tensor] * held
+            # What goes on along the innermost loop has the generation before in the buffer.
+            again = volume(one, access) + (0 if slid[tensor] == forward else back)
+            accesses = accesses + weights[tensor] * again
+            continue
         capacity = capacity + weights[tensor] * tile(one, access, here)
         carried = weights[tensor] * moved(one, access, here, slid[tensor])
         for v in outside[tensor]:
@@ -267,6 +303,16 @@ def _figures(
         again = 2 * carried - weights[tensor] * _unread(one, access) if access.output else carried
         accesses = accesses + again
     return capacity, accesses
+
+
+def _carried(
+    one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], forward: str
+) -> tuple[Ints, Ints]:
+    """Of what is carried forward: elements of the largest tile, which has one generation more than it makes
+    unless it is the first, and what all tiles but the first read of the generation before."""
+    size, whole = here[forward].tiles, here[forward].extent
+    held = tile(one, access, here) // size * (size + (2 * size <= whole))
+    return held, volume(one, access) // whole * (here[forward].trips - 1)
 
 
 @dataclass(frozen=True)

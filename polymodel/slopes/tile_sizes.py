@@ -14,14 +14,14 @@ In a fused nest a rank variable has two tile sizes: that of its fused loop, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.symbolic.spaces import halos
+from polymodel.analysis.symbolic.spaces import halos, neighbours_joined
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.pareto import undominated
@@ -117,6 +117,13 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     return TileSizeChoices(
         extent, fused, TileChoices(np.arange(len(every)), every, trips, trips), split, least
     )
+
+
+def with_neighbours(one: Einsum) -> Einsum:
+    """The Einsum with one access to all elements of a tensor that an operation reads, where these stand
+    evenly apart: as a window over one of its variables and one more, over which no loop goes."""
+    joined, unions = neighbours_joined(one, {})
+    return replace(joined, accesses=tuple(dict.fromkeys(unions.get(a.tensor, a) for a in joined.accesses)))
 
 
 def steps_of(one: Einsum, variable: str) -> frozenset[int]:
