@@ -19,6 +19,9 @@ Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data
 
 
+Busy = Literal["reads", "writes", "operations"]
+
+
 class Figures(Protocol):
     """What objectives are made of, all executions of all Einsums: joules, seconds, square metres, bits."""
 
@@ -40,6 +43,10 @@ class Figures(Protocol):
 
     def working_set(self, component: str) -> Number:
         """Bits at the peak of one instance, under the memory's `allocation`."""
+        ...
+
+    def busiest(self, component: str, way: Busy) -> Number:
+        """Bits that its busiest instance reads or writes, or operations that it executes."""
         ...
 
 
@@ -93,7 +100,28 @@ OBJECTIVES = (
         "working_set", "bit", "bits that it holds at the peak", lambda f, x: f.working_set(x), "memory"
     ),
 )
+# Figures that a co-design has its searches minimise: how long a component takes follows from them and its
+# throughputs. They are no words of users.
+INTERNAL = (
+    Objective(
+        "busiest_reads", "bit", "bits that its busiest instance reads", lambda f, x: f.busiest(x, "reads"),
+        "memory", sparse=False,
+    ),
+    Objective(
+        "busiest_writes", "bit", "bits that its busiest instance writes", lambda f, x: f.busiest(x, "writes"),
+        "memory", sparse=False,
+    ),
+    Objective(
+        "busiest_accesses", "bit", "bits that its busiest instance reads and writes",
+        lambda f, x: f.busiest(x, "reads") + f.busiest(x, "writes"), "memory", sparse=False,
+    ),
+    Objective(
+        "busiest_operations", "operation", "operations of its busiest instance",
+        lambda f, x: f.busiest(x, "operations"), "memory", sparse=False,
+    ),
+)  # fmt: skip
 BY_WORD = {o.word: o for o in OBJECTIVES}
+INTERNAL_BY_WORD = {o.word: o for o in INTERNAL}
 ALIASES = {
     "energy_delay": "edp",
     "energy_delay_product": "edp",
@@ -179,7 +207,8 @@ def on_dense_data(name: str) -> str:
 def objective_of(name: str) -> Objective:
     """The entry of a name that `known_names` has, or of a weighted sum of them. KeyError for any other."""
     if not is_sum(name):
-        return BY_WORD[name.removeprefix(SPARSE).partition(":")[0]]
+        word = name.removeprefix(SPARSE).partition(":")[0]
+        return INTERNAL_BY_WORD.get(word) or BY_WORD[word]
     terms = terms_of(name)
     parts = [objective_of(n) for _, n in terms]
     units = {part.unit for part in parts}
@@ -192,6 +221,11 @@ def objective_of(name: str) -> Objective:
         return first
 
     return Objective(name, unit, "weighted sum", figure, sparse=all(part.sparse for part in parts))
+
+
+def is_internal(name: str) -> bool:
+    """Whether a name is one that only searches of a co-design know."""
+    return name.partition(":")[0] in INTERNAL_BY_WORD
 
 
 def value(name: str, figures: Figures) -> Number:
@@ -351,6 +385,9 @@ class _Seen:
 
     def working_set(self, component: str) -> Number:
         return self._note("working_set", component)
+
+    def busiest(self, component: str, way: Busy) -> Number:
+        return self._note(f"busiest_{way}", component)
 
 
 def listed() -> str:

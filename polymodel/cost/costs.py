@@ -25,7 +25,7 @@ from polymodel.cost.latency import (
 )
 from polymodel.cost.records import AreaItem, CapacityViolation, Costs, Counts, Need
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.objectives import Figures, canonical, known_names, terms_of, value, written
+from polymodel.objectives import Busy, Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
@@ -280,6 +280,17 @@ class CostFigures:
 
     def working_set(self, component: str) -> Number:
         return self.working_sets.get(component, 0)
+
+    def busiest(self, component: str, way: Busy) -> Number:
+        """Of each Einsum the most that any instance moves or executes, of all executions."""
+        if way == "operations":
+            mine = ((c.einsum, c.busiest) for c in self.counts.analysis.compute if c.component == component)
+            return self.do.total(n * self.counts.executions(e) for e, n in mine)
+        side = 0 if way == "reads" else 1
+        loads = (x for x in self.counts.analysis.loads if x.component == component)
+        return self.do.total(
+            self.do.largest(pair[side] for pair in x.loads) * self.counts.executions(x.einsum) for x in loads
+        )
 
 
 # How energy (J) and latency (s) answer to a small change of each number of the architecture.

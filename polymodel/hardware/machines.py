@@ -14,7 +14,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
-from polymodel.spec.arch_schema import Action, Memory
+from polymodel.spec.arch_schema import Action, ComputeUnit, Memory
 from polymodel.spec.document import words_of
 from polymodel.spec.section_schemas import ExploreSection
 from polymodel.sweeps.expressions import SymbolConstraint
@@ -93,8 +93,8 @@ def _fixed(layers: Sequence[Spec]) -> dict[str, Number]:
 @dataclass(frozen=True)
 class Prices:
     """What may differ within a family of one component: joules per bit read and written, watts that leak,
-    seconds per bit read and written (empty: those of all machines are the same, or it is told apart by them).
-    """
+    seconds per bit read and written or per operation (empty: those of all machines are the same, or it is
+    told apart by them)."""
 
     energies: tuple[float, ...]
     leak: float
@@ -109,8 +109,8 @@ class Prices:
 
 @dataclass(frozen=True)
 class Busy:
-    """How long a memory is busy: seconds per unit of a mapping's figures (bits read, written, or both). Of
-    separate ports the slower one counts (`apart`)."""
+    """How long a component is busy: seconds per unit of a mapping's figures (what its busiest instance reads,
+    writes, or both, or operations that it executes). Of separate ports the slower one counts (`apart`)."""
 
     rates: Mapping[str, float]
     apart: bool
@@ -122,13 +122,13 @@ class Busy:
 
 @dataclass(frozen=True)
 class Family:
-    """Machines on which mappings differ in nothing but prices, areas, what fits, and how long memories take
-    that are there once: one search serves all.
+    """Machines on which mappings differ in nothing but prices, areas, what fits, and how long memories and
+    compute units take: one search serves all.
 
     `layers`: what is searched: each layer on a machine that has the largest memories and the lowest prices
     of all members (it need not be one of them). `sized`: the memories whose sizes differ. `surcharges`: of
     each member, figures of a mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above
-    the price on the machine that is searched, none below 0. `busy`: of each member, the memories that may
+    the price on the machine that is searched, none below 0. `busy`: of each member, the components that may
     take longer there.
     """
 
@@ -231,7 +231,7 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     surcharges = tuple(_above(m, prices) for m in members)
     used = {name for each in surcharges for name, rate in each.items() if rate}
     kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
-    busy = tuple(tuple(_busy(m.arch[name]) for name in timed) for m in members) if timed else ()
+    busy = tuple(tuple(_busy(m.arch, name) for name in timed) for m in members) if timed else ()
     return Family(layers, tuple(members), sized, kept if used else (), busy)
 
 
@@ -241,7 +241,7 @@ def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
         Prices(
             tuple(c.action(way).energy for way in WAYS) if _linear(c) else (),
             c.leak_power,
-            tuple(1 / c.action(way).throughput for way in WAYS) if _timed(machine, c) else (),
+            tuple(1 / c.action(way).throughput for way in _timed(machine, c)),
         )
         for c in machine.arch.components
     )
@@ -252,22 +252,30 @@ def _linear(c: Component) -> bool:
     return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
 
 
-def _timed(machine: DesignPoint, c: Component) -> bool:
-    """True if the time of a memory is so many seconds per bit that mappings read and write there, and each
-    layer takes as long as its slowest component: it is there once, and layers are single Einsums."""
-    plain = _linear(c) and not c.fill_drain_latency and machine.arch.assume_overlap
-    return plain and machine.arch.instances(c.name) == 1 and machine.single
+def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
+    """The actions whose throughputs say how long a component takes: so many seconds per bit that mappings
+    read and write there, or per operation. None where layers may take longer than their slowest component,
+    or costs of operators differ."""
+    if c.fill_drain_latency or not machine.arch.assume_overlap or not machine.single:
+        return ()
+    if c.computes:
+        return () if c.by_operator else ("compute",)
+    return WAYS if _linear(c) else ()
 
 
-def _busy(c: Component) -> Busy:
-    """How long a memory takes on its machine."""
+def _busy(arch: Hierarchy, name: str) -> Busy:
+    """How long a component takes on its machine."""
+    c = arch[name]
+    if c.computes:
+        return Busy({f"busiest_operations:{name}": 1 / c.action("compute").throughput}, apart=False)
+    of = "" if arch.instances(name) == 1 else "busiest_"  # one instance reads all that is read
     reads, writes = (1 / c.action(way).throughput for way in WAYS)
     if c.ports != "shared":
-        return Busy({f"reads:{c.name}": reads, f"writes:{c.name}": writes}, apart=True)
+        return Busy({f"{of}reads:{name}": reads, f"{of}writes:{name}": writes}, apart=True)
     both = min(reads, writes)
-    rates = {f"accesses:{c.name}": both, f"reads:{c.name}": reads - both, f"writes:{c.name}": writes - both}
-    used = {name: rate for name, rate in rates.items() if rate}
-    return Busy(used or {f"accesses:{c.name}": 0.0}, apart=False)
+    rates = {"accesses": both, "reads": reads - both, "writes": writes - both}
+    used = {f"{of}{what}:{name}": rate for what, rate in rates.items() if rate}
+    return Busy(used or {f"{of}accesses:{name}": 0.0}, apart=False)
 
 
 def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]:
@@ -291,15 +299,14 @@ def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...])
         changed: dict[str, object] = {"leak_power": mine.leak}
         if node.name in sizes:
             changed["size"] = sizes[node.name]
-        if isinstance(node, Memory) and mine.energies:
+        if isinstance(node, (Memory, ComputeUnit)):
             written = {a.name: a for a in node.actions}
-            for k, way in enumerate(WAYS):
-                action = written.get(way, Action(name=way)).model_copy(update={"energy": mine.energies[k]})
-                own = spec.arch[node.name].action(way).throughput
-                if mine.seconds and mine.seconds[k] != 1 / own:
-                    rate = 1 / mine.seconds[k] if mine.seconds[k] else inf
-                    action = action.model_copy(update={"throughput": rate})
-                written[way] = action
+            for k, way in enumerate(WAYS if isinstance(node, Memory) else ("compute",)):
+                update = {"energy": mine.energies[k]} if mine.energies else {}
+                if mine.seconds and mine.seconds[k] != 1 / spec.arch[node.name].action(way).throughput:
+                    update["throughput"] = 1 / mine.seconds[k] if mine.seconds[k] else inf
+                if update:
+                    written[way] = written.get(way, Action(name=way)).model_copy(update=update)
             changed["actions"] = tuple(written.values())
         nodes.append(node.model_copy(update=changed))
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
@@ -323,11 +330,14 @@ def _plain(machine: DesignPoint) -> Hierarchy:
 
 
 def _priceless(machine: DesignPoint, c: Component) -> Component:
-    timed = _timed(machine, c)
+    timed, linear = _timed(machine, c), _linear(c)
     actions = tuple(
-        replace(a, energy=0.0, provenance="", throughput=inf if timed else a.throughput)
-        if _linear(c) and a.name in WAYS
-        else a
+        replace(
+            a,
+            energy=0.0 if linear and a.name in WAYS else a.energy,
+            provenance="" if linear and a.name in WAYS else a.provenance,
+            throughput=inf if a.name in timed else a.throughput,
+        )
         for a in c.actions
     )
     return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -25,7 +25,7 @@ from polymodel.mapper.confirm import LONGEST
 from polymodel.mapper.records import Candidate
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapper.search import explored
-from polymodel.objectives import value
+from polymodel.objectives import is_internal, value
 from polymodel.pareto import undominated
 from polymodel.report.report import Report
 from polymodel.spec.faults import Faults, not_a_spec
@@ -74,7 +74,7 @@ def codesign(
     comes from the `codesign:` section of the first layer.
 
     Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
-    Einsum, throughputs of memories are searched once (docs/howto/codesign.md says why that is exact).
+    Einsum, throughputs are searched once: exactly, for the reasons that docs/howto/codesign.md has.
     Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
@@ -247,9 +247,13 @@ def answered(
 
 def _searched(order: SearchTask, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
+    told = [o for o in order.objectives if not is_internal(o)]
     checked = read_search_request(
-        order.spec, order.objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
+        order.spec, told, order.constraints, order.eps, limit, 1, None, order.store, order.resume
     )
+    more = tuple(o for o in order.objectives if is_internal(o))
+    request = replace(checked.request, objectives=(*checked.request.objectives, *more))
+    checked = replace(checked, request=request)
     front = explored(order.spec, checked, order.store, order.resume, order.evaluated)
     if front.interrupted:  # it ends in good order, and so do the searches that are not begun
         raise KeyboardInterrupt
@@ -285,6 +289,9 @@ class _Figures:
 
     def working_set(self, component: str) -> Array:
         return self.figures[f"working_set:{component}"]
+
+    def busiest(self, component: str, way: str) -> Array:
+        return self.figures[f"busiest_{way}:{component}"]
 
 
 def _joint(

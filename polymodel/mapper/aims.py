@@ -15,24 +15,27 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel import objectives as vocabulary
-from polymodel.objectives import FigureLimit, is_sum, objective_of, terms_of, uses
+from polymodel.objectives import Busy, FigureLimit, is_sum, objective_of, terms_of, uses
 from polymodel.pareto import undominated
 
 Array = Any
 ROUNDING = 1e-9  # sums of floats in another order may differ by less
-WORKING_SET = "working_set"
+WORKING_SET, BUSIEST = "working_set", "busiest_"
+WAYS = ("reads", "writes")
 
 
 @dataclass(frozen=True)
 class Added:
     """A figure that adds up over Einsums: a weighted sum of energy, latency, the bits that components move
-    ((component, `reads` or `writes`, weight) each), and the operations that all instances of a compute unit
-    would execute in as many steps as the busiest one takes (`places`)."""
+    ((component, `reads` or `writes`, weight) each), the operations that all instances of a compute unit
+    would execute in as many steps as the busiest one takes (`places`), and what the busiest instances of
+    components move or execute ((component, `reads`, `writes` or `operations`, weight) each)."""
 
     energy: float = 0.0
     latency: float = 0.0
     moved: tuple[tuple[str, str, float], ...] = ()
     places: float = 0.0
+    busiest: tuple[tuple[str, str, float], ...] = ()
 
     def slope(self, leak: float) -> float:
         """How much it grows per second, where so many watts leak."""
@@ -52,6 +55,7 @@ def added_of(name: str, operations: float) -> Added | None:
     the reciprocal of the utilisation is counted."""
     energy = latency = places = 0.0
     moved: dict[tuple[str, str], float] = {}
+    busiest: dict[tuple[str, str], float] = {}
     for weight, one in terms_of(name):
         word, _, component = one.partition(":")
         if word == "energy":
@@ -60,12 +64,15 @@ def added_of(name: str, operations: float) -> Added | None:
             latency += weight
         elif word == "utilisation" and operations:
             places += weight / operations
-        elif word in ("reads", "writes", "accesses"):
-            for way in ("reads", "writes") if word == "accesses" else (word,):
-                moved[component, way] = moved.get((component, way), 0.0) + weight
+        elif word.removeprefix(BUSIEST) in (*WAYS, "accesses", "operations"):
+            way = word.removeprefix(BUSIEST)
+            here = moved if way == word else busiest
+            for each in WAYS if way == "accesses" else (way,):
+                here[component, each] = here.get((component, each), 0.0) + weight
         else:
             return None
-    return Added(energy, latency, tuple((c, way, w) for (c, way), w in moved.items()), places)
+    moving, at_most = (tuple((c, way, w) for (c, way), w in x.items()) for x in (moved, busiest))
+    return Added(energy, latency, moving, places, at_most)
 
 
 def follows(name: str) -> bool:
@@ -97,6 +104,9 @@ class SearchFigures:
 
     def working_set(self, component: str) -> Any:
         return self.peaks[component]
+
+    def busiest(self, component: str, way: Busy) -> Any:
+        raise KeyError(f"busiest_{way}:{component}")
 
 
 @dataclass(frozen=True)

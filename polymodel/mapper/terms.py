@@ -314,11 +314,17 @@ class MovementTerms:
             for (toll, i), sums in self.tolls.items():
                 if toll == component:
                     result = plus(result, sums[way == "writes"], weight * space.operands[i].bits)
-        if figure.places and not space.copy and not self.template.bottom:
-            every = frozenset(i for i, _ in self.fanouts)
-            instances = space.hierarchy.instances(space.units[self.template.unit].name)
-            result = plus(result, {Term(OPERATIONS, END, split=every): 1.0}, figure.places * instances)
-        return result
+        for component, way, weight in figure.busiest:
+            for (name, _), loads in self.busiest.items():
+                if name == component and way != "operations":
+                    result = plus(result, loads[way == "writes"], weight)
+        if space.copy or self.template.bottom:
+            return result
+        unit = space.units[self.template.unit].name
+        times = sum(w for c, way, w in figure.busiest if (c, way) == (unit, "operations"))
+        times += figure.places * space.hierarchy.instances(unit)
+        every = frozenset(i for i, _ in self.fanouts)
+        return plus(result, {Term(OPERATIONS, END, split=every): 1.0}, times) if times else result
 
     def _loads(self, count: Callable[[Form], Any]) -> Iterator[InstanceLoad[Any]]:
         for name in dict.fromkeys(name for name, _ in self.busiest):

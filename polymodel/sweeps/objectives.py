@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel import objectives as vocabulary
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, InternalError, SpecError
 from polymodel.loading import Spec
+from polymodel.objectives import Busy
 from polymodel.spec.faults import listed, suggestion
 from polymodel.sweeps.metrics import Block, Count, Found, largest_phase
 from polymodel.sweeps.plan import Costing
@@ -125,6 +126,9 @@ class BlockFigures:
             if (c, kind) == (component, way):
                 total = total.plus(self.block.count(linear), values)
         return BlockCount(total, values)
+
+    def busiest(self, component: str, way: Busy) -> BlockCount:
+        raise InternalError("a sweep minimises nothing of busiest instances")
 
     def working_set(self, component: str) -> BlockCount:
         phases = [limit.phases for limit in self.costing.limits if limit.name == component]

@@ -77,42 +77,6 @@ def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
     assert len(found.machines) == 12
 
 
-@pytest.mark.parametrize("ports", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
-def test_throughputs_of_memories_share_a_search(ports: str) -> None:
-    """A mapping takes as long as its slowest component; what leaks meanwhile costs more where memories
-    are slow. Of a cascade the times of Einsums add up: its machines are searched apart."""
-    spec = changed(small(leak="1.0e-3 * S"), "GLB", ports=ports)
-    hardware: dict[str, Any] = {"S": [128, 512], "R": [2e7, 1e8, 1e9]}
-    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
-    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
-    assert found.searches == 1
-    chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2})
-    apart: dict[str, Any] = {"R": [2e7, 1e8, 1e9]}
-    several = pm.codesign(chain, apart, objectives=("energy", "latency"))
-    same(several, separately([(chain, 1)], apart, ("energy", "latency"), {}))
-    assert several.searches == 3
-
-
-def test_leakage_and_prices_of_one_way_share_a_search() -> None:
-    """What leaks and what a write costs follow the size; a read costs the same everywhere."""
-    hardware: dict[str, Any] = {"S": [128, 256, 512, 1024]}
-    spec = small(write="1.0e-12 + 1.0e-14 * S", leak="1.0e-4 * S")
-    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
-    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
-    assert found.searches == 1
-    point = found.best("energy")
-    assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12, abs=0)
-
-
-def test_prices_per_action_are_searched_apart() -> None:
-    """Transfers that are filled up to whole actions cost no fixed price per bit."""
-    hardware: dict[str, Any] = {"S": [128, 256, 1024]}
-    spec = small(energy="1.0e-13 * sqrt(S)", rounded=24)
-    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
-    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
-    assert found.searches == 3
-
-
 def test_symbols_of_the_workload_are_searched_apart() -> None:
     """B, the bits of a value, changes what every mapping moves, though it stands nowhere in the machine."""
     spec = small(bits="B", B=8)

@@ -16,6 +16,7 @@ from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
+from polymodel.objectives import Busy
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts, ratio
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.sweeps.metrics import Block, Evaluator, Found, fits
@@ -196,6 +197,9 @@ class SparseBlockFigures:
 
     def moved(self, component: str, way: Literal["reads", "writes"]) -> Array:
         return self.found.bits.get((component, way), np.zeros(()))
+
+    def busiest(self, component: str, way: Busy) -> Array:
+        raise InternalError("the vocabulary has no busiest instances on sparse data")
 
     def working_set(self, component: str) -> Array:
         return self.found.working_sets.get(component, np.zeros(()))

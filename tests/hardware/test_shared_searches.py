@@ -1,0 +1,103 @@
+"""Which machines share a search, by sizes, prices, leakage and throughputs: each keeps its own front."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from tests.hardware.small import small
+from tests.hardware.test_codesign import CHAIN, changed, literal_front, same, separately
+
+
+@pytest.mark.parametrize("ports", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
+def test_throughputs_of_memories_share_a_search(ports: str) -> None:
+    """A mapping takes as long as its slowest component; what leaks meanwhile costs more where memories
+    are slow. Of a cascade the times of Einsums add up: its machines are searched apart."""
+    spec = changed(small(leak="1.0e-3 * S"), "GLB", ports=ports)
+    hardware: dict[str, Any] = {"S": [128, 512], "R": [2e7, 1e8, 1e9]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    assert found.searches == 1
+    chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2})
+    apart: dict[str, Any] = {"R": [2e7, 1e8, 1e9]}
+    several = pm.codesign(chain, apart, objectives=("energy", "latency"))
+    same(several, separately([(chain, 1)], apart, ("energy", "latency"), {}))
+    assert several.searches == 3
+
+
+def with_registers(spec: pm.Spec, ports: str = "shared") -> pm.Spec:
+    """The machine with a register file of Q bit/s in each PE, and multipliers of T operations per second."""
+    assert spec.raw_arch is not None
+    *outer, unit = spec.raw_arch.nodes
+    rates = (pm.Action(name="read", throughput="Q"), pm.Action(name="write", throughput="2 * Q"))
+    registers = pm.Memory(name="RF", size=64, actions=rates, ports=ports, tensors=pm.Tensors(may_keep="Z"))
+    compute = pm.Action(name="compute", energy=0.3e-12, throughput="T")
+    nodes = (*outer, registers, unit.model_copy(update={"actions": (compute,)}))
+    raw = spec.raw_arch.model_copy(update={"nodes": nodes})
+    return replace(spec, raw_arch=raw)
+
+
+@pytest.mark.parametrize("ports", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
+def test_throughputs_of_units_and_of_memories_in_each_share_a_search(ports: str) -> None:
+    """What the busiest instance moves and executes says how long it takes."""
+    spec = with_registers(small(ranks={"M": 2, "N": 3, "K": 2}, F=2, Q=1e9, T=1e9, leak=1e-3), ports)
+    hardware: dict[str, Any] = {"Q": [2e7, 1e9], "T": [2e6, 1e9]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    assert found.searches == 1
+    for row in found.rows:  # on each machine, not only on the best ones
+        bound = spec.bind(**row.machine.symbols)
+        front = pm.explore(bound, objectives=["energy", "latency"])
+        for name in ("energy", "latency"):
+            least = min(p.value(name) for p in front)
+            assert row.least[name] == pytest.approx(least, rel=1e-12, abs=0)
+    both = literal_front({(p.energy, p.latency) for p in pm.explore(spec, objectives=["energy", "latency"])})
+    same(found, both)  # the fastest machine is the best one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_throughputs_share_a_search(seed: int) -> None:
+    pick = Random(seed)
+    ranks = {n: pick.randint(2, 6) for n in "MNK"}
+    spec = small(
+        ranks=ranks, F=pick.choice([1, 2, 3, 4]), Q=1e9, T=1e9, S=pick.choice([96, 200, 1024]),
+        leak=pick.choice([0, 1e-3]),
+    )  # fmt: skip
+    spec = with_registers(spec, pick.choice(["shared", "separate"]))
+    hardware: dict[str, Any] = {
+        n: sorted(pick.sample([2e6, 2e7, 1e8, 1e9], pick.randint(1, 3))) for n in "QTR"
+    }
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    mine = np.array([[p.figures["energy"], p.figures["latency"]] for p in found.points])
+    every = np.array(separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    for these, others in ((mine, every), (every, mine)):  # times of two machines may differ by rounding alone
+        assert (these[:, None] <= others[None] * (1 + 1e-12)).all(axis=2).any(axis=0).all()
+    assert found.searches == 1 or len(found.rows) < 3
+    for row in found.rows:
+        alone = pm.explore(spec.bind(**row.machine.symbols), objectives="latency").best().latency
+        assert row.least["latency"] == pytest.approx(alone, rel=1e-12, abs=0)
+
+
+def test_leakage_and_prices_of_one_way_share_a_search() -> None:
+    """What leaks and what a write costs follow the size; a read costs the same everywhere."""
+    hardware: dict[str, Any] = {"S": [128, 256, 512, 1024]}
+    spec = small(write="1.0e-12 + 1.0e-14 * S", leak="1.0e-4 * S")
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    assert found.searches == 1
+    point = found.best("energy")
+    assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12, abs=0)
+
+
+def test_prices_per_action_are_searched_apart() -> None:
+    """Transfers that are filled up to whole actions cost no fixed price per bit."""
+    hardware: dict[str, Any] = {"S": [128, 256, 1024]}
+    spec = small(energy="1.0e-13 * sqrt(S)", rounded=24)
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
+    assert found.searches == 3
