@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,13 +113,16 @@ def part_names(rank: str, count: int) -> tuple[str, ...]:
 # What cuts a fiber: from its coordinates, ascending, and the size that the spec gives, the first coordinate
 # of each part.
 Partitioner = Callable[[Ints, int], "Sequence[int] | Ints"]
+# Parts that grow until they hold so many nonzeros: dynamic tiles, as their name stands in a spec.
+DYNAMIC = "dynamic"
+Cut = Partitioner | Literal["dynamic"] | None
 
 
 def group_parts(
-    prefix: Sequence[Ints], coords: Ints, count: int, cut: Partitioner | None = None
+    prefix: Sequence[Ints], coords: Ints, count: int, cut: Cut = None
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Parts of `count` consecutive distinct coordinates in each group of rows with the same prefix, or those
-    that `cut` makes.
+    that `cut` makes; if it is DYNAMIC, as many as hold no more than `count` rows together, one at least.
 
     Returns the part coordinate of every row (0 for the first part of a group, otherwise the first coordinate
     in it); one row number per group; where the parts of each group start; all parts' coordinates.
@@ -134,7 +137,12 @@ def group_parts(
     heads = np.flatnonzero(head)
     group = np.cumsum(head) - 1
     place = number - number[heads][group] if coords.size else number
-    begins = fresh & (place % count == 0) if cut is None else _cuts(cut, ordered[-1], fresh, heads, count)
+    if cut is None:
+        begins = fresh & (place % count == 0)
+    elif callable(cut):
+        begins = _cuts(cut, ordered[-1], fresh, heads, count)
+    else:
+        begins = _grown(fresh, heads, count)
     at = np.flatnonzero(begins)
     part_coords = np.where(place[at] == 0, 0, ordered[-1][at])
     found = part_coords[np.cumsum(begins) - 1] if coords.size else coords
@@ -145,6 +153,24 @@ def group_parts(
         heads = order[heads]
     starts = np.searchsorted(group[at], np.arange(heads.size + 1))
     return found, heads, starts, part_coords
+
+
+def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
+    """Which rows begin a part that grows, coordinate by coordinate, while it holds so many rows at most; the
+    fibers begin at `heads`, their coordinates where `fresh`."""
+    begins = np.zeros(fresh.size, dtype=bool)
+    first = np.flatnonzero(fresh)
+    ends = np.append(first[1:], fresh.size)
+    fiber_ends = np.append(np.searchsorted(first, heads[1:]), first.size)
+    last = fiber_ends[np.searchsorted(heads, first, side="right") - 1]
+    each = np.arange(first.size)
+    following = np.minimum(np.maximum(np.searchsorted(ends, first + most, side="right"), each + 1), last)
+    now = np.searchsorted(first, heads)
+    while now.size:  # a part of every fiber at a time
+        tick("growing tiles")
+        begins[first[now]] = True
+        now = following[now][following[now] < last[now]]
+    return begins
 
 
 def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int) -> Flags:
@@ -169,7 +195,7 @@ def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int)
 
 
 def occupancy(
-    leader: Columns, rank: str, before: Sequence[str], count: int, cut: Partitioner | None = None
+    leader: Columns, rank: str, before: Sequence[str], count: int, cut: Cut = None
 ) -> tuple[Ints, Boundaries]:
     """Cut each fiber of the leader's rank, below the ranks `before` it, into parts of `count` coordinates, or
     as `cut` says."""

@@ -136,6 +136,37 @@ def test_a_partitioner_that_cuts_nothing_is_told(cut: Any, why: str) -> None:
         pm.execute(product("drt(A.3)"), operands(), partitioners={"drt": cut})
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
+def test_dynamic_parts_grow_until_they_are_full(most: int) -> None:
+    """Coordinate by coordinate, with all nonzeros below it; what is too heavy is a part by itself."""
+
+    def grown(loads: dict[int, int]) -> list[int]:
+        begins, held = [], most + 1
+        for coordinate, load in loads.items():
+            if held + load > most:
+                begins.append(coordinate)
+                held = 0
+            held += load
+        return begins
+
+    data = operands()
+    rows = {int(k): int(n) for k, n in zip(*np.unique(data["A"].coords[0], return_counts=True), strict=True)}
+    for loops in (["K1", "K0", "M", "N"], ["M", "K1", "K0", "N"]):
+        spec, own = (
+            product(f"{name}(A.{most})", **{"loop-order": {"Z": loops}}) for name in ("dynamic", "grow")
+        )
+        found = pm.execute(spec, data)
+        assert found.check()[0].agrees
+        each = rows if loops[0] == "K1" else None  # below M a coordinate of K is one nonzero
+        theirs = pm.execute(
+            own,
+            data,
+            partitioners={"grow": lambda c, n, each=each: grown(each or dict.fromkeys(c.tolist(), 1))},
+        )
+        assert found.einsums[0].accesses == theirs.einsums[0].accesses
+    assert f"dynamic(A.{most})" in str(product(f"dynamic(A.{most})").teaal)
+
+
 def test_a_misspelt_operation_is_no_partitioner() -> None:
     for operation in ("uniform_ocupancy(A.3)", "drt(3)", "drt()"):
         with pytest.raises(SpecError, match="unknown operation"):

@@ -9,7 +9,9 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints, LoopRank, changes
 from polymodel.sparse.partition import (
+    DYNAMIC,
     Columns,
+    Cut,
     Partitioner,
     Slices,
     check_sizes,
@@ -355,9 +357,10 @@ class Arrangement:
         self.leaders[name] = leader.name
         if before:
             self.varying.add(name)
-        cut = None
+        cut: Cut = None
         if directive.partitioner:
-            cut = self.partitioners.get(directive.partitioner)
+            grows: Cut = "dynamic" if directive.partitioner == DYNAMIC else None
+            cut = self.partitioners.get(directive.partitioner, grows)
             if cut is None:
                 what = f"{self.einsum}: rank {rank} is split by {directive.partitioner}, which is not given"
                 remedy = f"execute(spec, tensors, partitioners={{{directive.partitioner!r}: function}})"
