@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None, command: str) -> int:
-    options = parsed(build_parser(), arguments)
+    first = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+    options = parsed(build_parser(first), arguments)
     options.command = command
     try:
         shown = units(getattr(options, "units", "bits"))
@@ -121,8 +122,9 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
     return int(code) if printed else BAD_INPUT
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser with all commands."""
+def build_parser(first: str = "") -> argparse.ArgumentParser:
+    """The parser with all commands, or with one alone if `first`, the first word, is its name: the options
+    of the others take longer to describe than a small spec to evaluate."""
     parser: argparse.ArgumentParser = Parser(
         prog="polymodel",
         description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
@@ -131,7 +133,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
+    named = [c for c in COMMANDS if first == c.NAME]
+    for command in named or COMMANDS:
         _add(commands, command)
     return parser
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import platform
 import sys
 import traceback
 from pathlib import Path
@@ -36,6 +35,8 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
         what, at = str(error), ""
     else:
         what = type(error).__name__ + (f": {str(error)[:WORDS]}" if str(error) else "")
+    import platform
+
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     shown = os.environ.get(TRACEBACK, "0") not in ("", "0")
     lines = [*(line.rstrip() for line in traceback.format_exception(error) if shown)]

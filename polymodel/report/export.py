@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.evaluated import TABLES
-from polymodel.report.show import show_pictures
 from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.view.answer import Answer
 from polymodel.view.files import Json, plain, write_csv, write_parquet
@@ -97,6 +96,8 @@ def _tiling_data(report: Report) -> Json:
 def save_sparse_files(report: Report, target: Path, parquet: bool) -> list[Path]:
     """What the spec says of zeros: a page of sparse data, files of the tables named `sparse_` and `tiling_`;
     and pictures of the spec. What is refused is left out: report.json says why."""
+    from polymodel.report.show import show_pictures
+
     found: list[Path] = []
     if says_sparse(report.problem):
         found += _named(report.sparse, "sparse", target, parquet)

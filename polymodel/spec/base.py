@@ -179,7 +179,11 @@ class SchemaObject(BaseModel):
     """Base of everything a spec is made of. Building one with bad arguments raises SpecError."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        validate_default=False,
+        arbitrary_types_allowed=True,
+        defer_build=True,  # a section gets one validator when it is read, and its parts none of their own
     )
 
     def __init__(self, /, **data: object) -> None:

@@ -6,17 +6,14 @@ import contextlib
 import json
 import os
 import re
-import socket
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
-from uuid import uuid4
 
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.governor import born, gone
@@ -181,7 +178,7 @@ def unfinished(target: Path) -> Path:
     """A fresh name for what will become the target, or a part of it. It says which process writes there."""
     me = os.getpid()
     writer = f"polymodel-{_host()}-{me}-{born(me)}"
-    return target.with_name(f".{target.stem[:40]}.{writer}-{uuid4().hex[:8]}.new{target.suffix}")
+    return target.with_name(f".{target.stem[:40]}.{writer}-{os.urandom(4).hex()}.new{target.suffix}")
 
 
 def _host() -> str:
@@ -190,7 +187,9 @@ def _host() -> str:
         numbers = os.readlink("/proc/self/ns/pid")
     except OSError:
         numbers = ""
-    return sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+    from hashlib import sha256  # where a file is written alone: it takes as long to load as a small spec
+
+    return sha256(f"{os.uname().nodename} {numbers}".encode()).hexdigest()[:8]
 
 
 @cache  # thousands of files may be written into one folder, and whoever is killed later has a next run
