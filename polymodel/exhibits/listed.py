@@ -28,6 +28,7 @@ EXHIBITS = (
     "sparseloop",
     "sparseloop_pe",
     "sparseloop_dram",
+    "sparse_tensor_core",
     "highlight",
     "tailors",
     "drt",
