@@ -149,20 +149,17 @@ class Factors:
         and do not make, the first one none. It is spread over no instances."""
         assert operand.carried is not None
         c, carried = self.chains[v], operand.carried
-        both = operand.output or carried.now > 0
-        if not both and not term.tile and term.level != END:
-            return np.full(c.count, float(c.extent - 1))
+        made = operand.output or carried.now > 0
+        if operand.output and not term.tile and not term.behind:
+            return np.full(c.count, float(c.extent))
         if term.level == END:
-            earlier = np.full(c.count, float(carried.reads(c.extent)))
-            now = carried.now * c.extent
-        else:
-            sizes, where = self._sizes(v, term.level)
-            every = np.array([generations_held(carried.back, c.extent, n) for n in sizes], dtype=float)
-            earlier = every[where, int(term.tile)]
-            now = c.tiles[term.level] if term.tile else c.extent
-        if operand.output and not term.tile:
-            return earlier if term.behind else np.full(c.count, float(c.extent))
-        return earlier + now if both or term.level == END else np.minimum(c.tiles[term.level], c.extent - 1.0)
+            made_there = 0 if operand.output else carried.now * c.extent
+            return np.full(c.count, float(carried.reads(c.extent) + made_there))
+        levels = c.tiles[term.level : term.level + 1] if c.even else c.tiles[: term.level + 1]
+        chains, where = np.unique(levels, axis=1, return_inverse=True)
+        every = [generations_held(carried.back, c.extent, tuple(x), made) for x in chains.T.tolist()]
+        which = 0 if term.tile else 1 if operand.output else 2
+        return np.array([one[which] for one in every], dtype=float)[where.reshape(-1)]
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]
@@ -415,14 +412,23 @@ class Factors:
 
 
 @lru_cache(maxsize=65536)
-def generations_held(back: tuple[int, ...], extent: int, tile: int) -> tuple[int, int]:
-    """Generations that tiles of so many iterations read and do not make, where these are so far back: of all
-    tiles, and of the last one, which has most."""
-    starts = np.arange(0, extent, tile)[:, None]
+def generations_held(
+    back: tuple[int, ...], extent: int, chain: tuple[int, ...], made: bool
+) -> tuple[int, int, int]:
+    """Of nested tiles of these sizes: generations of the largest tile; of all tiles those that they read and
+    do not make, which are so far back; and all of them. `made`: tiles hold what theirs make."""
+    runs = [(0, extent)]
+    for tile in chain:
+        runs = [(at + k, min(tile, size - k)) for at, size in runs for k in range(0, size, tile)]
+    starts, sizes = np.array(runs).T
+    if not made:  # an Einsum that reads the generation before each of its iterations
+        each = sizes - (starts == 0)
+        return int(each.max()), int(each.sum()), int(each.sum())
     away = np.arange(1, max(back, default=0) + 1)  # how far before the tile
-    read = [(starts >= away) & (away <= d) & (away > d - tile) for d in {*back, 0}]
-    found = np.any(read, axis=0).sum(axis=1)
-    return int(found.sum()), int(found[-1])
+    begin, long = starts[:, None], sizes[:, None]
+    read = [(begin >= away) & (away <= d) & (away > d - long) for d in {*back, 0}]
+    earlier = np.any(read, axis=0).sum(axis=1)
+    return int((earlier + sizes).max()), int(earlier.sum()), int(earlier.sum()) + extent
 
 
 @lru_cache(maxsize=65536)

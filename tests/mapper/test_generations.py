@@ -11,7 +11,8 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused
 from polymodel.loading import Spec
-from tests.mapper.brute_evaluated import Listed, evaluated
+from polymodel.mapping.looptree import LoopTree
+from tests.mapper.brute_evaluated import Listed, UnevenlyListed, evaluated
 from tests.mapper.brute_recurrences import ListedPairs
 from tests.mapper.test_accesses import machine
 from tests.mapper.test_whole_actions import check
@@ -90,20 +91,46 @@ def pair(pick: Random, most: int, some: Pairs = FOLLOWED + CYCLES) -> Spec:
             return spec
 
 
+def uneven(pick: Random, most: int) -> Spec:
+    """One Einsum whose tiles need not divide, on two memories."""
+    while True:
+        sizes = {"p": pick.choice((4, 5, 7)), "m": pick.choice((1, 2, 3)), "n": 2}
+        buffer = memory("GLB", 4, pick.choice((16, 32, 40, 64)), 32)
+        unit = {
+            "type": "Compute",
+            "name": "MAC",
+            "actions": [{"name": "compute", "energy": 2, "throughput": 4}],
+        }
+        arch = {"nodes": [memory("DRAM", 64, "inf", 16), buffer, unit]}
+        spec = loaded((pick.choice(ALONE[:3] + FAR),), sizes, {"S": 0}, arch)
+        if 10 < UnevenlyListed(spec, every=True).size() < most:
+            return spec
+
+
 def check_pair(spec: Spec) -> int:
     """Whether both fronts are the same; how many mappings there are."""
-    listed = sorted(evaluated(spec, list(ListedPairs(spec).trees())))
+    return same_front(spec, list(ListedPairs(spec).trees()))
+
+
+def check_uneven(spec: Spec) -> int:
+    return same_front(spec, list(UnevenlyListed(spec, every=True).trees()), "all")
+
+
+def same_front(spec: Spec, trees: list[LoopTree], sizes: str = "divisors") -> int:
+    listed = sorted(evaluated(spec, trees))
     best: list[tuple[float, float]] = []
     for energy, latency in listed:
         if not best or latency < best[-1][1] * (1 - 1e-9):
             best.append((energy, latency))
-    assert [(p.energy, p.latency) for p in pm.explore(spec)] == [pytest.approx(x, rel=1e-9) for x in best]
+    found = [(p.energy, p.latency) for p in pm.explore(spec, constraints={"sizes": sizes})]
+    assert found == [pytest.approx(x, rel=1e-9) for x in best]
     return len(listed)
 
 
 def test_the_front_is_that_of_all_mappings() -> None:
     assert check(alone(Random(3), 50)) > 10
     assert check(alone(Random(1), 50, FAR)) > 10
+    assert check_uneven(uneven(Random(1), 40)) > 5
     assert check_pair(pair(Random(2), 50)) > 10
     assert check_pair(pair(Random(5), 110, CYCLES)) > 5
 
@@ -113,6 +140,7 @@ def test_the_fronts_of_many_spaces() -> None:
     pick = Random(23)
     assert sum(check(alone(pick, 300)) for _ in range(40)) > 1500
     assert sum(check(alone(pick, 200, FAR)) for _ in range(40)) > 1500
+    assert sum(check_uneven(uneven(pick, 250)) for _ in range(30)) > 500
     assert sum(check_pair(pair(pick, 500)) for _ in range(40)) > 1500
 
 
@@ -157,5 +185,10 @@ def test_what_is_read_otherwise_is_refused() -> None:
     texts = ("S[P=p+2, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] * B[p]")
     with pytest.raises(Refused, match="otherwise than of this generation and the one before"):
         pm.explore(loaded(texts, sizes, {"S": 0}, arch))
-    with pytest.raises(Refused, match="carried forward, which the search does not cover beside `sizes: all`"):
-        pm.explore(loaded((ALONE[0],), sizes, {"S": 0}, arch), constraints={"sizes": "all"})
+    rounded = memory("GLB", 4, 64, 32)
+    rounded["actions"] = [{**a, "bits_per_action": 12} for a in rounded["actions"]]
+    rounding = {"nodes": [arch["nodes"][0], rounded, arch["nodes"][1]]}
+    with pytest.raises(
+        Refused, match="carried forward, which the search does not cover beside `bits_per_action`"
+    ):
+        pm.explore(loaded((ALONE[0],), sizes, {"S": 0}, rounding))
