@@ -40,16 +40,12 @@ def output_lines(nest: WalkedEinsum, level: OutLevel, per_line: int, evict: int)
     """Lines read and written while a loop populates the output: an element that is there is read, then
     written, whether anything is added or not; a new one is written if it is kept. An element has the place
     that it takes in the finished fiber."""
-    nodes = np.flatnonzero(level.node >= 0)
-    nodes = nodes[level.born[level.node[nodes]] <= nodes]
-    element = level.node[nodes]
-    existed = level.born[element] < nodes
+    nodes, existed = level.visits
     if evict > level.loop:
         return int(existed.sum()), int(nodes.size)
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(ceil_div(np.diff(level.starts), per_line))))
-    line = before[level.parent] + level.position // per_line
+    line, lines = level.lines(per_line)
     windows = nest.up(level.loop, evict - 1)[nodes]
-    _, first = np.unique(pairs(windows, line[element], int(before[-1]) + 1), return_index=True)
+    _, first = np.unique(pairs(windows, line[level.node[nodes]], lines + 1), return_index=True)
     return int(existed[first].sum()), int(first.size)
 
 
@@ -183,7 +179,7 @@ class Clock:
         instance that reads them."""
         nodes = np.flatnonzero(merged.lengths)
         zero = np.zeros(nodes.size, dtype=np.int64)
-        time = (2 * self.entered[-1][nodes] + 1, zero - len(self.nest.loops), zero, zero)
+        time = (2 * self.entered[-1][nodes] + 1, zero - 2 * len(self.nest.loops), zero, zero)
         found = FiberAccesses(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
         if lanes is None:
             return found
@@ -206,7 +202,26 @@ class Clock:
         time = last
         time[inside] = self.entered[loop][at[inside]]
         # What ends an inner visit comes before what an outer one does next.
-        return Accesses(line, (2 * time - 1, np.full(visit.size, -loop), coords, np.full(visit.size, slot)))
+        inner_first = np.full(visit.size, -2 * loop)
+        return Accesses(line, (2 * time - 1, inner_first, coords, np.full(visit.size, slot)))
+
+    def populated(self, level: OutLevel, per_line: int) -> Accesses:
+        """An element of the output that is there is read once its node is entered and all inputs are read
+        there; it is written when all that lies in the node has ended, before the loop goes on."""
+        nodes, existed = level.visits
+        line, _ = level.lines(per_line)
+        entered, size = self.entered[level.loop], self.sizes[level.loop]
+        reads = nodes[existed]
+        zero, none = np.zeros(reads.size, dtype=np.int64), np.zeros(nodes.size, dtype=np.int64)
+        columns = (
+            (2 * entered[reads], 2 * (entered + size)[nodes] - 1),
+            (zero, none - 2 * level.loop - 1),
+            (zero, none),
+            (zero + len(self.nest.plan.slots), none),
+        )
+        lines = line[level.node[np.concatenate((reads, nodes))]]
+        write = np.arange(lines.size) >= reads.size
+        return Accesses(lines, tuple(np.concatenate(c) for c in columns), write)
 
 
 # Caches that every instance of a level has for itself: which of them each iteration uses.

@@ -29,7 +29,7 @@ from polymodel.sparse.traffic.inputs import (
     subtree_reads,
     use_of,
 )
-from polymodel.sparse.traffic.nest import OutTree, WalkedEinsum
+from polymodel.sparse.traffic.nest import OutLevel, OutTree, WalkedEinsum
 from polymodel.sparse.traffic.records import (
     CascadeTraffic,
     EinsumTraffic,
@@ -37,7 +37,14 @@ from polymodel.sparse.traffic.records import (
     TensorTraffic,
     UnitWork,
 )
-from polymodel.sparse.traffic.replacement import LRU, OPTIMAL, Accesses, FiberAccesses, misses
+from polymodel.sparse.traffic.replacement import (
+    LRU,
+    OPTIMAL,
+    Accesses,
+    FiberAccesses,
+    LinesMoved,
+    lines_moved,
+)
 from polymodel.sparse.traffic.units import intersections, merge_steps
 from polymodel.spec.teaal.convert import strides_of, with_strides
 from polymodel.spec.teaal.records import (
@@ -237,6 +244,12 @@ def _joules(memory: HardwareComponent, read: int, write: int) -> float | None:
     return found
 
 
+def _held_by(cache: HardwareComponent) -> int:
+    """The lines that all instances of a cache hold."""
+    depth = cache.number("depth")
+    return 2**62 if depth is None else int(min(depth * cache.instances, 2**62))
+
+
 class _Einsum:
     """One Einsum under way."""
 
@@ -255,7 +268,7 @@ class _Einsum:
         self.held = held_data(spec, name)
         self.tree: OutTree | None = None
         self.replacement = replacement
-        self.misses: dict[tuple[str, ...], int] = {}
+        self.moved: dict[tuple[str, ...], LinesMoved] = {}
         self.apart: set[str] = set()
 
     def nested(self, plan: Plan, later: bool) -> WalkedEinsum:
@@ -277,10 +290,14 @@ class _Einsum:
             uses = [self._use(h) for h in mine if h.source and h.tensor != self.name and not h.root]
             merged = [u for u in uses if u.merged]
             depth = component.number("depth")
-            if not merged or depth is None:
+            if depth is None:
                 continue
             caches = 1 if self._lanes(component, mine) else component.instances
             if depth * caches < len(merged):
+                return False
+            populated = any(h.tensor == self.name and h.rank == self.nest.names[-1] for h in mine)
+            if populated and self._overflows(component, mine):
+                self.tree = None
                 return False
         mine = [h for h in self.held if h.tensor == self.name and h.source]
         return not any(h.root for h in mine) and (not mine or self.nest.merged.longest <= MOST_IN_A_FIBER)
@@ -366,39 +383,50 @@ class _Einsum:
         """A cache is exact while all that passes through it fits; otherwise it needs a replacement."""
         for component in self._components():
             mine = [h for h in self.held if h.buffer.name == component.name and h.cached]
-            depth = component.number("depth")
             if not mine:
                 continue
             if lanes := self._lanes(component, mine):
                 self._own_misses(component, mine, lanes)
                 continue
-            if depth is None:
+            if not self._overflows(component, mine):
                 continue
-            lines = int(min(depth * component.instances, 2**62))
-            if sum(max(self._lines(h)) for h in mine) <= lines:
-                continue
+            lines = _held_by(component)
             what = f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
             if self.replacement is None:
                 raise Refused(f"{what}: which of them it drops is not said", _SAY_WHICH)
-            if any(h.tensor == self.name or h.root for h in mine):
-                raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
-            accesses, visits, keys = self._read(mine, None)
-            self.misses.update(zip(keys, misses(accesses, lines, self.replacement, visits), strict=True))
+            if any(h.root for h in mine):
+                raise Refused(f"{what}, whole subtrees among them", "use a Buffet for these")
+            accesses, visits, keys = self._used(mine, None)
+            self.moved.update(zip(keys, lines_moved(accesses, lines, self.replacement, visits), strict=True))
 
-    def _read(
+    def _overflows(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> bool:
+        """Whether more lines pass through a cache than it holds."""
+        return sum(max(self._lines(h)) for h in mine) > _held_by(component)
+
+    def _used(
         self, mine: Sequence[BufferedRank], lanes: Lanes | None
     ) -> tuple[list[Accesses], FiberAccesses | None, list[tuple[str, ...]]]:
         """All accesses to a cache, those of the loop that is merged by whole fibers, and the kinds of data,
         with those of whole fibers last."""
         clock = Clock(self.nest)
-        uses = {h.key: self._use(h) for h in mine}
-        apart = {key: u for key, u in uses.items() if not u.merged}
-        # Of an element the coordinate is read first.
-        whole = sorted((u.how == "payload", key) for key, u in uses.items() if u.merged)
+        accesses: list[Accesses] = []
+        keys: list[tuple[str, ...]] = []
+        whole: list[tuple[bool, tuple[str, ...], int]] = []
+        for held in mine:
+            if held.tensor == self.name:
+                accesses.append(clock.populated(self._out_level(held.rank), held.per_line))
+            elif (use := self._use(held)).merged:
+                # Of an element the coordinate is read first.
+                whole.append((use.how == "payload", held.key, use.per_line))
+                continue
+            else:
+                accesses.append(use.accesses(clock, lanes))
+            keys.append(held.key)
+        whole.sort()
         visits = None
         if self.nest.merged is not None and whole:
-            visits = clock.fibers(self.nest.merged, [uses[key].per_line for _, key in whole], lanes)
-        return [u.accesses(clock, lanes) for u in apart.values()], visits, [*apart, *(k for _, k in whole)]
+            visits = clock.fibers(self.nest.merged, [per_line for *_, per_line in whole], lanes)
+        return accesses, visits, [*keys, *(key for _, key, _ in whole)]
 
     def _lanes(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> Lanes | None:
         """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
@@ -414,7 +442,7 @@ class _Einsum:
 
     def _own_misses(self, component: HardwareComponent, mine: Sequence[BufferedRank], lanes: Lanes) -> None:
         """Misses of all instances, each a cache by itself."""
-        accesses, visits, keys = self._read(mine, lanes)
+        accesses, visits, keys = self._used(mine, lanes)
         depth = component.number("depth")
         lines = int(min(2**62 if depth is None else depth, 2**62))
         most = fullest([a.line for a in accesses], visits, lanes.instances)
@@ -423,8 +451,8 @@ class _Einsum:
             what += ", and more pass through one of them: which of them it drops is not said"
             raise Refused(what, _SAY_WHICH)
         # Where all that passes through them fits, every policy does the same.
-        found = misses(accesses, lines, self.replacement or LRU, visits)
-        self.misses.update(zip(keys, found, strict=True))
+        found = lines_moved(accesses, lines, self.replacement or LRU, visits)
+        self.moved.update(zip(keys, found, strict=True))
         self.apart.add(component.name)
 
     def _shared(self, held: BufferedRank) -> str:
@@ -445,8 +473,8 @@ class _Einsum:
 
     def _lines(self, held: BufferedRank) -> tuple[int, int]:
         """Lines read and written."""
-        if held.key in self.misses:
-            return self.misses[held.key], 0
+        if held.key in self.moved:
+            return self.moved[held.key].read, self.moved[held.key].write
         if held.tensor == self.name:
             return self._out_lines(held)
         nest = self.nest
@@ -471,10 +499,7 @@ class _Einsum:
         return ""
 
     def _out_lines(self, held: BufferedRank) -> tuple[int, int]:
-        if self.tree is None:
-            self.tree = OutTree(self.nest)
-        tree, merged = self.tree, self.nest.merged
-        last = len(self.nest.loops)
+        tree, merged, last = self._out_tree(), self.nest.merged, len(self.nest.loops)
         if merged is not None and held.rank == self.nest.names[last]:
             evict = evict_loops(held, self.nest.names, last)
             if evict > last:
@@ -483,16 +508,12 @@ class _Einsum:
             if merged.within(window):  # then what is first touched is new
                 return 0, int(ceil_div(merged.sizes, held.per_line).sum())
             return merged.lines(window, held.per_line)
-        ranks = [level.rank for level in tree.levels]
-        for rank in (held.rank, held.root or held.rank):
-            if rank not in ranks:
-                what = f"{self.name} has no rank {rank} in these loops"
-                raise SpecError([Diagnostic(what, f"it has {', '.join(ranks)}")])
-        level = tree.levels[tree.depth(held.rank)]
+        level = self._out_level(held.rank)
         if not held.root:
             return output_lines(
                 self.nest, level, held.per_line, evict_loops(held, self.nest.names, level.loop)
             )
+        self._out_level(held.root)
         root = tree.depth(held.root)
         outer = tree.levels[root - 1].loop if root else -1
         evict = evict_loops(held, self.nest.names, outer + 1)
@@ -502,6 +523,19 @@ class _Einsum:
             if (h.tensor, h.root) == (held.tensor, held.root)
         )
         return output_subtree_lines(tree, root, tree.depth(held.rank), held.per_line, evict, finest)
+
+    def _out_tree(self) -> OutTree:
+        if self.tree is None:
+            self.tree = OutTree(self.nest)
+        return self.tree
+
+    def _out_level(self, rank: str) -> OutLevel:
+        tree = self._out_tree()
+        ranks = [level.rank for level in tree.levels]
+        if rank not in ranks:
+            what = f"{self.name} has no rank {rank} in these loops"
+            raise SpecError([Diagnostic(what, f"it has {', '.join(ranks)}")])
+        return tree.levels[tree.depth(rank)]
 
     # ----------------------------------------------------------------------------------------- units
 

@@ -262,6 +262,18 @@ class OutLevel:
         """The place of each element in its fiber."""
         return np.arange(self.elements, dtype=np.int64) - self.starts[self.parent]
 
+    @cached_property
+    def visits(self) -> tuple[Ints, Bools]:
+        """Nodes that find an element or make one, and whether it was there before."""
+        nodes = np.flatnonzero(self.node >= 0)
+        nodes = nodes[self.born[self.node[nodes]] <= nodes]
+        return nodes, self.born[self.node[nodes]] < nodes
+
+    def lines(self, per_line: int) -> tuple[Ints, int]:
+        """The line of each element in the finished output, and how many lines there are."""
+        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(-(-np.diff(self.starts) // per_line))))
+        return before[self.parent] + self.position // per_line, int(before[-1])
+
 
 class OutTree:
     """All ranks of the output, outermost first. Refused where a flattened loop binds one of them."""

@@ -24,10 +24,12 @@ _DOING = "finding the lines that a cache drops"
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """Accesses of one kind of data. `line`: of each; `time`: sortable columns, the most important first."""
+    """Accesses of one kind of data. `line`: of each; `time`: sortable columns, the most important first;
+    `write`: which ones write, None for none."""
 
     line: Ints
     time: tuple[Ints, ...]
+    write: Bools | None = None
 
     def apart(self, instance: Ints, instances: int) -> Accesses:
         """The same where every instance has a cache of its own: one instance after the other, each with its
@@ -93,28 +95,58 @@ def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, In
     return size, found
 
 
-def misses(
+@dataclass(frozen=True)
+class LinesMoved:
+    """Lines of one kind of data that a cache fetches and writes back."""
+
+    read: int
+    write: int = 0
+
+
+def lines_moved(
     accesses: Sequence[Accesses], lines: int, policy: str, visits: FiberAccesses | None = None
-) -> list[int]:
-    """Misses of each kind of data when all share a cache of so many lines; the lines of kinds are distinct.
-    Those of `visits`, at least as many lines as it has kinds, come last."""
+) -> list[LinesMoved]:
+    """What moves of each kind of data when all share a cache of so many lines; the lines of kinds are
+    distinct. Those of `visits`, at least as many lines as it has kinds, come last.
+
+    A line that is not there is fetched, unless it is written; a line that was written is written back when it
+    is dropped, or in the end.
+    """
     uses, lines = _in_order(accesses, visits), max(lines, 1)
     reuse = _distances(uses, lines)
     replaced = _optimal if policy == OPTIMAL else _least_recently_used
     missed, more = replaced(uses, reuse, lines, visits)
-    kinds = uses.kind[missed & ~uses.whole]
-    return [int(n) for n in np.bincount(kinds, minlength=len(accesses))] + more
+    comes = np.zeros(uses.order.size, dtype=bool)
+    comes[uses.place[missed]] = True
+    found, begin = [], 0
+    for one in accesses:
+        end = begin + one.line.size
+        found.append(_kind_moved(one, comes[begin:end], uses.turn[begin:end]))
+        begin = end
+    return found + [LinesMoved(n) for n in more]
+
+
+def _kind_moved(accesses: Accesses, comes: Bools, turn: Ints) -> LinesMoved:
+    """`comes`: at which accesses a line is not there; `turn`: orders them."""
+    write = accesses.write
+    if write is None:
+        return LinesMoved(int(np.count_nonzero(comes)))
+    order = np.lexsort((turn, accesses.line))
+    # The first access to a line finds it not there, so a number stands for one stay of one line.
+    stay = np.cumsum(comes[order])
+    return LinesMoved(int(np.count_nonzero(comes & ~write)), int(np.unique(stay[write[order]]).size))
 
 
 @dataclass(frozen=True, eq=False)
 class Uses:
     """Uses of labels (lines, or whole fibers) in order of time, without those of a line used just before.
 
-    `place`: of each, among the accesses and then the visits as they were given. `kind`: of its data, the
-    number of kinds for a whole fiber. `size`: elements of a whole fiber, 0 for a line. `weight`: lines.
-    `before`, `after`: see `ranges.neighbours`.
+    `order`: of all accesses and then the visits, as they were given. `place`: of each use among these.
+    `kind`: of its data, the number of kinds for a whole fiber. `size`: elements of a whole fiber, 0 for a
+    line. `weight`: lines. `before`, `after`: see `ranges.neighbours`.
     """
 
+    order: Ints
     place: Ints
     kind: Ints
     whole: Bools
@@ -122,6 +154,13 @@ class Uses:
     weight: Ints
     before: Ints
     after: Ints
+
+    @cached_property
+    def turn(self) -> Ints:
+        """When each access comes, among all."""
+        found = np.empty(self.order.size, dtype=np.int64)
+        found[self.order] = np.arange(self.order.size)
+        return found
 
 
 def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Uses:
@@ -146,7 +185,7 @@ def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Use
     moved = np.flatnonzero(new | (kind == kinds))
     kind, place = kind[moved], order[moved]
     weights, sizes = np.concatenate(weight)[place], np.concatenate(size)[place]
-    return Uses(place, kind, kind == kinds, sizes, weights, *neighbours(labels[moved]))
+    return Uses(order, place, kind, kind == kinds, sizes, weights, *neighbours(labels[moved]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +220,12 @@ def _least_recently_used(
 
     A line is still there unless as many others as the cache holds were used since its last use.
     """
+    missed = ~(reuse.kept | uses.whole)
     if visits is None:
-        return ~reuse.kept, []
+        return missed, []
     whole = np.flatnonzero(uses.whole)
     back = whole[np.argsort(uses.place[whole])]  # in the order of the visits as they were given
-    return ~reuse.kept, visits.misses(uses.before[back] < 0, reuse.between[back], lines)
+    return missed, visits.misses(uses.before[back] < 0, reuse.between[back], lines)
 
 
 def _optimal(

@@ -38,13 +38,13 @@ def random_spec(seed: int) -> tuple[dict, dict, dict]:
     return spec, sizes, walked
 
 
-def as_cache(spec: dict, lines: int) -> None:
-    """Make the outer buffer a cache of the inputs, lazily bound, and leave the inner one out."""
+def as_cache(spec: dict, lines: int, tensors: str = "AB") -> None:
+    """Make the outer buffer a cache of some tensors, lazily bound, and leave the inner one out."""
     chip = spec["architecture"]["Machine"][0]["subtree"][0]
     attributes = {"width": 64, "depth": lines, "bandwidth": 512}
     chip["local"] = [{"name": "Outer", "class": "Cache", "attributes": attributes}]
     bound = []
-    for t in "AB":
+    for t in tensors:
         form = spec["format"][t]["default"]
         for r in form["rank-order"]:
             bound += [{"tensor": t, "rank": r, "type": k, "format": "default"} for k in _kinds(form[r])]

@@ -24,7 +24,7 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
     spec, _, walked = random_spec(seed)
     rng = Random(seed)
     if cached:
-        as_cache(spec, rng.choice([2, 5, 15, 40, 100]))
+        as_cache(spec, rng.choice([2, 5, 15, 40, 100]), rng.choice(["AB", "ABZ"]))
     sizes = {r: rng.randint(5, 25) for r in "KMN"}
     tensors = {
         t: data.tensor(t, DECLARED[t], sizes, random_points(rng, [sizes[r] for r in DECLARED[t]], 0.3))

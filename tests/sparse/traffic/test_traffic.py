@@ -39,10 +39,10 @@ def test_random_specs(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(15, range(50)))
 @pytest.mark.thin(3)
 def test_full_caches(seed: int, replacement: Literal["lru", "optimal"]) -> None:
-    """Inputs share a small cache; what fits and what does not, in the order of the loops."""
+    """Inputs, with the output or without it, share a small cache, in the order of the loops."""
     spec, sizes, walked = random_spec(seed)
     rng = Random(seed)
-    as_cache(spec, rng.choice([1, 2, 3, 5, 8, 1000]))
+    as_cache(spec, rng.choice([1, 2, 3, 5, 8, 1000]), rng.choice(["AB", "ABZ", "Z"]))
     given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], rng.choice([0.3, 0.8])) for t in "AB"}
     text = yaml.safe_dump(spec)
     tensors = {t: data.tensor(t, DECLARED[t], sizes, p) for t, p in given.items()}
