@@ -18,7 +18,7 @@ from tests.analysis.verdicts import counted
 from tests.mixed_specs import KINDS, legal
 
 SEED = 5
-REFUSED_AT_MOST = 0.18
+REFUSED_AT_MOST = 0.04
 
 
 def test_every_kind_is_counted_alike() -> None:
@@ -32,8 +32,9 @@ def test_every_kind_is_counted_alike() -> None:
 
 
 # Every third value executes, in instances of two: some at their first value, others at their second; what is
-# needed has holes, reaches into padding, or is tied by bounds; buffets come and go while others run.
-LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452]
+# needed has holes, reaches into padding, or is tied by bounds; buffets come and go while others run; Einsums
+# share loops in which some execute in some iterations or instances only, or storage that one fills whole.
+LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452, 256, 309, 35, 436, 64, 186]
 
 
 @pytest.mark.parametrize("number", LISTED)

@@ -174,7 +174,7 @@ def test_what_has_no_closed_form_ends_with_a_remedy(names: tuple[str, str], reas
 def test_the_refusal_that_no_option_lifts_is_told() -> None:
     """A fused padded block has no closed forms, with numbers for extents or without."""
     spec = pm.load("edge_npu", "resnet_bottleneck_block/tiled_fused")
-    with pytest.raises(pm.NotSeparable, match=r"within other bounds\n  remedy: count it in numbers"):
+    with pytest.raises(pm.NotSeparable, match=r"in other ranges\n  remedy: count it in numbers"):
         pm.closed_forms(spec, ranks=True)
 
 

@@ -416,14 +416,14 @@ def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
     return {v: (g, k) for g in found for k, v in enumerate(g.variables)}
 
 
-def check_tied_loops(problem: Problem) -> frozenset[int]:
-    """The loops (by node id) that Einsums share within other bounds; NotSeparable for those in which not all
-    of them execute in every iteration."""
-    found = set()
+def tied_loops(problem: Problem) -> tuple[frozenset[int], frozenset[int]]:
+    """The loops (by node id) that Einsums share within other bounds, and those of them in which not all
+    execute in every iteration or instance."""
+    found, uneven = set(), set()
     for node_id, loop, _ in problem.tree.walk():
         if not isinstance(loop, Loop):
             continue
-        ways: dict[tuple[Region | None, int], str] = {}
+        ways: set[tuple[Region | None, int]] = set()
         ranges, unbound = set(), False
         for e in users(problem.tree, node_id):
             variable = loop.variable_in(e)
@@ -431,7 +431,7 @@ def check_tied_loops(problem: Problem) -> frozenset[int]:
                 unbound = True
             else:
                 group, side = _tied(problem, e).get(variable, (None, 0))
-                ways[None if group is None else group.region, side] = e
+                ways.add((None if group is None else group.region, side))
                 ranges.add(problem.cascade[e].bound(variable))
         if unbound and any(region is not None for region, _ in ways):
             found.add(node_id)
@@ -442,11 +442,8 @@ def check_tied_loops(problem: Problem) -> frozenset[int]:
             continue
         through = all(runs_through(problem, e, node_id) for e in users(problem.tree, node_id))
         if loop.spatial or len(ranges) > 1 or not through:
-            raise NotSeparable(
-                f"{' and '.join(ways.values())} run the loop over {loop.rank_variable} within other bounds",
-                "use engine exact",
-            )
-    return frozenset(found)
+            uneven.add(node_id)
+    return frozenset(found), frozenset(uneven)
 
 
 def shares_tied_loops(problem: Problem) -> bool:

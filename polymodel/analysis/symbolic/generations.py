@@ -97,9 +97,16 @@ def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
     return _along(space, CarriedDimension(line.rank, variables[0], held))
 
 
+def _is_one_instance(space: Space, axis: int) -> bool:
+    """Whether a loop in space has one instance: its tile is as large as all values."""
+    tile, extent = space.axes[axis].tile, space.extent(space.axes[axis].variable)
+    alone = isinstance(tile, int) and isinstance(extent, int) and tile >= extent
+    return space.axes[axis].spatial and space.axes[axis].start is None and alone
+
+
 def _along(space: Space, carried: CarriedDimension) -> Space:
     v = carried.variable
-    axes = [space.axes[i] for i in space.of(v)]
+    axes = [space.axes[i] for i in space.of(v) if not _is_one_instance(space, i)]
     if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:
         raise NotSeparable(
             f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "

@@ -178,6 +178,7 @@ class _Inference:
             ConsumerPoints,
             listed_group,
             listed_windows,
+            runs_once_inside,
         )
 
         kinds, axes = self.loops(name)
@@ -186,29 +187,31 @@ class _Inference:
         theirs = self.of(consumer.name)
         if theirs.inferred and not theirs.groups:
             theirs = self.found[consumer.name] = self.listed(consumer.name)
-        if theirs.inferred and theirs.depth > depth:
-            raise NotSeparable(f"{consumer.name} is inferred below a loop that {name} is not", EXACT)
         hold = _Hold(self, name, consumer, theirs, depth)
         above = Above(
             axes[:depth],
             tuple(kinds[a.node] for a in axes[:depth]),
-            theirs.axes[:depth],
+            theirs.axes[: max(depth, theirs.depth if theirs.inferred else 0)],
             min(hold.above, depth),
             hold.policy if hold.above <= depth else Reuse.REFILL,
         )
-        spread = any(axis.spatial and not hold.alone(i) for i, axis in enumerate(above.axes))
-        shared = {a.node for a in axes[depth:]} & {a.node for a in theirs.axes[depth:]}
-        if spread or shared:
+        reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups)
+        einsum = self.problem.cascade[name]
+        group = listed_group(einsum, hold.tensor, reader, above)
+        shared = [k for k, a in enumerate(theirs.axes) if k >= depth and a.node in {x.node for x in axes}]
+        own = {a.node: a for a in axes}
+        once = (
+            hold.single_trip(k) and runs_once_inside(einsum, group, own[theirs.axes[k].node]) for k in shared
+        )
+        if not all(once) or any(a.spatial and not hold.alone(k) for k, a in enumerate(above.axes)):
             raise NotSeparable(
                 f"{name} and {consumer.name} share loops in space, or inside the one that decides what "
                 f"{name} executes",
                 EXACT,
             )
-        reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups)
-        group = listed_group(self.problem.cascade[name], hold.tensor, reader, above)
         if group is None:
             return Path(axes, (), depth, True)
-        windows = listed_windows(self.problem.cascade[name], group, above, reader)
+        windows = listed_windows(einsum, group, above, reader)
         return Path((*group.deciding, *axes[depth:]), windows, depth, True, groups=(group,))
 
     def intervals(

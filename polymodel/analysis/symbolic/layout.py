@@ -9,10 +9,10 @@ from functools import cached_property
 from polymodel.analysis.result import Problem, pipelines_of
 from polymodel.analysis.symbolic.counts import (
     check_tied,
-    check_tied_loops,
     moving,
     settled,
     span,
+    tied_loops,
     tied_signature,
     whole_rank,
 )
@@ -73,7 +73,8 @@ class SymbolicLayout:
     `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
     position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
     for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds;
-    `listed`: of inferred Einsums the variables of which what executes is listed.
+    `listed`: of inferred Einsums the variables of which what executes is listed; `uneven`: loops (by node id)
+    in which not all Einsums below execute in every iteration, or in every instance.
     """
 
     problem: Problem
@@ -88,6 +89,7 @@ class SymbolicLayout:
     unions: Mapping[str, Unions] = field(default_factory=dict)
     mixed: frozenset[int] = frozenset()
     listed: Mapping[str, tuple[TiedGroup, ...]] = field(default_factory=dict)
+    uneven: frozenset[int] = frozenset()
 
     @cached_property
     def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
@@ -169,7 +171,7 @@ def lay_out(
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
         if ranks:
             _check_ranks(problem.cascade[name])
-    mixed = check_tied_loops(problem)
+    mixed, uneven = tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {})
     check_tied(problem, ranks or {}, {e: _deciding(p) for e, p in found.items()})
@@ -196,7 +198,7 @@ def lay_out(
     unions = {e.name: every for e, every in joined}
     layout = SymbolicLayout(
         problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions, mixed,
-        {e: path.groups for e, path in found.items()},
+        {e: path.groups for e, path in found.items()}, uneven,
     )  # fmt: skip
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
@@ -294,9 +296,11 @@ def _check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) ->
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):
         loop = spaces[0].axes[i].loop
-        ways = {iteration_keys(s, i) for s in spaces if s.window(s.axes[i].variable) is None}
+        told = [s for s in spaces if s.window(s.axes[i].variable) is None]
+        bounded = spaces[0].axes[i].node in layout.uneven
+        ways = {(iteration_keys(s, i), tied_signature(s) if bounded else ()) for s in told}
         if loop is not None and len(ways) > 1 and any(settled(s, i).constant != 1 for s in spaces):
-            raise other_ranges(tuple(einsums), loop)
+            raise other_ranges(tuple(einsums), loop, "within other bounds" if bounded else "in other ranges")
 
 
 def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
@@ -306,7 +310,9 @@ def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
 
 
 def _holds(one: Space, other: Space) -> bool:
-    """True if whatever the other touches is in the tile of the one, rank by rank, at every stamp."""
+    """True if whatever the other touches is in the tile of the one, which makes it, at every stamp."""
+    if _is_whole(one):
+        return True
     if one.tied or other.tied or other.sizes:
         return False
     for mine, theirs in zip(one.access.projection, other.access.projection, strict=True):
@@ -318,6 +324,15 @@ def _holds(one: Space, other: Space) -> bool:
         if not inside and _rank_signature(one, mine) != _rank_signature(other, theirs):
             return False
     return True
+
+
+def _is_whole(space: Space) -> bool:
+    """Whether an Einsum that is not inferred touches all that it ever does of a tensor at every stamp."""
+    if space.sizes or space.windows or space.listed:
+        return False
+    names = set(space.access.variables)
+    names |= {v for g in space.groups if names & set(g.variables) for v in g.variables}
+    return not any(moving(space, v) for v in names)
 
 
 def tile_signature(space: Space, line: CarriedRank | None = None) -> tuple[object, ...]:
@@ -417,9 +432,9 @@ def check_box(einsum: Einsum) -> None:
     check_space(einsum)
 
 
-def other_ranges(einsums: tuple[str, ...], loop: Loop) -> NotSeparable:
+def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other ranges") -> NotSeparable:
     return NotSeparable(
-        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} in other ranges", "use engine exact"
+        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} {how}", "use engine exact"
     )
 
 

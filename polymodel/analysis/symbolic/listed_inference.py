@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.analysis.symbolic.forms import ChainSize, Larger, Spanned
+from polymodel.analysis.symbolic.forms import ChainSize, Larger, Spanned, names_in, size_in
 from polymodel.analysis.symbolic.regions import NeededRegion, Region
 from polymodel.analysis.symbolic.spaces import LoopAxis, TiedGroup, Window, groups, terms_of
 from polymodel.errors import NotSeparable
@@ -21,8 +21,9 @@ Image = tuple[int, ...] | None
 class Above:
     """The loops that decide what executes, outermost first, and the storage of the intermediate among them.
 
-    `kinds`: how the Einsum is tied to each; `theirs`: the same loops over variables of the consumer. `home`:
-    how many stand above the storage; `reuse`: its policy.
+    `kinds`: how the Einsum is tied to each; `theirs`: the same loops over variables of the consumer, and
+    those that decide further in what executes of that. `home`: how many stand above the storage; `reuse`: its
+    policy.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -122,11 +123,14 @@ def _group(
         _binds(einsum, above, own, image),
         tuple(image),
         above.home,
+        len(above.axes),
         above.reuse,
     )
     variables = (*own, *(named(reader.einsum, w) for w in over))
     widths = tuple((v, _width(einsum, v, images[v][0], reader, above)) for v in own if v in images)
-    return TiedGroup(variables, region, renamed(above, reader.einsum), widths)
+    renamed = [replace(a, variable=named(reader.einsum, a.variable)) for a in above.theirs]
+    depth = len(above.axes)
+    return TiedGroup(variables, region, tuple(renamed[:depth]), widths, tuple(renamed[depth:]))
 
 
 def _width(
@@ -138,7 +142,7 @@ def _width(
     widths = {w: width for g in reader.listed for w, width in g.widths}
     terms = []
     for w, factor in told:
-        loops = [a for a in above.theirs if a.variable == w]
+        loops = [a for a in above.theirs[: len(above.axes)] if a.variable == w]
         whole = widths.get(w, reader.bound(w)[1])
         terms.append((abs(factor), _largest_tile(loops[-1]) if loops else whole))
     return Spanned((high - low + 1, *map(_largest_tile, mine[-1:])), tuple(terms))
@@ -180,7 +184,16 @@ def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image])
                     EXACT,
                 )
             found.append(-1)
-    return tuple(found)
+    return (*found, *[-1] * (len(above.theirs) - len(found)))
+
+
+def runs_once_inside(einsum: Einsum, group: TiedGroup | None, axis: LoopAxis) -> bool:
+    """Whether a loop inside those that decide what executes has one trip, in the widest window."""
+    low, high = einsum.bound(axis.variable)
+    width = dict(group.widths if group is not None else ()).get(axis.variable, high - low + 1)
+    if any(True for _ in names_in((width,))) or not isinstance(axis.tile, int) or axis.start is not None:
+        return False
+    return axis.tile >= int(size_in(width, {}))
 
 
 def named(consumer: Einsum, variable: str) -> str:
@@ -201,11 +214,3 @@ def listed_windows(
             loops = [i for i, a in enumerate(above.theirs) if named(reader.einsum, a.variable) == v]
             found.append((v, Window(extent, 0, 1, 0, tuple((i, 0) for i in loops), depth)))
     return tuple(found)
-
-
-def renamed(above: Above, consumer: Einsum) -> tuple[LoopAxis, ...]:
-    """The loops that decide, over the variables of the consumer."""
-    return tuple(
-        replace(axis, variable=named(consumer, theirs.variable))
-        for axis, theirs in zip(above.axes, above.theirs, strict=True)
-    )

@@ -74,6 +74,8 @@ class _Listing:
         """By node id the loops above the Einsum, the buffets, and those that use these."""
         users = {self.einsum, *(e for node in self.nodes for e in node.users)}
         found = {a.node: a for e in users for a in self.layout.paths[e]}
+        groups = (g for e in users for g in self.layout.listed.get(e, ()))
+        found |= {a.node: a for g in groups for a in g.further}
         return dict(sorted(found.items()))
 
     @cached_property
@@ -89,7 +91,7 @@ class _Listing:
         found = []
         for group in space.groups:
             own = [a for a in space.axes if a.variable in group.variables]
-            further = group.deciding[len(space.axes) :]
+            further = (*group.deciding[len(space.axes) :], *group.further)
             loops = tuple(
                 tuple(self.places[a.node] for a in (*own, *further) if a.variable == v)
                 for v in group.variables

@@ -239,7 +239,9 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
         cut = tuple(tiles[region.loops[i]][n] for i, n in zip(mine, taken, strict=True))
         for i, counter in zip(mine, counters_of(values[:, told.index(k)], cut), strict=True):
             there &= counter == source.counters[:, i]
-    rows = distinct(np.concatenate([source.counters[there], values[there]], axis=1))
+    counters = source.counters[there]
+    counters[:, region.told :] = 0
+    rows = distinct(np.concatenate([counters, values[there]], axis=1))
     return Rows(rows[:, : len(region.loops)], rows[:, len(region.loops) :])
 
 

@@ -130,7 +130,9 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
 def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
     """The stamps that may be the peak; all are listed where few kinds do not tell."""
     layout = known.layout
+    axes = [layout.paths[einsum], *(n.space.axes for n in known.nodes.get(component, []))]
     listed = layout.listed.get(einsum) or any(n.space.listed for n in known.nodes.get(component, []))
+    listed = listed or any(a.node in layout.uneven for path in axes for a in path)
     refusal = None
     if not listed:
         try:

@@ -73,7 +73,8 @@ class NeededRegion(Region):
     `bounds` are on its own, from their smallest values on. `sources`: the consumer's variables, region by
     region. `loops`: of each loop that decides, outermost first, which of these it is over; `binds`: which of
     the own variables it cuts as well, or -1. `image`: of each own variable the factors of the consumer's and
-    a constant; None: whatever its bounds leave. `home`: how many of the loops stand above the storage.
+    a constant; None: whatever its bounds leave. `home`: how many of the loops stand above the storage;
+    `told`: how many stand above the Einsum, others decide further in what executes of the consumer.
     """
 
     own: int
@@ -82,6 +83,7 @@ class NeededRegion(Region):
     binds: tuple[int, ...]
     image: tuple[tuple[int, ...] | None, ...]
     home: int
+    told: int
     reuse: Reuse
 
     __hash__ = Region.__hash__

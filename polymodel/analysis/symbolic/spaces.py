@@ -92,12 +92,14 @@ class SumRank:
 class TiedGroup:
     """Rank variables that bounds of the iteration space tie together, and their points from the smallest
     values on. Of an inferred Einsum `deciding` are the loops that decide what executes, outermost first, and
-    `widths` of variables the widest windows in which tiles have to fit."""
+    `widths` of variables the widest windows in which tiles have to fit; `further` do not stand above it, but
+    decide what executes of its consumer."""
 
     variables: tuple[str, ...]
     region: Region
     deciding: tuple[LoopAxis, ...] = ()
     widths: tuple[tuple[str, ChainSize], ...] = ()
+    further: tuple[LoopAxis, ...] = ()
 
     @property
     def u(self) -> str:

@@ -87,7 +87,8 @@ def listing(
             "use engine exact",
         )
     axes = [(i, space.axes[i]) for i in positions]
-    further = group.deciding[len(space.axes) :]  # a buffet further out holds what they need together
+    # A buffet further out holds what is needed in all iterations of loops inside.
+    further = (*group.deciding[len(space.axes) :], *group.further)
     uses = {**uses, **dict.fromkeys(range(len(space.axes), len(space.axes) + len(further)), "merge")}
     axes += list(enumerate(further, len(space.axes)))
     loops = tuple(tuple(a.level("each") for _, a in axes if a.variable == v) for v in group.variables)
@@ -110,7 +111,7 @@ def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
     from polymodel.analysis.symbolic.listed_peaks import OneTrip
 
     until = max(axis + 1, len(group.deciding))
-    axes = [*space.axes[:until], *group.deciding[len(space.axes) :]]
+    axes = [*space.axes[:until], *group.deciding[len(space.axes) :], *group.further]
     axes = [a for a in axes if a.variable in group.variables]
     loops = tuple(tuple(a.level("each") for a in axes if a.variable == v) for v in group.variables)
     turns = tuple(group.variables.index(a.variable) for a in axes)
