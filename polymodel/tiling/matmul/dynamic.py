@@ -22,7 +22,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import look
 from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, changes
 from polymodel.tiling.matmul.walk import OrderTraffic
-from polymodel.tiling.plane.pattern import Flags, Index, Ints
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, sorted_by
 
 # How far a range may grow before its entries fill a buffer: the parts of dynamic tiles.
 
@@ -181,7 +181,7 @@ def sides_of(product: PatternProduct, buffers: tuple[int, int, int], stationary:
     if stationary == "A":
         return Sides(product.a, product.b, product.z, product.first_k, buffers, False, touched)
     z = product.z.transposed
-    first = product.first_k[np.argsort(product.z.cols, kind="stable")]
+    first = product.first_k[sorted_by(product.z.cols, product.z.shape[1])]
     swapped = (buffers[1], buffers[0], buffers[2])
     return Sides(product.b.transposed, product.a.transposed, z, first, swapped, True, touched)
 

@@ -17,12 +17,13 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import look
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.plane.operands import Transposed
-from polymodel.tiling.plane.pattern import Flags, Index, Ints
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, sorted_by
 
 MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
 EXTENT = 5 * 10**7  # of a rank: several arrays of 8 bytes a coordinate are held
 CHUNK = 2**18  # products at a time: few enough to be sorted within a processor's cache
+_FEW = 8  # rows of so many entries each are few
 _PLACES = 8  # so many places for each product are still filled one by one, which is faster than sorting
 _REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
@@ -44,6 +45,8 @@ class EntryCoordinates:
     @cached_property
     def starts(self) -> Ints:
         """Where each row begins, and the end: shape[0] + 1 numbers."""
+        if _FEW * self.shape[0] < self.nnz:  # rows ascend: a search for each touches few of the entries
+            return np.searchsorted(self.rows, np.arange(self.shape[0] + 1, dtype=self.rows.dtype))
         counts = np.bincount(self.rows, minlength=self.shape[0])
         return np.concatenate([[0], np.cumsum(counts)])
 
@@ -54,7 +57,7 @@ class EntryCoordinates:
     @cached_property
     def transposed(self) -> EntryCoordinates:
         """The same with rows and columns exchanged: a stable sort by column."""
-        order = np.argsort(self.cols, kind="stable")
+        order = sorted_by(self.cols, self.shape[1])
         return EntryCoordinates(self.cols[order], self.rows[order], self.shape[::-1])
 
     def taken(self, which: Flags) -> EntryCoordinates:
