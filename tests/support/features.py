@@ -406,4 +406,13 @@ FEATURES: tuple[Feature, ...] = (
             unit(),
         ),
     ),
+    Feature(
+        "overbooked sparse tiles",
+        product(densities={"A": 0.5}),
+        arch=(
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12, sparse={"format": {"A": "COO"}, "fit": {"probability": 0.9}}),
+            unit(),
+        ),
+    ),
 )
