@@ -325,9 +325,10 @@ def _free(name: str, document: Document, entry: YamlEntry | None = None) -> bool
     if name not in document.sections and name not in document.entries:
         return True
     place = entry.source.place(entry.line, entry.column) if entry else Place()
-    document.faults.note(
-        Diagnostic(f"section `{name}` is given twice", "keep it in one of the sources", name, place)
-    )
+    remedy = "keep it in one of the sources"
+    if name == "mapping":
+        remedy += "; to exchange mappings, give each a file of its own"
+    document.faults.note(Diagnostic(f"section `{name}` is given twice", remedy, name, place))
     return False
 
 
