@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -36,6 +37,7 @@ def peers() -> Ints:
     return order[np.stack([found // PEERS, found % PEERS])]
 
 
+@cache
 def squared() -> CascadeTraffic:
     """Traffic of the graph times itself."""
     coords, shape = peers(), (PEERS, PEERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.exhibits.teaal_designs import ARTIFACT, matrix, metric, multiplied, small_product
@@ -18,6 +19,7 @@ PRINTED = {
 }
 
 
+@cache
 def squared(rows: int, density: float) -> CascadeTraffic:
     """Traffic of a random matrix times its transpose."""
     a = random_tensor(("K", "M"), (rows, rows), density, seed=1, name="A")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ FIBER = 128
 BYTES = 4 * 128
 
 
+@cache
 def moved(m: int, n: int, k: int) -> CascadeTraffic:
     """Traffic of a product whose A is drawn with the published density.
 
