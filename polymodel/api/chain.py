@@ -23,7 +23,7 @@ def tile_chain(
     b: Source,
     c: Source,
     *,
-    capacity: int | Sequence[int | None],
+    capacity: int | Sequence[int | None] | None,
     order: Association = "(AB)C",
     pes: int = 2,
     split: int | None = None,
@@ -69,7 +69,7 @@ def _shared(panels: ChainPanels, pes: int) -> int:
     return min(max(round(pes * first / max(first + second, 1)), 1), pes - 1)
 
 
-def _capacities(capacity: int | Sequence[int | None]) -> Buffers:
+def _capacities(capacity: int | Sequence[int | None] | None) -> Buffers:
     given = plainly(capacity)
     each = (given,) * 5 if isinstance(given, int) or given is None else given
     if not isinstance(each, list | tuple) or len(each) != 5:
