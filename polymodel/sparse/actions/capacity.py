@@ -290,16 +290,20 @@ def _overflowing(
 
 
 def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> float:
-    """Expected nonzeros of a tile beyond so many: the sum over s of P(more than s)."""
-    top = int(model.quantile(extents, 1.0))
-    total, step = 0.0, 1 << 12
-    for low in range(most, top, step):
-        beyond = 1 - np.asarray(model.cdf(extents, np.arange(low, min(low + step, top))))
-        part = float(np.maximum(beyond, 0).sum())
+    """Expected nonzeros of a tile beyond so many: the sum over s >= most of P(more than s), or below the mean
+    what is expected, less that many, and the sum over s < most of P(s or fewer), from the near end on."""
+    mean = float(model.expected(extents))
+    below = most < mean
+    far = 0 if below else int(model.quantile(extents, 1.0))
+    total, step = 0.0, -(1 << 12) if below else 1 << 12
+    for near in range(most, far, step):
+        end = max(near + step, far) if below else min(near + step, far)
+        chance = np.asarray(model.cdf(extents, np.arange(min(near, end), max(near, end))))
+        part = float(np.maximum(chance if below else 1 - chance, 0).sum())
         total += part
         if part <= 1e-15 * total:
             break
-    return total
+    return mean - most + total if below else total
 
 
 def _again(
