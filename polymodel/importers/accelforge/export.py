@@ -6,10 +6,11 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
 from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
@@ -39,21 +40,24 @@ def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
 
 
 def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
-    """The same as files: name -> YAML. `workload.yaml` has the renames as well."""
+    """The same as files: name -> YAML."""
     refuse_lacking(_lacking(spec), allow)
     found: dict[str, str] = {}
+    cascade = tree = None
+    names: dict[str, dict[str, str]] = {}
     if spec.raw_workload is not None:
         refuse_recurrences(spec.workload, "AccelForge")
-        renames = {"einsums": [_renames(e) for e in spec.workload]}
-        sections = {"workload": _workload(spec.workload), "renames": renames}
-        found["workload.yaml"] = "\n".join(dump({k: v}, WIDTH) for k, v in sections.items())
+        names = _names_apart(spec.workload)
+        renamed = tuple(_renamed(e, names[e.name]) for e in spec.workload)
+        cascade = replace(spec.workload, einsums=renamed)
+        found["workload.yaml"] = dump({"workload": _workload(cascade)}, WIDTH)
     if spec.raw_arch is not None:
         nodes = [_component(c) for c in spec.arch.components]
         found["arch.yaml"] = dump({"arch": {"nodes": nodes}}, WIDTH)
     if spec.mapping is not None:
-        text = mapping_to_yaml(_refilled(spec.mapping))
-        found["mapping.yaml"] = text.removeprefix("schema_version: 1\n")
-    _check(spec, "\n".join(found.values()))
+        tree = _written(spec.mapping, spec.workload, names)
+        found["mapping.yaml"] = mapping_to_yaml(tree).removeprefix("schema_version: 1\n")
+    _check(spec, cascade, tree, "\n".join(found.values()))
     return found
 
 
@@ -99,6 +103,7 @@ def _einsum(einsum: Einsum) -> dict[str, object]:
         found["n_instances"] = einsum.n_instances
     found["iteration_space_shape"] = [str(c) for c in einsum.constraints]
     found["tensor_accesses"] = [_access(a) for a in einsum.accesses]
+    found["renames"] = {n: " | ".join(sorted(members)) or "Nothing" for n, members in einsum.renames}
     return found
 
 
@@ -113,13 +118,6 @@ def _access(access: TensorAccess) -> dict[str, object]:
     if access.backing_scale != 1:
         found["backing_storage_size_scale"] = float(access.backing_scale)
     return found
-
-
-def _renames(einsum: Einsum) -> dict[str, object]:
-    listed = [
-        {"name": n, "source": " | ".join(sorted(members)) or "Nothing"} for n, members in einsum.renames
-    ]
-    return {"name": einsum.name, "tensor_accesses": listed}
 
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
@@ -179,38 +177,98 @@ def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]
     )
 
 
-def _refilled(tree: LoopTree) -> LoopTree:
-    """The tree with the reuse that AccelForge has, and no pipelines."""
+# What is written is another form of the same: rank variables have one range of values each, and loops down to
+# single values stand in the mapping.
+
+
+def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
+    """New names of rank variables, by Einsum: there a name has one range of values in all Einsums."""
+    ranges: dict[str, tuple[int, int]] = {}
+    taken = {v for e in cascade for v in e.rank_variables}
+    found: dict[str, dict[str, str]] = {e.name: {} for e in cascade}
+    for einsum in cascade:
+        for name, bound in zip(einsum.rank_variables, einsum.bounds, strict=True):
+            if ranges.setdefault(name, bound) != bound:
+                new = f"{name}_{einsum.name}"
+                while new in taken:
+                    new += "_"
+                taken.add(new)
+                found[einsum.name][name] = new
+    return found
+
+
+def _renamed(einsum: Einsum, names: Mapping[str, str]) -> Einsum:
+    def expr(given: Affine) -> Affine:
+        return replace(given, terms=tuple((names.get(v, v), c) for v, c in given.terms))
+
+    def held(given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+        return tuple(replace(c, expr=expr(c.expr)) for c in given)
+
+    accesses = (
+        replace(a, projection=tuple(map(expr, a.projection)), guard=held(a.guard)) for a in einsum.accesses
+    )
+    return replace(
+        einsum,
+        rank_variables=tuple(names.get(v, v) for v in einsum.rank_variables),
+        constraints=held(einsum.constraints),
+        accesses=tuple(accesses),
+    )
+
+
+def _written(tree: LoopTree, cascade: Cascade, names: Mapping[str, Mapping[str, str]]) -> LoopTree:
+    """The tree with the reuse that AccelForge has, no pipelines, and above each compute node a loop over each
+    rank variable that is not down to single values yet. `names`: new ones of rank variables, by Einsum."""
+    numbers = iter(range(10**9))  # nodes in the order of `walk`
 
     def plain(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return tuple(one(n) for n in nodes)
+        return tuple(other for n in nodes for other in one(n))
 
-    def one(node: Node) -> Node:
+    def new(einsum: str, name: str) -> str:
+        return names.get(einsum, {}).get(name, name)
+
+    def loop(number: int, node: Loop) -> Loop:
+        below = tree.below.get(number, ())
+        variables = {e: new(e, node.variable_in(e)) for e in below}
+        if not any(names.get(e) for e in below):
+            return node
+        first = next(iter(variables.values()))
+        others = tuple((e, v) for e, v in variables.items() if v != first)
+        return replace(node, rank_variable=first, per_einsum=others)
+
+    def one(node: Node) -> tuple[Node, ...]:
+        number = next(numbers)
         if isinstance(node, StorageNode):
-            return replace(node, reuse=Reuse.REFILL)
+            return (replace(node, reuse=Reuse.REFILL),)
         if isinstance(node, Split):
-            return replace(node, pipeline=False, branches=tuple(plain(b) for b in node.branches))
-        return node
+            return (replace(node, pipeline=False, branches=tuple(plain(b) for b in node.branches)),)
+        if isinstance(node, Loop):
+            return (loop(number, node),)
+        einsum = cascade[node.einsum]
+        tiles = {x.variable_in(einsum.name): x.tile_shape for _, x in tree.loops(einsum.name)}
+        bounds = zip(einsum.rank_variables, einsum.bounds, strict=True)
+        left = (v for v, (low, high) in bounds if high > low and tiles.get(v) != 1)
+        return (*(Loop(new(einsum.name, v), 1) for v in left), node)
 
     return replace(tree, nodes=plain(tree.nodes))
 
 
-def _check(spec: Spec, text: str) -> None:
-    """What is written has to come back as the spec, but for what is allowed."""
+def _check(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, text: str) -> None:
+    """What is written has to come back as the spec, but for what is allowed. `cascade`, `tree`: in the form
+    that is written."""
     root, faults = parse_yaml(text, Source("", tuple(text.split("\n"))), TAGS)
     plain = root.plain() if root is not None else None
     if faults or not isinstance(plain, dict):
         raise SpecError(faults)
     again = import_accelforge(plain).spec
-    found = list(_differences(spec, again))
+    found = list(_differences(spec, cascade, tree, again))
     if found:
         remedy = "leave out what AccelForge has no counterpart for"
         raise SpecError([Diagnostic(f"what is written there is read otherwise: {d}", remedy) for d in found])
 
 
-def _differences(spec: Spec, again: Spec) -> Iterator[str]:
-    if spec.raw_workload is not None:
-        for one, other in zip(spec.workload, again.workload, strict=True):
+def _differences(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, again: Spec) -> Iterator[str]:
+    if cascade is not None:
+        for one, other in zip(cascade, again.workload, strict=True):
             if _facts(one) != _facts(other) or not one.iteration_space.is_equal(other.iteration_space):
                 yield f"Einsum {one.name}"
     if spec.raw_arch is not None:
@@ -218,7 +276,7 @@ def _differences(spec: Spec, again: Spec) -> Iterator[str]:
             if _prices(part) != _prices(like):
                 yield f"component {part.name}"
     there = again.mapping.nodes if again.mapping is not None else ()
-    if spec.mapping is not None and _refilled(spec.mapping).nodes != there:
+    if tree is not None and tree.nodes != there:
         yield "the mapping"
 
 
