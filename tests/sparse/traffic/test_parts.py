@@ -11,10 +11,12 @@ import yaml
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic import CascadeTraffic, traffic
+from polymodel.sparse.traffic.replacement import Accesses, LinesMoved, lines_moved
 from polymodel.sparse.traffic.units import merge_steps
 from polymodel.spec.teaal import read_teaal
 from tests.sparse.traffic import data
 from tests.sparse.traffic.oracle_parts import merges
+from tests.sparse.traffic.specs import as_cache, random_spec
 
 SIZES = {"K": 5, "M": 4, "N": 6}
 
@@ -84,6 +86,31 @@ def test_a_cache_that_is_too_small_is_refused() -> None:
         run(changed("gamma", ("depth: 393216", f"depth: {lines - 1}")))
     small = run(changed("gamma", ("depth: 393216", "depth: 2")), replacement="lru")
     assert small.einsum("T").memory("MainMemory").of("B").read > lines * 64
+
+
+def test_what_a_full_cache_drops_by_hand() -> None:
+    """0 1 2 0 1 2 in two lines: the least recently used one is always the next. With the furthest next use 2
+    takes the place of 1, and 1 that of 0. Line 0 is written first and last, so `lru` has two stays of it."""
+    time = (np.arange(6),)
+    write = np.array([True, False, False, True, False, False])
+    accesses = Accesses(np.array([0, 1, 2, 0, 1, 2]), time, write)
+    assert lines_moved([accesses], 2, "lru") == [LinesMoved(4, 2)]
+    assert lines_moved([accesses], 2, "optimal") == [LinesMoved(3, 1)]
+    inputs = Accesses(accesses.line, time)
+    assert [lines_moved([inputs], 2, policy)[0].read for policy in ("lru", "optimal")] == [6, 4]
+
+
+def test_whole_subtrees_in_a_full_cache_are_refused() -> None:
+    spec, _, _ = random_spec(0)
+    as_cache(spec, 1)
+    (bound,) = (s["bindings"] for s in spec["bindings"]["Z"] if s.get("component") == "Outer")
+    bound[0]["style"] = "eager"
+    full = {
+        t: data.tensor(t, r, SIZES, {(i, j): 1 for i in range(4) for j in range(4)})
+        for t, r in (("A", "KM"), ("B", "KN"))
+    }
+    with pytest.raises(Refused, match="more pass through it, whole subtrees among them"):
+        traffic(read_teaal(yaml.safe_dump(spec)), full, replacement="optimal")
 
 
 def test_rows_hold_every_number_once() -> None:
