@@ -378,6 +378,33 @@ FEATURES: tuple[Feature, ...] = (
         slopes="chain",
     ),
     Feature(
+        "operators as formulas",
+        product(
+            einsums=[
+                {
+                    "name": "Z",
+                    "tensor_accesses": [
+                        {"name": "A", "projection": ["m", "n"]},
+                        {"name": "B", "projection": ["n"]},
+                        {"name": "Z", "projection": ["m", "n"], "output": True},
+                    ],
+                    "operations": {"map": "exp(_0 - _1)"},
+                }
+            ],
+            rank_sizes={"M": 4, "N": 4},
+        ),
+        slopes="ski",
+    ),
+    Feature(
+        "absent points that hold another value than zero",
+        product(
+            einsums=["Z[m, n] = A[m, n] + B[m, n]"],
+            rank_sizes={"M": 4, "N": 4},
+            default={"A": "-inf", "Z": "-inf"},
+        ),
+        slopes="ski",
+    ),
+    Feature(
         "costs of operators",
         product(einsums=["Z[m, n] = A[m, n] + B[m, n]"], rank_sizes={"M": 4, "N": 4}),
         (
