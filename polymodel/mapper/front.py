@@ -124,9 +124,10 @@ class Front(Answer):
         """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
         if self.points:
             return ""
-        if self.found.candidates:
+        on_sparse = any(map(on_sparse_data, self.objectives))
+        if self.found.candidates and on_sparse:
             return TOO_LARGE
-        bounded = self.complete and self.diagnosis is None and any(map(on_sparse_data, self.objectives))
+        bounded = self.complete and self.diagnosis is None and on_sparse
         return NONE_FITS if bounded else self.found.reason
 
     @cached_property
