@@ -121,10 +121,10 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "--fuse: unknown name T9" in err
     assert "--workers: " in err
     assert "constraints" not in err
-    carried = tmp_path / "carried.yaml"
-    sizes = "rank_sizes: {P: 4, M: 4}, bits_per_value: {All: 8}, init: {S: 0}"
-    carried.write_text(f'workload: {{{sizes}, einsums: ["S[P=p+1, m] = S[p, m] + A[p, m]"]}}')
-    code, out, err = run(capsys, "explore", str(carried), SMALL[1])
+    chunked = tmp_path / "chunked.yaml"
+    sizes = "iteration_space_shape: {c: 0 <= c < 2, p: 0 <= p < 4, r: 0 <= r < 2}, bits_per_value: {All: 8}"
+    chunked.write_text(f'workload: {{{sizes}, einsums: ["O[c, p] = I[X=4*c+p+r] * W[r]"]}}')
+    code, out, err = run(capsys, "explore", str(chunked), SMALL[1])
     assert (code, out) == (REFUSED, "")
     assert "refused: " in err
 

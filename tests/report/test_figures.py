@@ -179,6 +179,7 @@ def draws() -> dict[str, Callable[..., object]]:
         "Tiling.plot": tiled.plot,
         "Tiling.plot_tilers": tiled.plot_tilers,
         "Tiling.plot_comparison": tiled.plot_comparison,
+        "ChainTiling.plot": pm.tile_chain(a, a, a, capacity=128).plot,
         "MatmulTiling.plot": product.plot,
         "MatmulTiling.plot_strategies": product.plot_strategies,
         "TilingEstimates.plot": pm.estimate_tiling(a).plot,
