@@ -247,6 +247,7 @@ def _merged_product(
         names, columns = np.unique(columns, return_inverse=True)
         span = names.size
     right = csr_array((right_values, columns, level.starts), shape=(level.fibers, span))
-    made = (left @ right).tocsc().tocsr()
+    made = left @ right
+    made.sort_indices()  # quicker than transposing twice
     coords = made.indices if names is None else names[made.indices]
     return np.repeat(fibers, np.diff(made.indptr)), coords, made.data
