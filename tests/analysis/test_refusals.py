@@ -34,7 +34,7 @@ def test_every_kind_is_counted_alike() -> None:
 # Every third value executes, in instances of two: some at their first value, others at their second; what is
 # needed has holes, reaches into padding, or is tied by bounds; buffets come and go while others run; Einsums
 # share loops in which some execute in some iterations or instances only, or storage that one fills whole.
-LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452, 256, 309, 35, 436, 64, 186]
+LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452, 256, 309, 35, 436, 64, 186, 461, 845]
 
 
 @pytest.mark.parametrize("number", LISTED)

@@ -39,7 +39,7 @@ from polymodel.analysis.symbolic.forms import (
     of_atom,
     summed,
 )
-from polymodel.analysis.symbolic.inferred import Undecided
+from polymodel.analysis.symbolic.inferred import Undecided, paths
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.regions import Region
@@ -89,7 +89,15 @@ def forms(
     memories, and not only where they are what is allocated.
     """
     _refuse_what_is_not_formed(problem)
-    cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1)))
+    try:
+        cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1)))
+    except NotSeparable as refusal:
+        if live or ranks or not _are_intervals(problem, override(reuse)):
+            raise
+        try:  # listed value by value, instances that are idle at times are told apart
+            cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1), points=True))
+        except NotSeparable:
+            raise refusal from None
     if len(cases) > 1 and any(case.whole for _, case in cases):
         refuse_rounding(problem)
     return joined(cases)
@@ -102,10 +110,11 @@ def _cases(
     live: bool,
     single: Mapping[int, bool],
     world: Form,
+    points: bool = False,
 ) -> Iterator[World]:
     """The forms for each way in which loops on which it depends have one trip or more."""
     try:
-        layout = lay_out(problem, reuse, ranks, single)
+        layout = lay_out(problem, reuse, ranks, single, points)
     except Undecided as open_:
         if len(single) == MOST_LOOPS:
             raise NotSeparable(
@@ -114,15 +123,23 @@ def _cases(
             ) from open_
         for yes in (True, False):
             where = open_.settled if yes else number(1) - open_.settled
-            yield from _cases(problem, reuse, ranks, live, {**single, open_.node: yes}, world * where)
+            yield from _cases(problem, reuse, ranks, live, {**single, open_.node: yes}, world * where, points)
     else:
         yield world, _analysis(layout, live)
 
 
+def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
+    """Whether what executes of some inferred Einsum has been taken for intervals."""
+    try:
+        return any(path.inferred and not path.groups for path in paths(problem, reuse, {}).values())
+    except (NotSeparable, Undecided):
+        return False
+
+
 def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
+    peaks, lives = _lives(layout, live)
     ledger = flows(layout)
     whole = _whole(layout, ledger)
-    peaks, lives = _lives(layout, live)
     return SymbolicAnalysis(
         _buffets(layout),
         _traffic(layout, ledger),

@@ -60,20 +60,25 @@ class Undecided(Exception):
         self.node, self.settled = node, settled
 
 
-def paths(problem: Problem, reuse: Reuse | None, single: Mapping[int, bool]) -> dict[str, Path]:
+def paths(
+    problem: Problem, reuse: Reuse | None, single: Mapping[int, bool], points: bool = False
+) -> dict[str, Path]:
     """The path of every Einsum; NotSeparable where what executes is not a product of intervals.
 
-    `single`: of loops (by node id) whether they have one trip only, where symbols do not tell.
+    `single`: of loops (by node id) whether they have one trip only, where symbols do not tell. `points`: what
+    executes is listed also where it is a product of intervals.
     """
-    inference = _Inference(problem, reuse, single)
+    inference = _Inference(problem, reuse, single, points)
     for name in reversed(problem.tree.einsums):
         inference.of(name)
     return {name: inference.found[name] for name in problem.tree.einsums}
 
 
 class _Inference:
-    def __init__(self, problem: Problem, reuse: Reuse | None, single: Mapping[int, bool]) -> None:
-        self.problem, self.reuse, self.single = problem, reuse, single
+    def __init__(
+        self, problem: Problem, reuse: Reuse | None, single: Mapping[int, bool], points: bool = False
+    ) -> None:
+        self.problem, self.reuse, self.single, self.points = problem, reuse, single, points
         self.found: dict[str, Path] = {}
         self.open: set[str] = set()
 
@@ -165,7 +170,7 @@ class _Inference:
     def needs_points(self, name: str, consumer: Einsum, above: Sequence[LoopAxis]) -> bool:
         """Whether bounds of the Einsum or its consumer tell what is needed, or the consumer is listed."""
         theirs = self.of(consumer.name)
-        if theirs.groups or groups(self.problem.cascade[name]):
+        if self.points or theirs.groups or groups(self.problem.cascade[name]):
             return True
         tied = {v for g in groups(consumer) for v in g.variables}
         over = {a.node for a in above if a.loop is not None and a.loop.variable_in(consumer.name) in tied}

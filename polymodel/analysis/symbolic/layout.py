@@ -157,11 +157,13 @@ def lay_out(
     reuse: Reuse | None,
     ranks: Mapping[str, str] | None = None,
     single: Mapping[int, bool] | None = None,
+    points: bool = False,
 ) -> SymbolicLayout:
     """All buffets; NotSeparable where the closed forms do not reach.
 
     `ranks`: rank variable -> symbol that stands for its extent. `single`: of loops (by node id) whether they
-    have one trip only, where symbols do not tell; Undecided for others on which it depends.
+    have one trip only, where symbols do not tell; Undecided for others on which it depends. `points`: what
+    executes of inferred Einsums is listed, also where it is a product of intervals.
     """
     tree = problem.tree
     if pipelines_of(problem):
@@ -173,7 +175,7 @@ def lay_out(
             _check_ranks(problem.cascade[name])
     mixed, uneven = tied_loops(problem)
     _check_loops(problem, bool(ranks))
-    found = paths(problem, reuse, single or {})
+    found = paths(problem, reuse, single or {}, points)
     check_tied(problem, ranks or {}, {e: _deciding(p) for e, p in found.items()})
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
