@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +26,7 @@ from polymodel.sparse.actions.records import (
 from polymodel.sparse.actions.storage import Formats, KeptTensor, LoopTiles, full_model, shape_of
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
-from polymodel.sparse.formats import expected_levels
+from polymodel.sparse.formats import CISS, expected_levels, scattered_levels
 
 # The rules are those of docs/sparse/capacity.md.
 
@@ -88,23 +89,52 @@ def _expected_resident(
     order = how.format.order(access.ranks)
     found = how.format.bits(expected_levels(model, largest, order))
     most = int(model.quantile(largest, confidence))
-    top = bits_of_nonzeros(how, access.ranks, largest, most)
+    top = _expected_bits(how, access.ranks, largest, most)
     mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
     total = float(found.total)
     each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
     needed = needed_bits(model, how, access.ranks, largest, fit, total, known.computed)
     return TileFootprint(
         buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
-        float(found.payload), float(found.metadata), max(top, total), confidence, known.label,
+        float(found.payload), float(found.metadata),
+        max(most_bits(how, access.ranks, largest, most), total), confidence, known.label,
         largest, total - each * mean, each, each * deviation, needed,
     )  # fmt: skip
 
 
-def bits_of_nonzeros(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
-    """Bits of a tile with so many nonzeros, wherever they lie in it."""
+def _expected_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
+    """Bits of a tile with so many nonzeros, which may be anywhere in it."""
     ranks = tuple(ranks)
     filled = Uniform.of(ranks, tuple(extents), nnz=min(nonzeros, math.prod(extents)))
     return float(how.format.bits(expected_levels(filled, None, how.format.order(ranks))).total)
+
+
+def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
+    """The most bits of a tile with so many nonzeros, wherever they are: no more than so many nonzeros take a
+    tile past them. Of CISS the expected bits."""
+    if isinstance(how.format, CISS):
+        return _expected_bits(how, ranks, extents, nonzeros)
+    order = how.format.order(tuple(ranks))
+    size = dict(zip(ranks, extents, strict=True))
+    found = scattered_levels(order, [size[r] for r in order], min(nonzeros, math.prod(extents)))
+    return float(how.format.bits(found).total)
+
+
+def nonzeros_with_room(
+    how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], room: float
+) -> tuple[int, bool]:
+    """How many nonzeros of a tile fit into these bits wherever they are, and whether one more fits nowhere.
+    -1: not even a tile without any fits."""
+    points = math.prod(extents)
+
+    def exceeds(nonzeros: int) -> bool:
+        return most_bits(how, ranks, extents, nonzeros) > room + 1e-9
+
+    least = bisect_left(range(points + 1), True, key=exceeds)
+    if least in (0, points + 1):
+        return least - 1, True
+    most = most_bits(how, ranks, extents, least)
+    return least - 1, math.isclose(_expected_bits(how, ranks, extents, least), most, rel_tol=1e-9)
 
 
 def needed_bits(
@@ -121,9 +151,9 @@ def needed_bits(
     if fit == "expected":
         return expected
     if fit == "worst" and computed:
-        return bits_of_nonzeros(how, ranks, extents, math.prod(extents))
+        return most_bits(how, ranks, extents, math.prod(extents))
     share = 1.0 if fit == "worst" else fit
-    return bits_of_nonzeros(how, ranks, extents, int(model.quantile(extents, share)))
+    return most_bits(how, ranks, extents, int(model.quantile(extents, share)))
 
 
 # Working sets of sparse tiles against sizes: expected bits, and how probable it is that they do not fit.
@@ -158,6 +188,7 @@ def capacity_checks(
 ) -> tuple[MemoryDemand, ...]:
     """One record per working set that its memory's size is checked with."""
     held = {(f.node, f.tensor): f for f in counts.footprints}
+    formats = Formats(problem)
     found = []
     for peak in analysis.working_sets:
         component = problem.hierarchy[peak.component]
@@ -167,8 +198,13 @@ def capacity_checks(
         rest = peak.bits - sum(r.bits for r, _ in sparse)
         bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
         needed = rest + sum(_scaled(r, f, f.needed_bits) for r, f in sparse)
-        seen = seen_by(problem.cascade[peak.einsum], data)
-        chance, label = _overflow(component.size_bits - rest, sparse, seen)
+        one = problem.cascade[peak.einsum]
+        seen = seen_by(one, data)
+        kept = {
+            (f.component, f.tensor): (formats.known[f.component, f.tensor], one.access_of(f.tensor).ranks)
+            for _, f in sparse
+        }
+        chance, label = _overflow(component.size_bits - rest, sparse, seen, kept)
         if all(f.label == "exact" for _, f in sparse):
             label = "exact"
         size = component.size_bits
@@ -182,26 +218,30 @@ def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
 
 
 def _overflow(
-    room: float, sparse: Sequence[tuple[Resident, TileFootprint]], data: Mapping[str, TensorData]
+    room: float,
+    sparse: Sequence[tuple[Resident, TileFootprint]],
+    data: Mapping[str, TensorData],
+    kept: Mapping[tuple[str, str], tuple[KeptTensor, tuple[str, ...]]],
 ) -> tuple[float, Label]:
-    """Probability that sparse tiles take more than what dense ones leave."""
+    """Probability that sparse tiles take more than what dense ones leave. `kept`: how (component, tensor) is
+    kept, and the tensor's ranks."""
     if math.isinf(room):
         return 0.0, "exact"
     mean = sum(_scaled(r, f, f.bits) for r, f in sparse)
-    random = [(r, f) for r, f in sparse if f.spread]
+    # Tiles with as many nonzeros may differ too, by where these are.
+    random = [(r, f) for r, f in sparse if f.spread or f.quantile_bits > f.bits * (1 + 1e-9)]
     if not random:
         return float(mean > room), "exact"
     if len(random) == 1:
         (resident, tile), fixed = random[0], mean
         fixed -= _scaled(resident, tile, tile.bits)
-        each = _scaled(resident, tile, tile.bits_per_nonzero)
-        spare = (room - fixed - _scaled(resident, tile, tile.base_bits)) / each
-        if spare < -1e-9:
+        how, ranks = kept[tile.component, tile.tensor]
+        most, sure = nonzeros_with_room(how, ranks, tile.extents, (room - fixed) / _scaled(resident, tile, 1))
+        if most < 0:
             return 1.0, "expected"
         model = data[tile.tensor].model
         assert model is not None, "only tensors with a model have tiles of different occupancies"
-        most = min(math.floor(spare + 1e-9), tile.points)
-        return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), "expected"
+        return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), _of_model(sure)
     variance = sum(_scaled(r, f, f.spread) ** 2 for r, f in random)
     slack = room - mean
     if slack <= 0:
@@ -224,14 +264,13 @@ def overbooked(
     rooms = _tile_capacities(problem, analysis, footprints)
     found = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
     notes = []
-    tiles = {(f.node, f.tensor): f for f in footprints}
     # Innermost first: what is fetched again there is one more use further out.
     for buffet in sorted(analysis.buffets, key=lambda b: -b.node):
         room = rooms.get((buffet.node, buffet.tensor))
         if room is None or buffet.parent is None:
             continue
-        share = _overflowing(problem, buffet, tiles[buffet.node, buffet.tensor], room, data, formats)
-        again, label = _again(found, buffet, share, data[buffet.tensor].actual is not None)
+        share, sure = _overflowing(problem, buffet, room, data, formats)
+        again, label = _again(found, buffet, share, data[buffet.tensor].actual is not None, sure)
         if again <= 1:
             continue
         for key in _fetches(problem, buffet, found):
@@ -268,25 +307,27 @@ def _tile_capacities(
 def _overflowing(
     problem: Problem,
     buffet: Buffet,
-    tile: TileFootprint,
     room: float,
     data: Mapping[str, TensorData],
     formats: Formats,
-) -> float:
-    """Which share of all that the tiles hold exceeds their room."""
+) -> tuple[float, bool]:
+    """Which share of all that the tiles hold exceeds their room, and whether it is not only the most."""
     known, tiles = _tiles_of(problem, buffet, data)
+    how = formats.known[buffet.component, buffet.tensor]
     if known.actual is not None:
-        found = formats.counted(tiles, formats.known[buffet.component, buffet.tensor], known.actual)
+        found = formats.counted(tiles, how, known.actual)
         # Whole nonzeros stay, each with its part of the bits of its tile.
         stay = np.floor(room * found.occupancies / np.maximum(found.each, 1) + 1e-9)
-        return float(ratio(np.maximum(found.occupancies - stay, 0).sum(), found.occupancies.sum(), 0.0))
+        over = np.maximum(found.occupancies - stay, 0).sum()
+        return float(ratio(over, found.occupancies.sum(), 0.0)), True
     model = _model_of(tiles, known)
-    most = max(math.floor((room - tile.base_bits) / tile.bits_per_nonzero + 1e-9), 0)
-    held, over = 0.0, 0.0
+    held, over, sure_of_all = 0.0, 0.0, True
     for extents, number in tiles.classes():
+        most, sure = nonzeros_with_room(how, tiles.access.ranks, extents, room)
         held += number * float(model.expected(extents))
-        over += number * expected_excess(model, extents, most)
-    return float(ratio(over, held, 0.0))
+        over += number * expected_excess(model, extents, max(most, 0))
+        sure_of_all &= sure
+    return float(ratio(over, held, 0.0)), sure_of_all
 
 
 def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> float:
@@ -306,8 +347,17 @@ def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> f
     return mean - most + total if below else total
 
 
+def _of_model(sure: bool) -> Label:
+    """Under a density model: expected where places do not matter (`sure`), else the most it can be."""
+    return "expected" if sure else "bound"
+
+
 def _again(
-    found: Mapping[tuple[str, int, str, str], AccessCount], buffet: Buffet, share: float, given: bool
+    found: Mapping[tuple[str, int, str, str], AccessCount],
+    buffet: Buffet,
+    share: float,
+    given: bool,
+    sure: bool,
 ) -> tuple[float, Certainty]:
     """How many times as much is fetched, and what that number is."""
     reads, fills = (
@@ -323,7 +373,7 @@ def _again(
         return 1.0, "exact"
     # Tiles of given data are read as often as others only where no action spares reads.
     spared = any(a.gated or a.skipped for a in (*reads, *fills))
-    label: Certainty = "expected" if not given else "estimate" if spared else "exact"
+    label: Certainty = "estimate" if given and spared else "exact" if given else _of_model(sure)
     return 1 + share * (used / filled - 1), label
 
 

@@ -13,7 +13,14 @@ from polymodel.sparse.formats.footprint import (
     footprint,
     tile_footprints,
 )
-from polymodel.sparse.formats.levels import RankLevels, TileLevels, expected_levels, levels_of, tile_levels
+from polymodel.sparse.formats.levels import (
+    RankLevels,
+    TileLevels,
+    expected_levels,
+    levels_of,
+    scattered_levels,
+    tile_levels,
+)
 from polymodel.sparse.formats.parse import parse_format, teaal_format
 from polymodel.sparse.formats.whole import (
     CISS,
@@ -56,6 +63,7 @@ __all__ = [
     "footprint",
     "levels_of",
     "parse_format",
+    "scattered_levels",
     "teaal_format",
     "tile_footprints",
     "tile_levels",

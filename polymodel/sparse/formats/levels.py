@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,22 @@ def expected_levels(
         runs,
         (lambda parts: greedy(model, parts).max_load) if by_slices else None,
     )
+
+
+def scattered_levels(ranks: Sequence[str], shape: Sequence[int], nonzeros: int) -> RankLevels:
+    """So many nonzeros in a tile of this shape (both in stored order), where they make the most fibers in
+    every rank, and no place of theirs takes more bits in a format of ranks."""
+    present = tuple(min(nonzeros, prod(shape[: k + 1])) for k in range(len(shape)))
+    fibers = (min(nonzeros, 1), *present[:-1])[: len(present)]
+
+    def runs(depth: int, span: int) -> int:
+        """Each fiber has its coordinates at its end. What is there beside the first one takes the place of
+        zeros that are in no run of `span`, and then, one fiber after the other, that of runs."""
+        each, left = divmod(shape[depth] - 1, span)
+        more = max(present[depth] - fibers[depth] * (1 + left), 0)
+        return max(fibers[depth] * each - -(-more // span), 0)
+
+    return RankLevels(tuple(ranks), tuple(shape), fibers, present, "bound", runs=runs)
 
 
 def _axes(ranks: tuple[str, ...], order: Sequence[str]) -> list[int]:

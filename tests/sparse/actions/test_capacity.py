@@ -20,6 +20,7 @@ from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import AccessCount, SparseCounts, TileFootprint
 from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.formats import Widths, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.small import hierarchy, product_of
 
@@ -32,18 +33,25 @@ COO = {"format": "COO", "index": 3}
 EACH = 8 + 2 * 3  # bits of a nonzero
 
 
-def problem_of(fit: Fit, room: int, kept: tuple[str, ...] = ("A",)) -> Problem:
+def problem_of(
+    fit: Fit,
+    room: int,
+    kept: tuple[str, ...] = ("A",),
+    format: object = COO,
+    size: tuple[int, int] = (2, 3),
+    sizes: dict[str, int] = SIZES,
+) -> Problem:
     """A tile of 2 x 3 (smaller at the edges) of A in GLB serves three turns over n."""
     nodes = (
-        StorageNode("DRAM", ("A", "B", "Z")), Loop("m", 2), Loop("k", 3), StorageNode("GLB", kept),
-        Loop("n", 1), Loop("m", 1), Loop("k", 1), ComputeNode("Z", "MAC"),
+        StorageNode("DRAM", ("A", "B", "Z")), Loop("m", size[0]), Loop("k", size[1]),
+        StorageNode("GLB", kept), Loop("n", 1), Loop("m", 1), Loop("k", 1), ComputeNode("Z", "MAC"),
     )  # fmt: skip
-    rules = SparseRules(tuple((t, COO) for t in ("A", "B", "Z")), fit=fit)
+    rules = SparseRules(tuple((t, format) for t in ("A", "B", "Z")), fit=fit)
     components = tuple(
         replace(c, sparse=rules, size_bits=room if c.name == "GLB" else math.inf) if c.kind == "memory" else c
         for c in hierarchy({}).components
     )
-    workload = product_of({"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}, SIZES)
+    workload = product_of({"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}, sizes)
     return Problem(workload, Hierarchy(components), LoopTree(nodes))
 
 
@@ -196,3 +204,42 @@ def test_sweeps_go_by_the_rule() -> None:
     more = overbooked.accesses.query("component == 'DRAM'")[["actual_bits", "metadata_bits"]].sum().sum()
     read_or_written = ["sparse_reads:DRAM", "sparse_writes:DRAM"]
     assert found.frame[read_or_written].iloc[0].sum() == pytest.approx(more)
+
+
+SCATTERED: list[object] = [
+    {"format": "DCSR", "index": 3, "pointer": 4},
+    [{"format": "U", "pbits": 4}, {"format": "B", "pbits": 8}],
+    [{"format": "CP", "cbits": 3, "pbits": 4}, {"format": "RLE", "rbits": 1, "pbits": 8}],
+]
+
+
+@pytest.mark.parametrize("format", SCATTERED, ids=["DCSR", "U-B", "CP-RLE"])
+@pytest.mark.parametrize("size", [(4, 2), (4, 4)])
+def test_where_nonzeros_lie_counts_as_well(format: object, size: tuple[int, int]) -> None:
+    """Of all placements of three nonzeros in 4 x 4: as many tiles fit as the rule says, and none exceeds what
+    the worst takes; what overflows is no more than what is said."""
+    every = []
+    for chosen in combinations(product(range(4), range(4)), NONZEROS):
+        dense = np.zeros(size, int)
+        for m, k in chosen:
+            if k < size[1]:
+                dense[m, k] = 1
+        part = SparseTensor.from_dense("A", ("R0", "R1"), dense)
+        bits = footprint(part, parse_format(format, part.ranks, Widths(8, None, 32))).total
+        every.append(int(bits) if part.nnz else 0)
+    data = {"A": TensorData("A", Uniform.of(("R0", "R1"), (4, 4), nnz=NONZEROS))}
+    known = data | {"B": dense_data("B"), "Z": dense_data("Z")}
+    for fit in ("worst", 0.3, 0.9):
+        for room in (min(every), max(every) - 1, max(every)):
+            problem = problem_of(fit, room, format=format, size=size, sizes={"m": 4, "k": 4, "n": 3})
+            analysis, counts = counted(problem, data)
+            (check,) = (c for c in capacity_checks(problem, analysis, counts, known) if c.component == "GLB")
+            share = sum(b <= check.needed_bits for b in every) / len(every)
+            assert share >= (1.0 if fit == "worst" else fit)
+            if fit == "worst":
+                assert check.needed_bits == max(every)
+            above = sum(b > room for b in every) / len(every)
+            assert check.p_overflow >= above - 1e-9
+            assert check.label == "bound" or check.p_overflow == pytest.approx(above)
+            (tile,) = in_glb(counts)
+            assert sum(b <= tile.quantile_bits for b in every) >= 0.99 * len(every)
