@@ -409,7 +409,9 @@ class _Walker:
             if isinstance(size, int) and path[1:] in ((), (einsum,)):
                 self._check_size(here, seen.variable_in(einsum), path, size, enclosing)
         inner = None if isinstance(tile, str) or isinstance(first, str) else max(tile, first or 0)
-        extents.update(dict.fromkeys(keys, inner))
+        for key, own in zip(keys, known, strict=True):
+            # Of Einsums that have tiles of their own further out, some may have fewer values than this tile.
+            extents[key] = inner if inner is None or own is None else min(own, inner)
         if enclosing is None or isinstance(tile, str) or isinstance(first, str):
             return None
         return self._trips(enclosing, tile, first)

@@ -220,6 +220,41 @@ def test_what_has_no_order_of_execution_is_a_fault_to_every_door(
     assert any(told in why for why in swept.infeasible)
 
 
+OWN_TILES = """
+workload:
+  rank_sizes: {P: 5}
+  bits_per_value: {All: 8}
+  einsums: ["B[p] = A[p]", "C[p] = B[p]"]
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+  - !Container {name: PE, spatial: [{name: X, fanout: 4}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1}]}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, C]}
+  - !Temporal {rank_variable: p, tile_shape: {B: T, C: 4}}
+  - !Temporal {rank_variable: p, tile_shape: 5}
+  - !Sequential
+    nodes:
+    - !Nested
+      nodes:
+      - !Compute {einsum: B, component: MAC}
+    - !Nested
+      nodes:
+      - !Spatial {rank_variable: p, tile_shape: 1, component: PE, name: X}
+      - !Compute {einsum: C, component: MAC}
+"""
+
+
+def test_a_shared_tile_holds_no_more_values_than_the_einsums_own(tmp_path: Path) -> None:
+    """The 4 values of C in a tile of 5 take 4 instances."""
+    (file := tmp_path / "own.yaml").write_text(OWN_TILES, encoding="utf-8")
+    reports = [pm.evaluate(pm.load(file, symbols={"T": 5}), engine=e) for e in ("exact", "enumerate")]
+    (point,) = pm.sweep(pm.load(file), {"T": [5]}, keep="all").frame.to_dict("records")
+    assert [r.total_energy for r in reports] == [point["energy"]] * 2
+
+
 def _run(total: int, seed: int) -> Found:
     every = Found()
     for found in campaign(total, seed, 1):
