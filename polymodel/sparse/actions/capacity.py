@@ -198,10 +198,13 @@ def capacity_checks(
         rest = peak.bits - sum(r.bits for r, _ in sparse)
         bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
         needed = rest + sum(_scaled(r, f, f.needed_bits) for r, f in sparse)
-        one = problem.cascade[peak.einsum]
-        seen = seen_by(one, data)
+        seen = seen_by(problem.cascade[peak.einsum], data)
+        # What is resident may be of a tensor that only another Einsum accesses.
         kept = {
-            (f.component, f.tensor): (formats.known[f.component, f.tensor], one.access_of(f.tensor).ranks)
+            (f.component, f.tensor): (
+                formats.known[f.component, f.tensor],
+                problem.cascade.accesses_of(f.tensor)[0].ranks,
+            )
             for _, f in sparse
         }
         chance, label = _overflow(component.size_bits - rest, sparse, seen, kept)
