@@ -494,7 +494,7 @@ def _on_sparse_data(
         stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
         found.append(sparse_choices.evaluated(one, result, mine, bounded, data, again, done, until))
         stopped.flag = stopped.flag or earlier
-        if stopped.flag:
+        if stopped.flag or monotonic() > end:
             break
     whole = sparse_choices.together(found, len(every))
     looked = [*whole.looked, *whole.besides]

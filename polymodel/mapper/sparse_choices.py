@@ -173,13 +173,18 @@ def together(found: Sequence[SparseSearch], every: int) -> SparseSearch:
     if every == 1:
         return found[0]
     bounds = [r.bounds for r in results]
-    least = tuple(min(row) for row in zip(*bounds, strict=True)) if all(bounds) else ()
+    rest = every - len(found)
+    # Nothing is known of mappings on architectures that were not searched.
+    known = not rest and all(bounds)
+    least = tuple(min(row) for row in zip(*bounds, strict=True)) if known else ()
+    missing = [u for r in results for u in r.unsearched]
+    missing += [f"{rest} of {every} combinations of sparse_choices"] if rest else []
     result = replace(
         results[0],
         candidates=tuple(c for r in results for c in r.candidates),
         stages=tuple(s for r in results for s in r.stages),
-        complete=len(found) == every and all(r.complete for r in results),
-        unsearched=tuple(dict.fromkeys(u for r in results for u in r.unsearched)),
+        complete=not rest and all(r.complete for r in results),
+        unsearched=tuple(dict.fromkeys(missing)),
         seconds=sum(r.seconds for r in results),
         memory=any(r.memory for r in results),
         bounds=least,

@@ -82,6 +82,18 @@ def test_what_is_shown() -> None:
     assert "MAC: skip compute" in str(front)
 
 
+def test_combinations_that_time_was_over_for() -> None:
+    """They are told, and nothing is said of how near their mappings may be."""
+    choices = {"GLB": {"format": {"A": [COO, "CSR", "dense"]}}}
+    front = pm.explore(
+        Case((1, 2, 1), {"A": 0.5}, {}).spec, objectives=BOTH, time_limit=1e-6,
+        constraints={"sparse_choices": choices},
+    )  # fmt: skip
+    assert not front.complete
+    assert "2 of 3 combinations of sparse_choices" in front.found.unsearched
+    assert not front.bounds
+
+
 @pytest.mark.parametrize(
     ("choices", "objectives", "fault"),
     [

@@ -278,8 +278,9 @@ def overbooked(
             continue
         for key in _fetches(problem, buffet, found):
             found[key] = _grown(found[key], again, label)
+        told = f"{share:.3%}" if share >= 5e-6 else "less than 0.001%"
         notes.append(
-            f"{buffet.component}: {share:.3%} of what its tiles of {buffet.tensor} hold finds no room there, "
+            f"{buffet.component}: {told} of what its tiles of {buffet.tensor} hold finds no room there, "
             "and is fetched again at each use"
         )
     return tuple(found[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)

@@ -317,10 +317,10 @@ class EinsumActions:
         carried = [a.tensor for a in einsum.inputs if a.tensor in written and self.data[a.tensor].dense]
         leaders = sums.looked(ACTIONS).leaders
         if carried and leaders:
+            on = ", ".join(dict.fromkeys(leaders))
             raise Refused(
-                f"{einsum.name}: actions on {', '.join(dict.fromkeys(leaders))} leave out operations that "
-                f"carry {carried[0]} forward",
-                f"leave these actions out for {einsum.name}",
+                f"{einsum.name}: actions on {on} leave out operations that carry {carried[0]} forward",
+                f"remove actions with `on: {on}` on `compute` and on operands of {einsum.name}",
             )
 
     def access(self, dense: Traffic) -> tuple[AccessCount, ...]:

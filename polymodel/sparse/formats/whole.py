@@ -318,6 +318,9 @@ class NamedFormat(Format):
 
     def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
         if self.kind in ("CSR", "CSC", "DCSR") and len(ranks) != 2:
+            if len(ranks) == 1:
+                what = f"{self.kind} holds matrices, {ranks[0]} is the only rank here"
+                raise SpecError([Diagnostic(what, "use COO, or one format for the rank, such as [B]")])
             what = f"{self.kind} holds matrices, there are {len(ranks)} ranks {list(ranks)}"
             raise SpecError([Diagnostic(what, "use CSF for tensors")])
         return tuple(reversed(ranks)) if self.kind == "CSC" else tuple(ranks)

@@ -64,6 +64,14 @@ def test_what_is_written_is_meant(written: object, ranks: tuple[str, ...], meant
 WRONG: list[tuple[object, tuple[str, ...], list[str]]] = [
     ("CRS", IJ, ["A.format: format 'CRS' is not known | did you mean CSR?"]),
     ("CSR", IJK, ["A.format: CSR holds matrices, there are 3 ranks ['I', 'J', 'K'] | use CSF for tensors"]),
+    (
+        "CSR",
+        ("I",),
+        [
+            "A.format: CSR holds matrices, I is the only rank here | "
+            "use COO, or one format for the rank, such as [B]"
+        ],
+    ),
     (7, IJ, ["A.format: 7 is not a format | a name such as CSR, or one format per rank"]),
     (["U"], IJ, ["A.format: 1 formats for 2 ranks I, J | one per rank, outermost first"]),
     (
