@@ -9,7 +9,7 @@ from functools import partial
 
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.records import Expression
-from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_expression
+from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_declared, parse_expression
 from polymodel.spec.teaal.walk import NAME, TreeWalk
 
 KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value")
@@ -44,6 +44,8 @@ def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
 
 def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
+    if isinstance(data, list):
+        return _declared_list(data, path, walk)
     for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
         if not NAME.match(tensor):
             walk.add(
@@ -55,6 +57,23 @@ def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[st
             continue
         found[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
     if not found:
+        walk.add(path, "no tensor is declared", "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}")
+    return found
+
+
+def _declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
+    """A list of `A[K, M]`, as older files have it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for i, item in enumerate(data):
+        parsed = walk.parsed(item, (*path, i), parse_declared, "A[K, M]")
+        if parsed is None:
+            continue
+        tensor, ranks = parsed
+        if tensor in found:
+            walk.add((*path, i), f"tensor {tensor} is declared twice", "declare it once")
+            continue
+        found[tensor] = walk.names(list(ranks), (*path, i), "rank", "A[K, M]")
+    if not data:
         walk.add(path, "no tensor is declared", "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}")
     return found
 

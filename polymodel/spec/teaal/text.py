@@ -132,19 +132,26 @@ class _Reader:
         self.scalars.append((name.text, name.offset))
         return name.text
 
-    def term(self) -> FactorProduct | Take:
-        now, ahead = self.cursor.now, self.cursor.ahead()
-        if now.text == "take" and ahead.text == "(":
-            return self.taken()
-        if now.text == "sum" and ahead.text == "(":
+    def terms(self) -> list[FactorProduct | Take]:
+        """One term, or the terms that stand together within `sum(K).(...)`."""
+        if self.cursor.now.text == "sum" and self.cursor.ahead().text == "(":
             return self.summed()
+        return [self.term()]
+
+    def term(self) -> FactorProduct | Take:
+        if self.cursor.now.text == "take" and self.cursor.ahead().text == "(":
+            return self.taken()
         factors = [self.factor()]
         while self.cursor.take("*"):
             factors.append(self.factor())
         return FactorProduct(tuple(factors))
 
-    def summed(self) -> FactorProduct:
-        """`sum(K, M).(A[k, m] * B[k])`, in older files: the ranks are those that the output lacks."""
+    def summed(self) -> list[FactorProduct | Take]:
+        """`sum(K, M).(A[k, m] * B[k])`, in older files: the ranks are those that the output lacks.
+
+        Several terms, `sum(J).(C[i, j] + T[i, j])`, are summed up one by one. A term without one of the ranks
+        would count once per coordinate of it in the sum, and once on its own, so it is refused there.
+        """
         c = self.cursor
         c.next()
         c.next()
@@ -155,11 +162,25 @@ class _Reader:
             ranks.append(self.name("a rank"))
         c.need(".", "after the ranks of sum")
         c.need("(", "around what is summed up")
-        found = self.term()
+        found = self.terms_of_sum([r.text for r in ranks])
         c.need(")", "after what is summed up")
-        if not isinstance(found, FactorProduct):
+        if not all(isinstance(term, FactorProduct) for term in found):
             raise TextFault("sum is of a product", ranks[0].offset if ranks else 0, "write take(...) alone")
         self.sums += [(r.text, r.offset) for r in ranks]
+        return found
+
+    def terms_of_sum(self, ranks: list[str]) -> list[FactorProduct | Take]:
+        found: list[FactorProduct | Take] = []
+        lacking: tuple[str, int] | None = None
+        while not found or self.cursor.take("+"):
+            start, before = self.cursor.now.offset, len(self.tensors)
+            found.append(self.term())
+            own = self.tensors[before:]
+            has = {v.upper() for t in own for index in t.operand.indices for v, _ in index.terms}
+            lacking = lacking or next(((r, start) for r in ranks if r not in has), None)
+        if lacking is not None and len(found) > 1:
+            what = f"a term of this sum over {lacking[0]} does not have rank {lacking[0]}"
+            raise TextFault(what, lacking[1], "take the term out of the sum")
         return found
 
     def taken(self) -> Take:
@@ -196,9 +217,9 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
     c = reader.cursor
     output = reader.operand(reader.name("the output tensor"))
     c.need("=", "after the output")
-    terms = [reader.term()]
+    terms = reader.terms()
     while c.take("+"):
-        terms.append(reader.term())
+        terms += reader.terms()
     if c.now.text == "-":
         raise TextFault("terms are added only", c.now.offset, "write + -1 * ... to subtract")
     if c.now.text == "/":
@@ -211,6 +232,21 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
             raise TextFault(what, offset, "sum over the ranks that the output does not have")
     expression = Expression(output, tuple(terms), " ".join(text.split()))
     return ParsedExpression(expression, tuple(reader.tensors), tuple(reader.scalars))
+
+
+def parse_declared(text: str) -> tuple[str, tuple[str, ...]]:
+    """`A[K, M]`, a tensor and its ranks in the list of older files."""
+    reader = _Reader(text)
+    c = reader.cursor
+    tensor = reader.name("a tensor").text
+    c.need("[", f"after tensor {tensor}")
+    ranks: list[str] = []
+    while not c.take("]"):
+        if ranks:
+            c.need(",", "between ranks")
+        ranks.append(reader.name("a rank").text)
+    c.finish()
+    return tensor, tuple(ranks)
 
 
 def parse_ranks(text: str) -> tuple[str, ...]:

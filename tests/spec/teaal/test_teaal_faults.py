@@ -29,6 +29,16 @@ def test_sizes_beyond_64_bits_are_told() -> None:
     assert "above 64 bits" in found.message
 
 
+def test_a_tensor_that_a_list_declares_twice_and_a_term_without_a_summed_rank_are_told() -> None:
+    listed = "einsum:\n  declaration:\n  - A[K]\n  - A[K]\n  - Z[]\n"
+    (twice,) = faults(listed + "  expressions:\n  - Z[] = A[k]\n")
+    assert (twice.place.line, twice.message) == (4, "tensor A is declared twice")
+    declared = "einsum:\n  declaration: {A: [I, J], B: [I], Z: [I]}\n  expressions:\n"
+    (lacks,) = faults(declared + "  - Z[i] = sum(J).(A[i, j] + B[i])\n")
+    assert "does not have rank J" in lacks.message
+    assert "out of the sum" in lacks.remedy
+
+
 @pytest.mark.parametrize("expressions", ["  - Z[m, n] = A[k, m] *\n", "  - 5\n"])
 def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> None:
     """What the mapping says of its Einsum is not a fault of its own; of another name it is."""

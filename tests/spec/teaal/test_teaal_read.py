@@ -90,3 +90,20 @@ def test_older_keys_and_tensors_without_ranks() -> None:
     full = read_teaal({"einsum": {**new, "expressions": ["s[] = b[]", "Z[k] = s[] * A[k]"]}})
     assert bare.expressions == full.expressions
     assert full.expressions[0].operands == (IndexedTensor("b", ()),)
+
+
+def test_declarations_in_a_list_as_older_files_have_them() -> None:
+    ranks = {"A": ["K", "M"], "s": [], "Z": ["M"]}
+    expressions = ["Z[m] = s * A[k, m]"]
+    listed = {"declaration": ["A[K, M]", "s[]", "Z[M]"], "expressions": expressions}
+    new = {"declaration": ranks, "expressions": expressions}
+    assert read_teaal({"einsum": listed}) == read_teaal({"einsum": new})
+
+
+def test_a_sum_of_several_terms_is_summed_up_term_by_term() -> None:
+    declared = {"A": ["I", "J"], "B": ["I", "J"], "Z": ["I"]}
+    within = {"declaration": declared, "expressions": ["Z[i] = sum(J).(A[i, j] + B[i, j])"]}
+    without = {"declaration": declared, "expressions": ["Z[i] = A[i, j] + B[i, j]"]}
+    first, second = (read_teaal({"einsum": e}).expressions[0] for e in (within, without))
+    assert first.terms == second.terms
+    assert len(first.terms) == 2
