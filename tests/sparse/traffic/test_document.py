@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs/sparse/traffic.md").read_text(encoding="utf-8")
 
 def test_the_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict = {}
     exec(code, names)
     *printed, last = capsys.readouterr().out.splitlines()
