@@ -19,7 +19,7 @@ from polymodel.analysis.symbolic.needed_sets import (
     rows_of,
     too_many,
 )
-from polymodel.analysis.symbolic.pair_atoms import Tabled
+from polymodel.analysis.symbolic.pair_atoms import LoopTable, Tabled
 from polymodel.analysis.symbolic.regions import Region, Tiles, numbered, repeated
 from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
@@ -29,28 +29,20 @@ EXACT = "use engine exact"
 
 
 @dataclass(frozen=True)
-class OneTrip(Tabled):
+class OneTrip(LoopTable):
     """1 if a loop has one trip at every stamp, else 0.
 
     `turns`: of each loop, as they stand, its variable; `place`: the loop among them.
     """
 
-    loops: tuple[tuple[ChainLevel, ...], ...]
     turns: tuple[int, ...]
     place: int
 
     __hash__ = Tabled.__hash__
 
     @property
-    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
-        return self.loops
-
-    @property
     def named(self) -> str:
         return "single"
-
-    def without_sizes(self) -> OneTrip:
-        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
 
     def number(self, *tiles: Tiles) -> int:
         rows = rows_of(self.region, tiles, self.turns, [False] * len(tiles))

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, Literal
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Size, Tile, Value
-from polymodel.analysis.symbolic.pair_atoms import Side, Tabled
+from polymodel.analysis.symbolic.pair_atoms import LoopTable, Side, Tabled
 from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, Tiles, values_under
 from polymodel.errors import NotSeparable
 
@@ -48,15 +48,14 @@ class LoopStep:
 
 
 @dataclass(frozen=True)
-class Listing(Tabled):
+class Listing(LoopTable):
     """The different (kept counters, element); with `step` those that stay over the steps of a loop.
 
-    `loops`: of each variable its loops; `turns`: all of them as they stand. `ranks`: of each rank the factors
+    `turns`: all loops as they stand. `ranks`: of each rank the factors
     of the variables. What stays is what every instance that has it had before. `settled`: 1 if the tiles of
     each instance do not depend on the loop that steps.
     """
 
-    loops: tuple[tuple[ChainLevel, ...], ...]
     ranks: tuple[tuple[int, ...], ...]
     turns: tuple[Turn, ...]
     made: tuple[Made | None, ...] = ()
@@ -66,15 +65,8 @@ class Listing(Tabled):
     __hash__ = Tabled.__hash__
 
     @property
-    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
-        return self.loops
-
-    @property
     def named(self) -> str:
         return "independent" if self.settled else "kept" if self.step is not None else "elements"
-
-    def without_sizes(self) -> Listing:
-        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
 
     def number(self, *tiles: Tiles) -> int:
         nameless = replace(self, loops=((),) * len(self.loops))
@@ -457,10 +449,9 @@ class BuffetLoops:
 
 
 @dataclass(frozen=True)
-class ListedPeak(Tabled):
+class ListedPeak(LoopTable):
     """The size of the tile number `item` of those `asked`, at stamp number `place` that may be the peak."""
 
-    loops: tuple[tuple[ChainLevel, ...], ...]
     asked: tuple[BuffetLoops, ...]
     item: int
     place: int
@@ -468,15 +459,8 @@ class ListedPeak(Tabled):
     __hash__ = Tabled.__hash__
 
     @property
-    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
-        return self.loops
-
-    @property
     def named(self) -> str:
         return "peak"
-
-    def without_sizes(self) -> ListedPeak:
-        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
 
     def number(self, *tiles: Tiles) -> int:
         rows = _peaks(self.region, tiles, self.asked)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
 from polymodel.analysis.symbolic.regions import (
@@ -469,6 +469,22 @@ class Tabled:
         )
         found = [self.at(*row) for row in rows.tolist()]
         return np.array(found, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
+
+
+@dataclass(frozen=True)
+class LoopTable(Tabled):
+    """Numbers of a region whose variables have `loops`, outermost first, by the sizes of their tiles."""
+
+    loops: tuple[tuple[ChainLevel, ...], ...]
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        return self.loops
+
+    def without_sizes(self) -> Self:
+        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,9 @@ def legal(problem: Problem) -> None:
     assume(not check(problem))
 
 
-def drawn_data(problem: Problem, data: st.DataObject):
-    """Drawn nonzeros of A and B, as points and as tensors."""
-    shape = shapes(problem)
+def drawn_data(problem: Problem, data: st.DataObject, shape: dict | None = None):
+    """Drawn nonzeros of A and B, as points and as tensors, of these shapes, else of those touched."""
+    shape = shape or shapes(problem)
     nonzero, known = {}, {"Z": dense_data("Z")}
     for t in ("A", "B"):
         points = list(product(*map(range, shape[t])))
@@ -89,9 +89,9 @@ def drawn_data(problem: Problem, data: st.DataObject):
     return nonzero, known
 
 
-def given_data(problem: Problem, data: st.DataObject):
+def given_data(problem: Problem, data: st.DataObject, shape: dict | None = None):
     """The same, and which tensors are stored in a format where."""
-    nonzero, known = drawn_data(problem, data)
+    nonzero, known = drawn_data(problem, data, shape)
     packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
     return nonzero, known, packed
 

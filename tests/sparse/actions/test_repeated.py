@@ -18,13 +18,13 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.links import EinsumLinks
-from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.density import Uniform
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.numbers import parse_affine
 from polymodel.workload.einsum import Cascade, TensorAccess
 from tests.sparse.actions.literal import Literal
 from tests.sparse.actions.small import RANKS, small_problems
-from tests.sparse.actions.test_literal import STATES, legal, ours, ranks, shapes
+from tests.sparse.actions.test_literal import STATES, given_data, legal, ours, ranks, shapes
 
 MAPPING = Path(__file__).parents[3] / "workloads/attention_one_pass/simple_two_level/one_pass.yaml"
 # What A is read at besides, and what the other tensors are indexed by.
@@ -80,15 +80,7 @@ def whole_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
 @given(problems(), st.data())
 def test_actual_data_is_counted_as_a_walk_counts(problem: Problem, data: st.DataObject) -> None:
     legal(problem)
-    shape = whole_shapes(problem)
-    nonzero, known = {}, {"Z": dense_data("Z")}
-    for t in ("A", "B"):
-        points = list(product(*map(range, shape[t])))
-        nonzero[t] = set(data.draw(st.lists(st.sampled_from(points), unique=True)))
-        coords = [[p[r] for p in nonzero[t]] for r in range(len(shape[t]))]
-        tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
-        known[t] = TensorData(t, Actual.of(tensor), tensor)
-    packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
+    nonzero, known, packed = given_data(problem, data, whole_shapes(problem))
     walk = Literal(problem)
     holding = {n.component for n in problem.tree.nodes if isinstance(n, StorageNode) and "A" in n.tensors}
     if not evenly(problem) and any(t == "A" and c in holding for c, t in packed):
