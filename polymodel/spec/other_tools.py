@@ -232,7 +232,7 @@ def _of_timeloop(entry: YamlEntry, root: YamlNode) -> bool:
         return True
     levels = {"version", "subtree", "nodes", "local", "arithmetic", "storage"}
     if entry.key == "architecture" and root.entry("einsum") is None and keys & levels:
-        return True
+        return "version" in keys or not _clocked(value)
     if entry.key == "mapping":
         nodes = value.entry("nodes")
         listed = (nodes.value if nodes else value).elements or ()
@@ -244,6 +244,14 @@ def _of_timeloop(entry: YamlEntry, root: YamlNode) -> bool:
             kind is not None and isinstance(kind.value.scalar, str) and kind.value.scalar.startswith("fused")
         )
     return False
+
+
+def _clocked(architecture: YamlNode) -> bool:
+    """True for a tree of TeAAL's: its root level has a clock, which Timeloop says among its variables."""
+    tree = architecture.entry("subtree")
+    roots = (architecture, *((tree.value.elements or ()) if tree else ()))
+    given = (level.entry("attributes") for level in roots)
+    return any(a is not None and a.value.entry("clock_frequency") is not None for a in given)
 
 
 def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:

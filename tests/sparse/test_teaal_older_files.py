@@ -89,6 +89,54 @@ def test_older_words() -> None:
         loaded(["Z[m, n] = sum(M).(A[k, m] * B[k, n])"], PRODUCT["declaration"])
 
 
+def test_lists_of_texts_in_the_mapping() -> None:
+    declared = {"A": ["K"], "B": ["K", "M"], "T": ["M"], "Z": ["M"]}
+    made = ["T[m] = A[k] * B[k, m]", "Z[m] = T[m] + B[k, m]"]
+    teaal = loaded(made, declared, **{"rank-order": ["B[M, K]"], "loop-order": ["K, M", "M, K"]}).teaal
+    assert teaal is not None
+    assert [m.loop_order for m in teaal.mappings] == [("K", "M"), ("M", "K")]
+    assert teaal.rank_order["B"] == ("M", "K")
+    for wrong in (["K, M"], ["K, M", "M, K", "M"]):
+        with pytest.raises(SpecError, match="a list is not a mapping"):
+            loaded(made, declared, **{"loop-order": wrong})
+    with pytest.raises(SpecError, match="tensor B is declared twice"):
+        loaded(made, declared, **{"rank-order": ["B[M, K]", "B[K, M]"]})
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.float32])
+def test_terms_are_subtracted(kind: type) -> None:
+    declared = {"A": ["M", "K"], "B": ["M", "K"], "Y": ["M"], "Z": ["M"]}
+    made = ["Y[m] = sum(K).(A[m, k] - 2 * B[m, k])", "Z[m] = sum(K).(A[m, k]) - sum(K).(B[m, k] - A[m, k])"]
+    spec = loaded(made, declared)
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0, 3, (4, 5)).astype(kind) for _ in "AB")
+    ran = pm.execute(spec, {"A": a, "B": b})
+    assert all(c.agrees for c in ran.check())
+    signed = [x.astype(np.int64).sum(axis=1) for x in (a, b)]
+    assert ran.results["Y"].to_dense().tolist() == (signed[0] - 2 * signed[1]).tolist()
+    assert ran.results["Z"].to_dense().tolist() == (2 * signed[0] - signed[1]).tolist()
+    first, second = ran.einsums
+    # A number is a factor, a sign is not.
+    assert (first.multiplies, second.multiplies) == (np.count_nonzero(b), 0)
+    assert second.term_adds > 0
+    assert dict(spec.bind(M=4, K=5).workload["Z"].operations)["map"] == "_0 - _1 + _0"
+    alone = pm.execute(loaded(["Z[] = 2 * b - c"], {"Z": []}), {}, symbols={"b": 4, "c": 9})
+    assert alone.results["Z"].to_dense() == -1
+
+
+def test_an_output_that_is_made_again_is_another_tensor() -> None:
+    declared = {"A": ["M"], "B": ["M"], "Z": ["M"], "Z_1": ["M"]}
+    spec = loaded(["Z[m] = A[m] + B[m]", "Z[m] = Z[m] * B[m]", "Z[m] = Z_1[m] - Z[m]"], declared)
+    assert spec.teaal is not None
+    assert [e.name for e in spec.teaal.expressions] == ["Z_2", "Z_3", "Z"]
+    a, b, c = np.array([1, 2, 0, 4]), np.array([3, 0, 0, 5]), np.array([1, 1, 1, 0])
+    ran = pm.execute(spec, {"A": a, "B": b, "Z_1": c})
+    assert ran.results["Z"].to_dense().tolist() == (c - (a + b) * b).tolist()
+    assert all(x.agrees for x in ran.check())
+    with pytest.raises(SpecError, match="Z is read by the expression that makes it"):
+        loaded(["Z[m] = Z[m] * B[m]"], declared)
+
+
 def test_an_einsum_without_a_tensor_is_its_scalars() -> None:
     spec = loaded(["A[] = 2 * b + c", "Z[k] = V[k] * A"], {"A": [], "V": ["K"], "Z": ["K"]})
     ran = pm.execute(spec, {"V": np.array([1, 0, 3])}, symbols={"b": 4, "c": 1})

@@ -157,8 +157,9 @@ def _array(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int
     return found
 
 
-def _factor(term: FactorProduct | Take, scalars: Mapping[str, float]) -> float | int:
-    found: float | int = 1
+def _factor(term: FactorProduct | Take, scalars: Mapping[str, float]) -> float | int | np.integer:
+    negative = isinstance(term, FactorProduct) and term.negative
+    found: float | int | np.integer = np.int64(-1) if negative else 1
     for f in term.factors:
         if not isinstance(f, IndexedTensor):
             found = found * (scalars[f] if isinstance(f, str) else f)

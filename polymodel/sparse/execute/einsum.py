@@ -221,8 +221,10 @@ def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loo
 def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[SparseTensor, EinsumCounts]:
     """An Einsum that reads no tensor: its one value, and what it takes to write it."""
     products = [t for t in expression.terms if isinstance(t, FactorProduct)]
+    signs = [-1.0 if t.negative else 1.0 for t in products]
     named = [[scalars[f] if isinstance(f, str) else f for f in t.factors] for t in products]
-    value = sum(prod(float(n) for n in numbers if not isinstance(n, IndexedTensor)) for numbers in named)
+    each = [prod(float(n) for n in numbers if not isinstance(n, IndexedTensor)) for numbers in named]
+    value = sum(sign * one for sign, one in zip(signs, each, strict=True))
     made = SparseTensor.from_coo(expression.name, (), (), np.zeros((0, 1), dtype=np.int64), [value])
     zero = int(value == 0)
     multiplies = sum(len(t.factors) - 1 for t in products)

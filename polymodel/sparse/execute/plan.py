@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
@@ -46,10 +48,14 @@ class OperandSlot:
 
 @dataclass(frozen=True)
 class SlotProduct:
-    """A product (or take) of slots, by index; `factor`: the product of its numbers, `numbers` of them."""
+    """A product (or take) of slots, by index.
+
+    `factor`: the product of its `numbers` numbers and, where the term is subtracted, -1. A sign alone is an
+    integer of 64 bits, so that whole numbers stay whole.
+    """
 
     slots: tuple[int, ...]
-    factor: float | int
+    factor: float | int | np.integer
     numbers: int
     take: int | None = None
 
@@ -257,14 +263,14 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[SlotPr
 
 
 def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> SlotProduct:
-    factor: float | int = 1
+    factor: float | int | np.integer = np.int64(-1) if term.negative else 1
     numbers = 0
     slots: list[int] = []
     for f in term.factors:
         if isinstance(f, IndexedTensor):
             slots.append(at + len(slots))
             continue
-        factor *= scalars[f] if isinstance(f, str) else f
+        factor = factor * (scalars[f] if isinstance(f, str) else f)
         numbers += 1
     if not slots:
         raise Refused("a term without a tensor is not executed", "add the constant to the result")

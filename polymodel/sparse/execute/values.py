@@ -82,7 +82,13 @@ def _product(term: SlotProduct, cursors: list[FiberCursor]) -> Values:
         here = here if term.take is not None else wide(here)
         found = here if found is None else found * here
     assert found is not None
-    return found if term.take is not None or not term.numbers else found * term.factor
+    return scaled(found, term)
+
+
+def scaled(values: Values, term: SlotProduct) -> Values:
+    """Products of a term's tensors, times its numbers and its sign."""
+    plain = term.take is not None or not (term.numbers or term.factor < 0)
+    return values if plain else values * term.factor
 
 
 def wide(values: Values) -> Values:
@@ -183,9 +189,7 @@ def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints,
         here = here if term.take is not None else wide(here)
         found = here if found is None else found * here
     assert found is not None
-    if term.take is None and term.numbers:
-        found = found * term.factor
-    return np.broadcast_to(found, (nodes.size, leaves.size))
+    return np.broadcast_to(scaled(found, term), (nodes.size, leaves.size))
 
 
 # The output of a loop that is merged and not walked: its pattern, or its values as a sparse product.
@@ -224,8 +228,7 @@ def _merged_product(
             element = walk.cursors[s].element
             held = plan.slots[s].tree.values
             weights = weights * wide(held if element is None else held[element])
-    if term.numbers:
-        weights = weights * term.factor
+    weights = scaled(weights, term)
     # The output's fibers in the order of its result, as far as the loops above give it.
     place = np.arange(merged.outputs, dtype=np.int64)
     fibers = sorting([above[i] for i in sorted(above)])

@@ -93,6 +93,7 @@ _ATTRIBUTES = {
     "next_latency": entry("Cycles from one element to the next.", 1),
     "num_ranks": entry("Ranks that it steps through.", 2),
     "type": entry("What the unit is: mul or add; two-finger, leader-follower or skip-ahead."),
+    "op": entry("The older name of a compute unit's type."),
     "order": entry("Order in which fibers leave the merger: fifo or opt."),
     "reduce": entry("Whether the merger adds equal coordinates."),
 }

@@ -134,20 +134,19 @@ def _operation(expression: Expression) -> str | None:
     if isinstance(term, Take):
         return "take"
     if len(expression.terms) > 1 and all(
-        isinstance(t, FactorProduct) and len(t.factors) == 1 for t in expression.terms
+        isinstance(t, FactorProduct) and len(t.factors) == 1 and not t.negative for t in expression.terms
     ):
         return "add"
     products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     if len(products) > 1:
-        return " + ".join(_product(t, tuple(dict.fromkeys(expression.operands))) for t in products)
+        return "".join(_product(t, tuple(dict.fromkeys(expression.operands))) for t in products)[3:]
     return None
 
 
 def _product(term: FactorProduct, operands: tuple[IndexedTensor, ...]) -> str:
-    """A term of a sum with its operands numbered, `_0 * _1`."""
-    return " * ".join(
-        f"_{operands.index(f)}" if isinstance(f, IndexedTensor) else str(f) for f in term.factors
-    )
+    """A term of a sum after its sign, with its operands numbered: ` + _0 * _1`."""
+    factors = (f"_{operands.index(f)}" if isinstance(f, IndexedTensor) else str(f) for f in term.factors)
+    return f" {'-' if term.negative else '+'} {' * '.join(factors)}"
 
 
 def _access(operand: IndexedTensor, spec: TeaalSpec, *, output: bool) -> TensorAccess:
@@ -229,9 +228,8 @@ class _Fill:
     def term(self, term: FactorProduct | Take) -> FactorProduct | Take:
         if isinstance(term, Take):
             return replace(term, factors=tuple(self.operand(f) for f in term.factors))
-        return FactorProduct(
-            tuple(self.operand(f) if isinstance(f, IndexedTensor) else f for f in term.factors)
-        )
+        factors = tuple(self.operand(f) if isinstance(f, IndexedTensor) else f for f in term.factors)
+        return replace(term, factors=factors)
 
     def operand(self, operand: IndexedTensor) -> IndexedTensor:
         return replace(operand, indices=tuple(self.index(i) for i in operand.indices))

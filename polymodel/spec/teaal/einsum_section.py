@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count as count_from
+from itertools import islice
 
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.records import Expression
@@ -14,17 +17,23 @@ from polymodel.spec.teaal.walk import NAME, TreeWalk
 
 KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value")
 Declaration = Mapping[str, tuple[str, ...]]
+Placed = list[tuple[Path, ParsedExpression]]
+_DECLARED = "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}"
 
 
 @dataclass(frozen=True)
 class EinsumSection:
-    """`whole`: every expression could be read, so that no Einsum is missing for want of its text."""
+    """`whole`: every expression could be read, so that no Einsum is missing for want of its text.
+
+    `overwritten`: tensors that several expressions make, each after its first ones.
+    """
 
     declaration: Declaration
     expressions: tuple[Expression, ...]
     rank_sizes: Mapping[str, int | str]
     bits_per_value: Mapping[str, int | str]
     whole: bool = True
+    overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
@@ -33,19 +42,27 @@ def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
     section = walk.mapping(data, path, "einsum: {declaration: ..., expressions: ...}")
     walk.keys(section, path, KEYS)
     declaration = _declaration(section.get("declaration"), (*path, "declaration"), walk)
-    expressions, whole = _expressions(section.get("expressions"), declaration, walk)
+    read, whole = _expressions(section.get("expressions"), declaration, walk)
+    found, earlier = _versions(read, declaration)
+    declaration |= {one: declaration[name] for name, ones in earlier.items() for one in ones}
+    _check(found, declaration, walk)
+    expressions = tuple(parsed.expression for _, parsed in found)
     ranks = list(dict.fromkeys(r for found in declaration.values() for r in found))
     sizes = _numbers(section.get("rank_sizes"), (*path, "rank_sizes"), "rank", ranks, walk)
     bits = _numbers(
         section.get("bits_per_value"), (*path, "bits_per_value"), "tensor", [*declaration, "All"], walk
     )
-    return EinsumSection(declaration, expressions, sizes, bits, whole)
+    bits |= {one: bits[name] for name, ones in earlier.items() if name in bits for one in ones}
+    return EinsumSection(declaration, expressions, sizes, bits, whole, earlier)
 
 
 def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     if isinstance(data, list):
-        return _declared_list(data, path, walk)
+        found = declared_list(data, path, walk)
+        if not data:
+            walk.add(path, "no tensor is declared", _DECLARED)
+        return found
     for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
         if not NAME.match(tensor):
             walk.add(
@@ -57,11 +74,11 @@ def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[st
             continue
         found[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
     if not found:
-        walk.add(path, "no tensor is declared", "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}")
+        walk.add(path, "no tensor is declared", _DECLARED)
     return found
 
 
-def _declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
+def declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     """A list of `A[K, M]`, as older files have it."""
     found: dict[str, tuple[str, ...]] = {}
     for i, item in enumerate(data):
@@ -73,8 +90,6 @@ def _declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, 
             walk.add((*path, i), f"tensor {tensor} is declared twice", "declare it once")
             continue
         found[tensor] = walk.names(list(ranks), (*path, i), "rank", "A[K, M]")
-    if not data:
-        walk.add(path, "no tensor is declared", "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}")
     return found
 
 
@@ -90,14 +105,13 @@ def _numbers(data: object, path: Path, what: str, known: list[str], walk: TreeWa
     return found
 
 
-def _expressions(
-    data: object, declaration: Declaration, walk: TreeWalk
-) -> tuple[tuple[Expression, ...], bool]:
+def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tuple[Placed, bool]:
+    """What could be read of the expressions, and whether that is all."""
     path: Path = ("einsum", "expressions")
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
         walk.add(path, "there is no expression", EXAMPLE)
-    found: list[tuple[Path, ParsedExpression]] = []
+    found: Placed = []
     variables = {r.lower() for ranks in declaration.values() for r in ranks}
     read = partial(parse_expression, variables=variables if declaration else None)
     for i, item in enumerate(items):
@@ -106,12 +120,39 @@ def _expressions(
         parsed = walk.parsed(text, at, read, "Z[m, n] = A[k, m] * B[k, n]")
         if parsed is not None:
             found.append((at, parsed))
+    return found, 0 < len(items) == len(found)
+
+
+def _versions(found: Placed, declaration: Declaration) -> tuple[Placed, dict[str, tuple[str, ...]]]:
+    """Expressions of which each makes a tensor of its own, and the names of those that are overwritten.
+
+    Where several have one output, the last keeps its name; the others make tensors Z_1, Z_2, ..., which
+    what comes next reads.
+    """
+    times = Counter(parsed.expression.name for _, parsed in found)
+    taken = {*declaration, *times, *(name for _, parsed in found for name, _ in parsed.scalars)}
+    earlier: dict[str, tuple[str, ...]] = {}
+    for name in (n for n, count in times.items() if count > 1 and n in declaration):
+        free = (f"{name}_{i}" for i in count_from(1))
+        earlier[name] = tuple(islice((n for n in free if n not in taken), times[name] - 1))
+    now: dict[str, str] = {}
+    renamed: Placed = []
+    for at, parsed in found:
+        made = parsed.expression.name
+        left = earlier.get(made, ())
+        name = left[len(left) - times[made] + 1] if times[made] > 1 and left else made
+        times[made] -= 1
+        renamed.append((at, parsed.renamed(name, now)))
+        now[made] = name
+    return renamed, earlier
+
+
+def _check(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
     for at, parsed in found if declaration else ():
         for tensor in parsed.tensors:
             _check_tensor(tensor, parsed, at, declaration, walk)
         _check_scalars(parsed, at, declaration, walk)
     _check_order(found, declaration, walk)
-    return tuple(parsed.expression for _, parsed in found), 0 < len(items) == len(found)
 
 
 def _with_brackets(text: str, declaration: Declaration) -> str:
@@ -179,9 +220,7 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
         walk.add(path, "there is no tensor on the right", EXAMPLE)
 
 
-def _check_order(
-    found: list[tuple[Path, ParsedExpression]], declaration: Declaration, walk: TreeWalk
-) -> None:
+def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
     """One expression for each output, and none that reads what a later one makes."""
     made: dict[str, int] = {}
     outputs = [parsed.expression.name for _, parsed in found]

@@ -43,7 +43,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "": ("clock_frequency",),
 }
 WORDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Compute": {"type": ("mul", "add")},
+    "Compute": {"type": ("mul", "add"), "op": ("mul", "add")},
     "Intersector": {"type": ("two-finger", "leader-follower", "skip-ahead")},
     "Merger": {"order": ("fifo", "opt")},
 }
@@ -91,16 +91,20 @@ def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: 
         count = size or count
     here, copies = (*above, name), copies * count
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), "", walk)
-    local = tuple(
-        c
-        for i, item in enumerate(
-            walk.items(given.get("local"), (*path, "local"), "[{name: ..., class: ...}]")
-        )
-        if (c := _component(item, (*path, "local", i), here, copies, tree)) is not None
-    )
-    below = walk.items(given.get("subtree"), (*path, "subtree"), "[{name: PE[0..31]}]")
-    subtree = tuple(_level(x, (*path, "subtree", i), here, copies, tree) for i, x in enumerate(below))
-    return HardwareLevel(name, count, attributes, local, subtree)
+    local: list[HardwareComponent] = []
+    trees: list[tuple[Path, object]] = []
+    for i, item in enumerate(walk.items(given.get("local"), (*path, "local"), "[{name: ..., class: ...}]")):
+        component = _component(item, (*path, "local", i), here, copies, tree)
+        local += [] if component is None else [component]
+        if isinstance(item, dict):  # in older files levels may stand below a component
+            trees.append(((*path, "local", i, "subtree"), item.get("subtree")))
+    trees.append(((*path, "subtree"), given.get("subtree")))
+    below = [
+        _level(level, (*at, i), here, copies, tree)
+        for at, levels in trees
+        for i, level in enumerate(walk.items(levels, at, "[{name: PE[0..31]}]"))
+    ]
+    return HardwareLevel(name, count, attributes, tuple(local), tuple(below))
 
 
 def _component(
@@ -108,7 +112,7 @@ def _component(
 ) -> HardwareComponent | None:
     walk = tree.walk
     given = walk.mapping(data, path, "{name: Memory, class: DRAM, attributes: {bandwidth: 1e12}}")
-    walk.keys(given, path, ("name", "class", "attributes"))
+    walk.keys({k: v for k, v in given.items() if k != "subtree"}, path, ("name", "class", "attributes"))
     lacking = [key for key in ("name", "class") if key not in given]
     for key in lacking:
         walk.add(path, f"the component has no {key}", f"add `{key}:`")
@@ -128,10 +132,13 @@ def _component(
         walk.add((*path, "class"), f"unknown class {shown(word)}", remedy)
         return None
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), kind, walk)
+    if kind == "Compute" and "op" in attributes:  # what older files call the type
+        attributes = {"type": attributes["op"], **{k: v for k, v in attributes.items() if k != "op"}}
     if implied:
         attributes = {"type": implied, **attributes}
     options = WORDS.get(kind, {}).get("type")
-    if options and "type" not in attributes:
+    # A compute unit without a type executes whatever is bound to it.
+    if options and "type" not in attributes and kind != "Compute":
         walk.add(
             path,
             f"{kind} {name} has no type",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.spec.faults import Path, suggestion
-from polymodel.spec.teaal.einsum_section import EinsumSection
+from polymodel.spec.teaal.einsum_section import EinsumSection, declared_list
 from polymodel.spec.teaal.ranks import Ranks, determines, operand_ranks, partitioned, ranks_of
 from polymodel.spec.teaal.records import (
     DATA_DEPENDENT,
@@ -46,7 +46,7 @@ def read_mappings(data: object, einsums: EinsumSection, walk: TreeWalk) -> Mappi
     lost = () if einsums.whole else einsums.declaration
     tables: dict[str, dict[str, object]] = {}
     for key in KEYS[1:]:
-        table = walk.mapping(_joined(section.get(key)), (*PATH, key), f"{key}: {{Z: ...}}")
+        table = walk.mapping(_joined(section.get(key), names), (*PATH, key), f"{key}: {{Z: ...}}")
         for name in table:
             if name not in names and name not in lost:
                 walk.unknown((*PATH, key, name), "Einsum", name, names)
@@ -61,9 +61,13 @@ def read_mappings(data: object, einsums: EinsumSection, walk: TreeWalk) -> Mappi
     return MappingSection(order, tuple(mappings.values()), ranks)
 
 
-def _joined(data: object) -> object:
-    """A list of `Z: ...`, as older files have it, as the mapping that it is."""
-    if not isinstance(data, list) or not all(isinstance(one, dict) and len(one) == 1 for one in data):
+def _joined(data: object, einsums: Sequence[str]) -> object:
+    """Lists of older files as the mapping that they are: of `Z: ...`, or of one text for each Einsum."""
+    if not isinstance(data, list):
+        return data
+    if len(data) == len(einsums) and all(isinstance(one, str) for one in data):
+        return dict(zip(einsums, data, strict=True))
+    if not all(isinstance(one, dict) and len(one) == 1 for one in data):
         return data
     joined = {name: value for one in data for name, value in one.items()}
     return joined if len(joined) == len(data) else data
@@ -78,6 +82,8 @@ def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[st
     """As stored; the declared order where none is given."""
     path = (*PATH, "rank-order")
     found = dict(einsums.declaration)
+    if isinstance(data, list):
+        data = declared_list(data, path, walk)
     for tensor, given in walk.mapping(data, path, "rank-order: {A: [M, K]}").items():
         declared = einsums.declaration.get(tensor)
         if declared is None:

@@ -49,9 +49,10 @@ class IndexedTensor:
 
 @dataclass(frozen=True)
 class FactorProduct:
-    """factor * factor * ...: tensors, names of scalars, and numbers."""
+    """factor * factor * ...: tensors, names of scalars, and numbers; `negative`: it is subtracted."""
 
     factors: tuple[IndexedTensor | str | float, ...]
+    negative: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Take:
 
 @dataclass(frozen=True)
 class Expression:
-    """output = term + term + ...; the Einsum is named after its output tensor."""
+    """output = term + term - ...; the Einsum is named after its output tensor."""
 
     output: IndexedTensor
     terms: tuple[FactorProduct | Take, ...]

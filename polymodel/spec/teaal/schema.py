@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from polymodel.errors import Diagnostic, Place
-from polymodel.spec.faults import Faults, NodeLocator, Source, YamlEntry, YamlNode, node_of, suggestion
+from polymodel.spec.faults import Faults, NodeLocator, Path, Source, YamlEntry, YamlNode, node_of, suggestion
 from polymodel.spec.other_tools import OLD, SECTIONS
 from polymodel.spec.teaal.bindings import BindingNames, read_bindings
 from polymodel.spec.teaal.einsum_section import read_einsums
@@ -61,6 +61,7 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
     mapping = read_mappings(data.get("mapping"), einsums, walk)
     formats = read_formats(data.get("format"), einsums, mapping, walk)
     configurations = read_architecture(data.get("architecture"), walk)
+    _check_overwritten(data, einsums.overwritten, walk)
     name = "binding" if "binding" in data else "bindings"
     if "binding" in data and "bindings" in data:
         walk.add(
@@ -84,6 +85,20 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
         architecture=_table(data.get("architecture")),
         bindings=_table(data.get(name)),
     )
+
+
+def _check_overwritten(
+    data: Mapping[str, object], overwritten: Mapping[str, tuple[str, ...]], walk: TreeWalk
+) -> None:
+    """A tensor that several expressions make stands for no Einsum in other sections."""
+    tables: list[tuple[Path, object]] = [((key,), data.get(key)) for key in ("format", "bindings", "binding")]
+    mapping = data.get("mapping")
+    if isinstance(mapping, dict):
+        tables += [(("mapping", key), table) for key, table in mapping.items() if key != "rank-order"]
+    for path, table in tables:
+        for name in (n for n in overwritten if isinstance(table, dict) and n in table):
+            what = f"{len(overwritten[name]) + 1} expressions make {name}, and this may be of any of them"
+            walk.add((*path, name), what, "give each its own output, or write the terms as one sum", key=True)
 
 
 def _table(data: object) -> Mapping[str, object] | None:

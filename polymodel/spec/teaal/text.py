@@ -6,7 +6,7 @@ Every reader raises TextFault, with the offset of the fault in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -48,6 +48,27 @@ class ParsedExpression:
     expression: Expression
     tensors: tuple[Located, ...]
     scalars: tuple[tuple[str, int], ...] = ()
+
+    def renamed(self, output: str, operands: Mapping[str, str]) -> ParsedExpression:
+        """With another name for the output, and other names for those of the operands that have one."""
+
+        def operand(found: IndexedTensor) -> IndexedTensor:
+            return replace(found, tensor=operands.get(found.tensor, found.tensor))
+
+        def factors(term: FactorProduct | Take) -> FactorProduct | Take:
+            if isinstance(term, Take):
+                return replace(term, factors=tuple(operand(f) for f in term.factors))
+            own = tuple(operand(f) if isinstance(f, IndexedTensor) else f for f in term.factors)
+            return replace(term, factors=own)
+
+        made = replace(self.expression.output, tensor=output)
+        terms = tuple(factors(t) for t in self.expression.terms)
+        others = (replace(t, operand=operand(t.operand)) for t in self.tensors[1:])
+        return replace(
+            self,
+            expression=replace(self.expression, output=made, terms=terms),
+            tensors=(replace(self.tensors[0], operand=made), *others),
+        )
 
 
 class _Reader:
@@ -133,10 +154,24 @@ class _Reader:
         return name.text
 
     def terms(self) -> list[FactorProduct | Take]:
-        """One term, or the terms that stand together within `sum(K).(...)`."""
-        if self.cursor.now.text == "sum" and self.cursor.ahead().text == "(":
-            return self.summed()
-        return [self.term()]
+        """Terms that are added or subtracted; those within a `sum(K).(...)` stand with the others."""
+        found: list[FactorProduct | Take] = []
+        while not found or self.cursor.now.text in ("+", "-"):
+            sign = self.sign(found)
+            summed = self.cursor.now.text == "sum" and self.cursor.ahead().text == "("
+            found += [self.signed(t, sign) for t in (self.summed() if summed else [self.term()])]
+        return found
+
+    def sign(self, before: list[FactorProduct | Take]) -> Token | None:
+        """The sign in front of a term that follows others; the first has none."""
+        return self.cursor.next() if before else None
+
+    def signed(self, term: FactorProduct | Take, sign: Token | None) -> FactorProduct | Take:
+        if sign is None or sign.text == "+":
+            return term
+        if isinstance(term, Take):
+            raise TextFault("take(...) is not subtracted", sign.offset, "give it an Einsum of its own")
+        return replace(term, negative=not term.negative)
 
     def term(self) -> FactorProduct | Take:
         if self.cursor.now.text == "take" and self.cursor.ahead().text == "(":
@@ -172,9 +207,10 @@ class _Reader:
     def terms_of_sum(self, ranks: list[str]) -> list[FactorProduct | Take]:
         found: list[FactorProduct | Take] = []
         lacking: tuple[str, int] | None = None
-        while not found or self.cursor.take("+"):
+        while not found or self.cursor.now.text in ("+", "-"):
+            sign = self.sign(found)
             start, before = self.cursor.now.offset, len(self.tensors)
-            found.append(self.term())
+            found.append(self.signed(self.term(), sign))
             own = self.tensors[before:]
             has = {v.upper() for t in own for index in t.operand.indices for v, _ in index.terms}
             lacking = lacking or next(((r, start) for r in ranks if r not in has), None)
@@ -209,7 +245,7 @@ class _Reader:
 
 
 def parse_expression(text: str, variables: Collection[str] | None = None) -> ParsedExpression:
-    """`T[idx, ..] = term (+ term)*` with `term = factor (* factor)*` or `take(factor, .., n)`.
+    """`T[idx, ..] = term ((+ | -) term)*` with `term = factor (* factor)*` or `take(factor, .., n)`.
 
     `variables`: names of rank variables; any other name in an index is a scalar that is a stride.
     """
@@ -218,10 +254,6 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
     output = reader.operand(reader.name("the output tensor"))
     c.need("=", "after the output")
     terms = reader.terms()
-    while c.take("+"):
-        terms += reader.terms()
-    if c.now.text == "-":
-        raise TextFault("terms are added only", c.now.offset, "write + -1 * ... to subtract")
     if c.now.text == "/":
         raise TextFault("there is no division", c.now.offset, "multiply by a tensor that holds the inverse")
     c.finish()

@@ -57,7 +57,8 @@ def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> Non
         ("Z[m, n] = A[k + 1, m] * B[k, n]", "k + 1", "no constant part", "2*p + r"),
         ("Z[m, n] = A[k*m, m] * B[k, n]", "*m, m", "not affine", "integer multiples"),
         ("Z[m, n] = A[2k, m] * B[k, n]", "k, m", "an operator is missing", "2*k"),
-        ("Z[m, n] = A[k, m] - B[k, n]", "- B", "terms are added only", "+ -1 *"),
+        ("Z[m, n] = A[k, m] - take(A[k, m], B[k, n], 0)", "- take", "is not subtracted", "its own"),
+        ("Z[m, n] = -A[k, m]", "A[k", "in front of numbers only", "-1 *"),
         ("Z[m, n] = A[k, m] / B[k, n]", "/ B", "there is no division", "inverse"),
         ("Z[m, n] = A[k, m", "Z[", "expected ','", "add"),
         ("Z[m, n] = A[k, m] * B", "B", "B is a tensor and stands without indices", "write B[k, n]"),
@@ -87,11 +88,12 @@ def test_expressions(expression: str, mark: str, reason: str, remedy: str) -> No
 
 def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> None:
     text = f"{HEAD}{PRODUCT}  - Y[m] = T[k, m]\n  - T[k, m] = A[k, m]\n  - Z[m, n] = B[k, n] * A[k, m]\n"
-    one, two = faults(text)
+    (one,) = faults(text)
     assert (one.place.line, one.place.column) == (5, 12)
     assert "T is read before expression number 3 makes it" in one.message
-    assert two.place.line == 7
-    assert "Z is the output of two expressions, number 1 and 4" in two.message
+    _, two = faults(f"{text}mapping:\n  rank-order: {{Z: [N, M]}}\n  loop-order: {{Z: [M, N, K]}}\n")
+    assert two.place.line == 10
+    assert "2 expressions make Z, and this may be of any of them" in two.message
 
 
 @pytest.mark.parametrize(

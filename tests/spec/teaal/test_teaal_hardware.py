@@ -44,11 +44,11 @@ def test_attributes_get_the_values_of_symbols() -> None:
     assert found.configuration("Machine").component("Memory").number("bandwidth") == 64e9
 
 
-def _plain() -> dict[str, object]:
+def _plain(text: str = TEXT) -> dict[str, object]:
     from polymodel.spec.faults import Source
     from polymodel.spec.yaml_text import parse_yaml
 
-    root, faults = parse_yaml(TEXT, Source("x.yaml", tuple(TEXT.split("\n"))))
+    root, faults = parse_yaml(text, Source("x.yaml", tuple(text.split("\n"))))
     assert not faults
     assert root is not None
     plain = root.plain()
@@ -98,6 +98,35 @@ def test_the_older_spelling() -> None:
     assert old.bindings_of("T").of("Sort")[0].init_ranks == ("K", "M", "N")
     assert old.bindings_of("Z").of("MAC") == (Binding("MAC", op="mul"),)
     assert old.bindings_of("T").of("MAC") == ()
+
+
+def test_levels_below_a_component_and_a_unit_of_any_operation() -> None:
+    """In older files a level stands below a memory, and a compute unit has no type, or has it as `op`."""
+    head = (
+        "einsum:\n  declaration: {A: [K, M], B: [K, M], Z: [M]}\n"
+        "  expressions: ['Z[m] = A[k, m] * B[k, m]']\n"
+    )
+    rest = (
+        "architecture:\n  subtree:\n  - name: System\n    attributes: {clock_frequency: 1000}\n    local:\n"
+        "    - name: Buffer\n      class: Buffet\n      subtree:\n      - name: PE[0..3]\n        local:\n"
+        "        - {name: MAC, class: compute}\n"
+        "        - {name: Adder, class: compute, attributes: {op: add}}\n"
+        "bindings:\n- {name: MAC, bindings: [{einsum: Z, op: mul}, {einsum: Z, op: add}]}\n"
+    )
+    machine = read_teaal(head + rest).configuration()
+    found = [(c.name, c.type, c.instances, c.path) for c in machine.components]
+    assert found == [
+        ("Buffer", "", 1, ("System",)),
+        ("MAC", "", 4, ("System", "PE")),
+        ("Adder", "add", 4, ("System", "PE")),
+    ]
+    ones = pm.random_tensor(["K", "M"], [3, 5], 1.0, seed=1)
+    (unit,) = pm.traffic(pm.load(_plain(head + rest)), {"A": ones, "B": ones}).einsums[0].units
+    assert (dict(unit.counts), unit.time) == ({"mul": 15, "add": 10}, 25 / 4000)
+    with pytest.raises(pm.SpecError, match="Adder executes add, not mul"):
+        read_teaal((head + rest).replace("name: MAC, bindings", "name: Adder, bindings"))
+    with pytest.raises(pm.SpecError, match="of a TeAAL spec, in a file with `einsum:`"):
+        pm.load(_plain(rest))
 
 
 CHANGES = [
