@@ -42,6 +42,8 @@ from polymodel.objectives import uses
 
 Array = Any
 MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
+VERY_MANY = 10**11  # points of an Einsum beyond which the search takes longer than to look for better ones
+SEVERAL = 20  # Einsums beyond which it does as well
 MOST_TEMPLATES = 40  # of an Einsum with given exchanges, that are all looked at
 MOST_ORDERED = 5  # nodes of which all orders are looked at
 FAIR = 300  # steps of descents at most, some milliseconds each
@@ -63,6 +65,13 @@ def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
     return any(_points(s) > MANY for s in spaces) and not any(s.awaited for s in spaces)
 
 
+def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
+    """Whether the search itself ends before better first mappings, which leave it less, pay for themselves.
+    Where time is limited or a gap is allowed, these may be the answer."""
+    in_full = request.time_limit is None and not request.eps
+    return in_full and len(spaces) <= SEVERAL and all(_points(s) <= VERY_MANY for s in spaces)
+
+
 def _points(space: EinsumSpace) -> int:
     """About how many tile sizes there are of one template with every node."""
     if space.copy:
@@ -72,9 +81,11 @@ def _points(space: EinsumSpace) -> int:
     return prod(comb(e + levels - 1, levels - 1) for e in counts)
 
 
-def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> Deepening | None:
+def deepened(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
+) -> Deepening | None:
     """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
-    time, then a fair one of every plan, then better ones of the best plan."""
+    time, then (unless `briefly`) a fair one of every plan, then better ones of the best plan."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
     known: Known = {}
@@ -83,7 +94,7 @@ def deepened(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> D
         if not work.wholes:
             one.join(_Search.first)
     best: tuple[Sketch, _OfPlan] | None = None
-    for sketch, one in every:
+    for sketch, one in () if briefly else every:
         if watch.going_on():
             one.join(_Search.fair)
             best = (sketch, one) if best is None or one.least < best[1].least else best

@@ -101,7 +101,9 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     watch.least = nothing_known(aims, 2 if outside else 1)
     _least_at_once(spaces, aims, watch)
     first = (
-        first_mappings.deepened(spaces, request, watch.silent())
+        first_mappings.deepened(
+            spaces, request, watch.silent(), briefly=first_mappings.soon_done(spaces, request)
+        )
         if first_mappings.worthwhile(spaces)
         else None
     )

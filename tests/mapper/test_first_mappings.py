@@ -87,6 +87,7 @@ def test_sums_stay_above_a_loop_that_einsums_share() -> None:
 @pytest.mark.parametrize("kind", seeds(1, KINDS))
 def test_bounds_are_below_every_mapping_and_rise(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_mappings, "MANY", 0)
+    monkeypatch.setattr(first_mappings, "SEVERAL", 0)
     pick = Random(f"bounds {kind}")
     for _ in range(2):
         case = random_case(kind, pick)
@@ -113,8 +114,10 @@ def test_first_mappings_leave_the_front_as_it_is(case: Case, monkeypatch: pytest
     limits = Limits(sizes="all" if case.every else "divisors", force_memory_order=case.ordered)
     plain = search(spec.workload, spec.arch, Request(limits=limits)).candidates
     monkeypatch.setattr(first_mappings, "MANY", 0)
-    other = search(spec.workload, spec.arch, Request(limits=limits)).candidates
-    assert [c.values for c in other] == [pytest.approx(c.values, rel=1e-12) for c in plain]
+    for several in (20, 0):  # after the first one that is found, and after better ones
+        monkeypatch.setattr(first_mappings, "SEVERAL", several)
+        other = search(spec.workload, spec.arch, Request(limits=limits)).candidates
+        assert [c.values for c in other] == [pytest.approx(c.values, rel=1e-12) for c in plain]
 
 
 def test_there_is_an_answer_whatever_the_time() -> None:
