@@ -203,21 +203,32 @@ class _Inference:
         reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups)
         einsum = self.problem.cascade[name]
         group = listed_group(einsum, hold.tensor, reader, above)
-        shared = [k for k, a in enumerate(theirs.axes) if k >= depth and a.node in {x.node for x in axes}]
         own = {a.node: a for a in axes}
+        shared = [k for k, a in enumerate(theirs.axes) if k >= depth and a.node in own]
         once = (
             hold.single_trip(k) and runs_once_inside(einsum, group, own[theirs.axes[k].node]) for k in shared
         )
-        if not all(once) or any(a.spatial and not hold.alone(k) for k, a in enumerate(above.axes)):
+        apart = [k for k, alone in zip(shared, once, strict=True) if not alone]
+        if apart and self.stores_below(name, theirs.axes[apart[0]].node):
             raise NotSeparable(
-                f"{name} and {consumer.name} share loops in space, or inside the one that decides what "
-                f"{name} executes",
+                f"{name} and {consumer.name} share loops inside the one that decides what {name} executes, "
+                "and storage below them",
                 EXACT,
             )
         if group is None:
             return Path(axes, (), depth, True)
         windows = listed_windows(einsum, group, above, reader)
         return Path((*group.deciding, *axes[depth:]), windows, depth, True, groups=(group,))
+
+    def stores_below(self, name: str, node: int) -> bool:
+        """Whether an Einsum uses a tensor together with others in storage below a loop."""
+        cascade, tree = self.problem.cascade, self.problem.tree
+        for step in tree.path(name):
+            if step.id > node and isinstance(step.node, StorageNode):
+                mine = set(step.node.tensors) & set(cascade[name].tensors)
+                if any(mine & set(cascade[e].tensors) for e in users(tree, step.id) if e != name):
+                    return True
+        return False
 
     def intervals(
         self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...], depth: int, consumer: Einsum

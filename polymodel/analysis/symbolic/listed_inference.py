@@ -121,6 +121,7 @@ def _group(
         tuple(g.region for g in sources),
         loops,
         _binds(einsum, above, own, image),
+        tuple(a.spatial for a in above.theirs),
         tuple(image),
         above.home,
         len(above.axes),

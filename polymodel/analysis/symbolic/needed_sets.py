@@ -251,7 +251,9 @@ def _not_held(region: NeededRegion, needed: Rows) -> Rows:
 
     home = region.home
     counters, values = needed.counters, needed.values
-    rows = np.concatenate([counters[:, :home], values, counters[:, home:]], axis=1)
+    # The first in time, in whatever instance.
+    inside = sorted(range(home, counters.shape[1]), key=lambda i: region.spatial[i])
+    rows = np.concatenate([counters[:, :home], values, counters[:, inside]], axis=1)
     order = coded(rows).argsort(kind="stable")
     counters, values = counters[order], values[order]
     visit, element = coded(counters[:, :home]), coded(values)
@@ -265,9 +267,11 @@ def _not_held(region: NeededRegion, needed: Rows) -> Rows:
 
 
 def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
-    """Of each row, whether the visit before has its element and leaves it there."""
+    """Of each row, whether the visit before, of the same instance, has its element and leaves it there."""
     import numpy as np
 
+    places = [i for i in range(region.home) if region.spatial[i]]
+    visits = visits[:, places + [i for i in range(region.home) if not region.spatial[i]]]
     element = coded(values)
     size = int(element.max(initial=0)) + 1
     times, which = np.unique(coded(visits), return_inverse=True)
@@ -276,13 +280,13 @@ def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
     every = visits[place]  # one row for each visit, in order
     pairs = which * size + element
     there = np.isin((which - 1) * size + element, pairs) & (which > 0)
-    if len(times) < 2:
+    if len(times) < 2 or len(places) == region.home:
         return np.zeros(len(values), bool)
     differ = every[1:] != every[:-1]
-    step = np.concatenate([[0], differ.argmax(axis=1)])  # the outermost loop that goes on
-    last = innermost(visits, element) if region.reuse.by_tile else -1
-    kept = np.array([region.reuse.stays(axis, last) for axis in range(visits.shape[1])])
-    return there & kept[step[which]]
+    step = np.concatenate([[0], differ.argmax(axis=1)]) - len(places)  # the outermost loop that goes on
+    last = innermost(visits, element, len(places)) if region.reuse.by_tile else -1
+    kept = np.array([region.reuse.stays(axis, last) for axis in range(region.home - len(places))])
+    return there & (step >= 0)[which] & kept[step][which]
 
 
 def innermost(stamps: Ints, element: Ints, outside: int = 0) -> int:

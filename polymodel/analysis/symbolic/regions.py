@@ -72,15 +72,17 @@ class NeededRegion(Region):
     `extents`: of its own variables, then those of the consumer's over which loops decide what executes.
     `bounds` are on its own, from their smallest values on. `sources`: the consumer's variables, region by
     region. `loops`: of each loop that decides, outermost first, which of these it is over; `binds`: which of
-    the own variables it cuts as well, or -1. `image`: of each own variable the factors of the consumer's and
-    a constant; None: whatever its bounds leave. `home`: how many of the loops stand above the storage;
-    `told`: how many stand above the Einsum, others decide further in what executes of the consumer.
+    the own variables it cuts as well, or -1; `spatial`: whether it is in space. `image`: of each own variable
+    the factors of the consumer's and a constant; None: whatever its bounds leave. `home`: how many of the
+    loops stand above the storage; `told`: how many stand above the Einsum, others decide further in what
+    executes of the consumer.
     """
 
     own: int
     sources: tuple[Region, ...]
     loops: tuple[int, ...]
     binds: tuple[int, ...]
+    spatial: tuple[bool, ...]
     image: tuple[tuple[int, ...] | None, ...]
     home: int
     told: int
