@@ -27,8 +27,10 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade
 from tests.analysis.small import dram, einsum, glb, hierarchy
 from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
+from tests.analysis.test_recurrences import recurring
 from tests.fused import lawless_fused
-from tests.generators import problems
+from tests.generators import lawless, problems
+from tests.workloads import several_access_forms
 
 REFUSED_AT_MOST = 0.01
 
@@ -72,7 +74,7 @@ def run_many(count: int, drawn: SearchStrategy[Problem]) -> Counter[str]:
 
 
 def test_products_agree_with_the_referee() -> None:
-    tally = run_many(60, problems())
+    tally = run_many(60, problems() | recurring | lawless(given=several_access_forms()))
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"]
 
 
@@ -84,7 +86,9 @@ def test_products_agree_where_loops_infer_what_executes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drawn", [problems(), lawless_fused()])
+@pytest.mark.parametrize(
+    "drawn", [problems(), lawless_fused(), recurring, lawless(given=several_access_forms())]
+)
 def test_products_agree_with_the_referee_at_length(drawn: SearchStrategy[Problem]) -> None:
     tally = run_many(5_000, drawn)
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"]

@@ -85,11 +85,9 @@ def test_a_search_finds_flash_attention_in_a_buffer_of_any_number_of_chunks() ->
 
 
 @pytest.mark.slow
-def test_closed_forms_are_the_formula_of_flash_attention(tmp_path: Path) -> None:
+def test_closed_forms_are_the_formula_of_flash_attention() -> None:
     """Q and the result once, K and V once for each tile of queries; a sweep has the same numbers."""
-    mapping = tmp_path / "tiled.yaml"
-    mapping.write_text(FILE.read_text().replace("tile_shape: 8", "tile_shape: TP"))
-    spec = pm.load("simple_two_level", "attention_one_pass", mapping, H=2, C=3, M=4, P=20, E=6)
+    spec = pm.load("simple_two_level", MAPPING, TP="TP", H=2, C=3, M=4, P=20, E=6)
     found = pm.closed_forms(spec, ranks=True).value("accesses:DRAM")
     assert str(found) == "8*H*(E + F)*(C*M*ceiling(P/TP) + P)"
     swept = pm.sweep(spec, {"TP": [1, 3, 8, 20]}, keep="all").frame
@@ -105,6 +103,22 @@ def test_the_room_that_is_alive_does_not_depend_on_the_number_of_chunks() -> Non
         held = [w.bits for w in found.analysis.working_sets if (w.component, w.measure) == ("GLB", "live")]
         rooms.add(max(held))
     assert len(rooms) == 1
+
+
+@pytest.mark.parametrize("length", [512, *(pytest.param(n, marks=pytest.mark.slow) for n in (4096, 131072))])
+def test_sequences_of_any_length_need_the_room_of_their_tiles(length: int) -> None:
+    """The most is alive while weights meet the second key of V, when one key of them is used up, or while the
+    last query is scored."""
+    for queries, keys in ((128, 64), (64, 128)):
+        sizes = {"P": length, "C": length // keys, "M": keys, "TP": queries, "H": 1, "E": 128, "BITS": 16}
+        found = pm.evaluate(pm.load("simple_two_level", MAPPING, ALLOCATION="live", GLB_KIB=128, **sizes))
+        weighted = 3 * 128 * queries + 4 * queries + queries * (keys - 1) + 128
+        scored = 2 * 128 * queries + 2 * queries + 128 * keys + queries * keys - (keys - 1)
+        rows = [w for w in found.analysis.working_sets if (w.component, w.measure) == ("GLB", "live")]
+        assert max(w.bits for w in rows) == 16 * max(weighted, scored)
+        moved = sum(t.reads_fill + t.writes_drain for t in found.analysis.traffic if t.component == "DRAM")
+        assert moved == 2 * 128 * (length * length // queries + length)
+        assert found.feasible
 
 
 def walks(workload: pm.Spec, tensor: str, rank: str) -> int:

@@ -155,7 +155,7 @@ def _tiny(folder: Path) -> str:
     """The small architecture with a buffer of 16 bits."""
     text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
     path = folder / "tiny.yaml"
-    path.write_text(text.replace("size: 8 * 32 * 1024", "size: 16"))
+    path.write_text(text.replace("size: 8 * {{ GLB_KIB | default(32) }} * 1024", "size: 16"))
     return str(path)
 
 

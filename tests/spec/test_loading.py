@@ -271,7 +271,7 @@ def test_library_names() -> None:
 def test_a_mapping_named_with_its_architecture_goes_with_another_one(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     library = (HERE.parents[1] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
-    mine.write_text(library.replace("8 * 32 * 1024", "64 KiB"), encoding="utf-8")
+    mine.write_text(library.replace("8 * {{ GLB_KIB | default(32) }} * 1024", "64 KiB"), encoding="utf-8")
     spec = load(mine, "matmul/simple_two_level/weight_stationary", M=30)
     assert spec.mapping == load("matmul/weight_stationary", "simple_two_level", M=30).mapping
     assert spec.arch["GLB"].size_bits == 8 * 64 * 1024

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import ExactLayout
 from polymodel.analysis.exact.sweep import Ints, counter_of, satisfied
+from polymodel.arithmetic import Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from polymodel.polyhedra.sets import listed_points
@@ -34,6 +35,12 @@ class PointGrid:
     values: dict[str, Ints]
     axes: dict[int, Ints]
     count: int
+
+    def within(self, bound: Constraint) -> PointGrid:
+        """The points that keep a bound on some of the variables."""
+        keep = satisfied(bound, self.values, self.count)
+        values = {v: a[keep] for v, a in self.values.items()}
+        return PointGrid(values, {i: a[keep] for i, a in self.axes.items()}, int(keep.sum()))
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,12 @@ class Grids:
         return (*loops, *range(len(view.loops), len(view.loops) + len(view.offsets)))
 
     def parting(self, one: str, other: str) -> tuple[int, bool]:
-        """(loops above the split where two Einsums part, whether the other's branch is the earlier)."""
+        """(loops above the split where two Einsums part, whether the other's branch is the earlier).
+
+        An Einsum parts from itself behind all of its time coordinates.
+        """
+        if one == other:
+            return len(self.views[one].loops) + len(self.views[one].offsets), False
         tree = self.layout.problem.tree
         for a, b in zip(tree.path(one), tree.path(other), strict=False):
             if isinstance(a.node, Split) and a.branch != b.branch:

@@ -50,7 +50,7 @@ def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
     found = []
     for use in residency.uses:
         mine = (whole, not use.last)
-        end, inclusive = mine if use.user == einsum else grids.parting(einsum, use.user)
+        end, inclusive = mine if use.user.einsum == einsum else grids.parting(einsum, use.user.einsum)
         found.append(Edge(residency, use, end, inclusive))
     apart = len({e.inclusive for e in found}) > 1 or any(e.end > residency.start for e in found)
     return found if apart else []
@@ -146,7 +146,7 @@ class Frame:
         """Time axes of the executing Einsum that a block shares, and its instances' coordinates."""
         r = edge.residency
         mine = r.axes(block, edge.use.user, 0, 0, spatial=True)
-        spots = {-1 - spot for axis, spot, _ in self.spots[edge.use.user] if axis in mine}
+        spots = {-1 - spot for axis, spot, _ in self.spots[edge.use.user.einsum] if axis in mine}
         return (*r.axes(block, edge.use.user, 0, edge.end), *sorted(spots))
 
     def _blocks(self, edge: Edge, group: frozenset[int]) -> list[int]:
@@ -191,7 +191,7 @@ class Frame:
     def _sites(self, edge: Edge, spots: list[int], place: dict[int, Ints], count: int) -> list[Ints]:
         """A block's share of instances' coordinates."""
         found = [np.zeros(count, dtype=np.int64) for _ in spots]
-        for axis, spot, times in self.spots[edge.use.user]:
+        for axis, spot, times in self.spots[edge.use.user.einsum]:
             if axis in place:
                 found[spots.index(-1 - spot)] = found[spots.index(-1 - spot)] + times * place[axis]
         return found

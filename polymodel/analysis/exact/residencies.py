@@ -27,7 +27,7 @@ from polymodel.analysis.exact.grids import (
 )
 from polymodel.analysis.exact.live_peaks import node_carries
 from polymodel.analysis.exact.sweep import Ints, coordinates, rank
-from polymodel.schedule.touch import RankBlock, partition
+from polymodel.schedule.touch import RankBlock, View, every_access, partition
 
 Mask = NDArray[np.bool_]
 Masks = tuple[Mask, ...]
@@ -46,12 +46,20 @@ class ElementSpans:
 
 
 @dataclass(frozen=True)
+class User:
+    """One access of the tensor by an Einsum, by its position among the accesses of that Einsum to it."""
+
+    einsum: str
+    access: int = 0
+
+
+@dataclass(frozen=True)
 class CountedUse:
     """`coefficient` x the elements in all `masks` (one per block): first or `last` use, by Einsum `user`."""
 
     coefficient: int
     masks: Masks
-    user: str
+    user: User
     last: bool
 
 
@@ -64,16 +72,16 @@ class Residency:
 
     def __init__(self, grids: Grids, node: ExactBuffet) -> None:
         self.grids, self.node = grids, node
-        accesses = [grids.layout.problem.cascade[e].accesses_of(node.tensor) for e in node.users]
-        if any(len(mine) > 1 or mine[0].guard for mine in accesses):
-            raise unfollowed(
-                f"{node.tensor} is accessed several times by one Einsum, or not in all iterations"
-            )
-        views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
-        self.blocks: tuple[RankBlock, ...] = partition(views)
+        self.views: dict[User, View] = {
+            User(e, k): view
+            for e in node.users
+            for k, view in enumerate(every_access(grids.layout.full[e, node.tensor]))
+        }
+        self.users = tuple(self.views)
+        self.blocks: tuple[RankBlock, ...] = partition(tuple(self.views.values()))
         self.spatial = node.all_touch.spatial
-        self._spans: dict[tuple[int, str, int], ElementSpans] = {}
-        self._grids: dict[tuple[int, str], PointGrid] = {}
+        self._spans: dict[tuple[int, User, int], ElementSpans] = {}
+        self._grids: dict[tuple[int, User], PointGrid] = {}
         self.ids = self._each()
         carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
         if carries and not self._is_product():
@@ -87,23 +95,27 @@ class Residency:
 
     def _is_product(self) -> bool:
         """True if a visit's elements of all users are a product over the blocks: those of one user."""
-        return any(all(bool(m[user].all()) for m in self.present) for user in self.node.users)
+        return any(all(bool(m[user].all()) for m in self.present) for user in self.users)
 
-    def grid(self, block: int, user: str) -> PointGrid:
+    def grid(self, block: int, user: User) -> PointGrid:
+        """The points of an Einsum over its part of a block at which this access of it touches an element."""
         if (block, user) not in self._grids:
-            self._grids[block, user] = self.grids.of(user, (self.blocks[block],))
+            found = self.grids.of(user.einsum, (self.blocks[block],))
+            for bound in self.views[user].access.guard:
+                if set(bound.expr.variables) <= set(found.values):
+                    found = found.within(bound)
+            self._grids[block, user] = found
         return self._grids[block, user]
 
-    def axes(self, block: int, user: str, low: int, high: int, spatial: bool = False) -> tuple[int, ...]:
+    def axes(self, block: int, user: User, low: int, high: int, spatial: bool = False) -> tuple[int, ...]:
         """Axes of a block with low <= position < high: temporal ones, or the spatial ones above the node."""
         mine = self.grid(block, user).axes
         if spatial:
             return tuple(a for a in self.spatial if a in mine)
-        return tuple(a for a in self.grids.temporal(user) if low <= a < high and a in mine)
+        return tuple(a for a in self.grids.temporal(user.einsum) if low <= a < high and a in mine)
 
-    def _ranks(self, block: int, user: str) -> list[Ints]:
-        grid = self.grid(block, user)
-        access = self.grids.layout.full[user, self.node.tensor].access
+    def _ranks(self, block: int, user: User) -> list[Ints]:
+        grid, access = self.grid(block, user), self.views[user].access
         columns = []
         for r in self.blocks[block].ranks:
             columns.append(coordinates(access.projection[r], grid.values, grid.count))
@@ -111,30 +123,30 @@ class Residency:
 
     def _key(self, block: int) -> tuple[list[Ints], int, int]:
         """All users' points: (instances, time above the node, ranks; how many of the first, the second)."""
-        spatial = self.axes(block, self.node.users[0], 0, 0, spatial=True)
-        above = self.axes(block, self.node.users[0], 0, self.node.loops)
+        spatial = self.axes(block, self.users[0], 0, 0, spatial=True)
+        above = self.axes(block, self.users[0], 0, self.node.loops)
         parts = []
-        for user in self.node.users:
+        for user in self.users:
             grid = self.grid(block, user)
             parts.append([*(grid.axes[a] for a in (*spatial, *above)), *self._ranks(block, user)])
         columns = [np.concatenate(same) for same in zip(*parts, strict=True)]
         return columns, len(spatial), len(above)
 
-    def _each(self) -> list[dict[str, Ints]]:
+    def _each(self) -> list[dict[User, Ints]]:
         """Per block, user and point: the element, numbered over all users."""
         found = []
         for block in range(len(self.blocks)):
-            counts = [self.grid(block, e).count for e in self.node.users]
+            counts = [self.grid(block, user).count for user in self.users]
             rows = packed(self._key(block)[0], sum(counts))
             parts = np.split(numbered(rows.keys, rows.bound)[0], np.cumsum(counts)[:-1])
-            found.append(dict(zip(self.node.users, parts, strict=True)))
+            found.append(dict(zip(self.users, parts, strict=True)))
         return found
 
     def size(self, block: int) -> int:
         return 1 + max(int(i.max()) for i in self.ids[block].values())
 
     @cached_property
-    def present(self) -> tuple[dict[str, Mask], ...]:
+    def present(self) -> tuple[dict[User, Mask], ...]:
         """Per block and user: which elements it touches."""
         found = []
         for block in range(len(self.blocks)):
@@ -146,7 +158,7 @@ class Residency:
             found.append(masks)
         return tuple(found)
 
-    def spans(self, block: int, user: str, end: int) -> ElementSpans:
+    def spans(self, block: int, user: User, end: int) -> ElementSpans:
         """First and last use by one Einsum, over the time coordinates before axis `end`."""
         key = (block, user, end)
         if key not in self._spans:
@@ -175,7 +187,7 @@ class Residency:
         return [self._in_step(block, axis) for block in range(len(self.blocks))]
 
     def _in_step(self, block: int, axis: int) -> tuple[Mask, Mask]:
-        above = self.axes(block, self.node.users[0], 0, self.node.loops)
+        above = self.axes(block, self.users[0], 0, self.node.loops)
         held, stamp, stamps = self._held(block)
         here = np.arange(len(stamps))
         if axis in above:
@@ -214,38 +226,38 @@ class Residency:
 
         A residency starts at every visit of an element, less those into which the element is carried.
         """
-        found: dict[tuple[bytes | str | bool, ...], CountedUse] = {}
+        found: dict[tuple[bytes | User | bool, ...], CountedUse] = {}
         for count, masks, user, last in self._cells():
             sets = [(count, masks)]
             for step in self.steps.values():
                 sets.append((-count, tuple(m & s[last] for m, s in zip(masks, step, strict=True))))
             for number, chosen in sets:
                 if all(m.any() for m in chosen):
-                    key: tuple[bytes | str | bool, ...] = (*_bytes(chosen), user, last)
+                    key: tuple[bytes | User | bool, ...] = (*_bytes(chosen), user, last)
                     before = found[key].coefficient if key in found else 0
                     found[key] = CountedUse(before + number, chosen, user, last)
         return tuple(use for use in found.values() if use.coefficient)
 
-    def _cells(self) -> Iterator[tuple[int, Masks, str, bool]]:
-        """(sign, product set, the Einsum that uses its elements first (last) in a visit, whether last)."""
-        kinds: dict[tuple[bytes, ...], list[str]] = {}
-        for user in self.node.users:
+    def _cells(self) -> Iterator[tuple[int, Masks, User, bool]]:
+        """(sign, product set, the access that uses its elements first (last) in a visit, whether last)."""
+        kinds: dict[tuple[bytes, ...], list[User]] = {}
+        for user in self.users:
             kinds.setdefault(_bytes(tuple(p[user] for p in self.present)), []).append(user)
         groups = list(kinds.values())
         if len(groups) > _CLASSES:
-            raise unfollowed(f"{len(groups)} Einsums use different parts of {self.node.tensor}")
+            raise unfollowed(f"{len(groups)} accesses touch different parts of {self.node.tensor}")
         for size in range(1, len(groups) + 1):
             for chosen in combinations(range(len(groups)), size):
-                users = tuple(u for u in self.node.users if any(u in groups[g] for g in chosen))
+                users = tuple(u for u in self.users if any(u in groups[g] for g in chosen))
                 for count, masks in self._only(groups, chosen):
                     for last in (False, True):
                         for part, user in self._ends(users, masks, last):
                             yield count, part, user, last
 
-    def _common(self, users: tuple[str, ...]) -> Masks:
+    def _common(self, users: tuple[User, ...]) -> Masks:
         return tuple(np.logical_and.reduce([p[u] for u in users]) for p in self.present)
 
-    def _only(self, groups: list[list[str]], chosen: tuple[int, ...]) -> list[tuple[int, Masks]]:
+    def _only(self, groups: list[list[User]], chosen: tuple[int, ...]) -> list[tuple[int, Masks]]:
         """The elements that exactly the chosen groups use, as a signed sum of product sets."""
         rest = [g for g in range(len(groups)) if g not in chosen]
         total: dict[tuple[bytes, ...], tuple[int, Masks]] = {}
@@ -257,30 +269,30 @@ class Residency:
                     total[key] = (total.get(key, (0, masks))[0] + (-1) ** size, masks)
         return [value for value in total.values() if value[0]]
 
-    def _ends(self, users: tuple[str, ...], masks: Masks, last: bool) -> list[tuple[Masks, str]]:
-        """Parts of a product set, each with the Einsum among `users` that uses its elements first (last).
+    def _ends(self, users: tuple[User, ...], masks: Masks, last: bool) -> list[tuple[Masks, User]]:
+        """Parts of a product set, each with the access among `users` that uses its elements first (last).
 
-        The producer of an element comes before all that read it, as mappings are legal, unless it is
-        executed again.
+        An element is written before it is read, as mappings are legal, unless its producer is executed again.
         """
-        producer = self.node.producer
-        if producer in users and not self.grids.views[producer].parts:
+        written = next((u for u in users if self.views[u].access.output), None)
+        if written is not None and not self.views[written].parts:
             if not last:
-                return [(masks, producer)]
-            users = tuple(u for u in users if u != producer) or users
+                return [(masks, written)]
+            users = tuple(u for u in users if u != written) or users
         found = [(masks, users[0])]
         for user in users[1:]:
             found = [part for m, best in found for part in self._pair(best, user, m, last)]
             if len(found) > _PARTS:
-                raise unfollowed(f"{self.node.tensor} is used first or last by Einsums in turn")
+                raise unfollowed(f"{self.node.tensor} is used first or last by accesses in turn")
         return found
 
-    def _pair(self, one: str, other: str, masks: Masks, last: bool) -> list[tuple[Masks, str]]:
-        """Parts of a product set by which of two Einsums is first (last) to use an element.
+    def _pair(self, one: User, other: User, masks: Masks, last: bool) -> list[tuple[Masks, User]]:
+        """Parts of a product set by which of two accesses is first (last) to use an element.
 
-        That is decided at the outermost time coordinate in which their uses differ.
+        That is decided at the outermost time coordinate in which their uses differ; two accesses of one
+        Einsum may use an element at one time.
         """
-        end, other_earlier = self.grids.parting(one, other)
+        end, other_earlier = self.grids.parting(one.einsum, other.einsum)
         codes = [self._apart(block, one, other, end, last) for block in range(len(masks))]
         parts = []
         for values in product(*(np.unique(c[m]).tolist() for c, m in zip(codes, masks, strict=True))):
@@ -290,7 +302,7 @@ class Residency:
             parts.append((mine, winner))
         return [(masks, parts[0][1])] if len({winner for _, winner in parts}) == 1 else parts
 
-    def _apart(self, block: int, one: str, other: str, end: int, last: bool) -> Ints:
+    def _apart(self, block: int, one: User, other: User, end: int, last: bool) -> Ints:
         """Per element: 1 + the first axis in which their uses differ, negative if `one` is first; or 0."""
         found = np.zeros(self.size(block), dtype=np.int64)
         spans = [self.spans(block, user, end) for user in (one, other)]
