@@ -60,7 +60,8 @@ def tile_chain(
         bool(keep_configured), buffers,
     )  # fmt: skip
     ways = sorted((pipeline(work, way, machine) for way in WAYS), key=lambda x: (x.cycles, x.words))
-    return ChainTiling(panels, work, machine, tuple(ways), tuple(t for _, told in read for t in told))
+    told = tuple(dict.fromkeys(t for _, each in read for t in each))
+    return ChainTiling(panels, work, machine, tuple(ways), told)
 
 
 def _shared(panels: ChainPanels, pes: int) -> int:

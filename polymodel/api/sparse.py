@@ -10,7 +10,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.predictions import Predictions
 from polymodel.report.sparse import SparseReport, sparse_report
-from polymodel.sparse.predicted import TILES, Prediction, predictions
+from polymodel.sparse.predicted import SLICES, TILES, Prediction, predictions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
@@ -43,7 +43,7 @@ def sparsify(
 def predict(
     *sources: SparseTensor | str | PathLike[str],
     tiles: Sequence[int] = TILES,
-    slices: int = 8,
+    slices: int = SLICES,
     ranks: Sequence[str] | None = None,
 ) -> Predictions:
     """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.

@@ -19,11 +19,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Predicted against actual."""
     parser.add_argument("files", nargs="+", metavar="FILE", help=".mtx, .mtx.gz, .tns or .tns.gz")
     parser.add_argument(
-        "--tiles", default="16,128", metavar="SIZES", help="sizes of tiles, in every rank (default: 16,128)"
-    )
+        "--fit", action="store_true",
+        help="of one matrix: which density model describes it best, and the errors of all that were tried",
+    )  # fmt: skip
     parser.add_argument(
-        "--slices", type=int, default=8, metavar="N", help="parts that rows are dealt to (default: 8)"
-    )
+        "--tiles", metavar="SIZES",
+        help="sizes of tiles, in every rank (default: 16,128; with --fit 8,32,128)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--slices", type=int, metavar="N",
+        help="parts that rows are dealt to (default: 8), with --fit of consecutive rows (default: 16)",
+    )  # fmt: skip
     parser.add_argument(
         "--ranks",
         metavar="NAMES",
@@ -31,22 +37,50 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_format(parser)
     parser.add_argument(
-        "--out", metavar="DIR", help="also save the table as CSV and a picture of every matrix"
+        "--out", metavar="DIR", help="also save the tables as CSV, and without --fit pictures of every matrix"
     )
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What density models expect of real tensors, beside exact counts of their data."""
     with waiting("counting"):
-        return _predicted(options), FINE
+        return (_fitted if options.fit else _predicted)(options), FINE
+
+
+def _fitted(options: argparse.Namespace) -> str:
+    """The density model of one matrix."""
+    from polymodel.report.density_fit import fit_density
+    from polymodel.sparse.density.choice import TILES, UNITS
+    from polymodel.view.answer import formatted_tables, notes, sections_of
+
+    if len(options.files) > 1:
+        fault = f"--fit chooses the model of one matrix, and {len(options.files)} are named"
+        raise SpecError([Diagnostic(fault, "name one")])
+    tiles = TILES if options.tiles is None else _sizes(options.tiles)
+    units = UNITS if options.slices is None else options.slices
+    found = fit_density(options.files[0], tiles=tiles, units=units, ranks=_ranks(options))
+    shown, more = sections_of(found), notes(found.notes)
+    plain = options.format == "table"
+    text = f"{found.title}\n\n{found}" if plain else ""
+    if not plain:
+        text = formatted_tables(shown, options.format, f"polymodel sparse: {found.title}", more)
+    saved = found.to_csv(options.out) if options.out else ()
+    return text + (saved_files(list(saved), options.format) if saved else "")
+
+
+def _ranks(options: argparse.Namespace) -> tuple[str, ...] | None:
+    return tuple(options.ranks.split(",")) if options.ranks is not None else None
 
 
 def _predicted(options: argparse.Namespace) -> str:
     from polymodel.api.sparse import predict
+    from polymodel.sparse.predicted import SLICES, TILES
     from polymodel.view.answer import formatted_tables, notes, sections_of
 
-    ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
-    found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
+    ranks = _ranks(options)
+    tiles = TILES if options.tiles is None else _sizes(options.tiles)
+    slices = SLICES if options.slices is None else options.slices
+    found = predict(*options.files, tiles=tiles, slices=slices, ranks=ranks)
     plain = options.format == "table"
     more = notes(found.notes)
     shown = sections_of(found)

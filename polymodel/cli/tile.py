@@ -13,9 +13,11 @@ from polymodel.cli.progress import waiting
 from polymodel.cli.tile_options import (
     BUFFER,
     CAPACITY,
+    CHAINED,
     NUMBERS,
     PRODUCT,
     SHAPED,
+    capacities_of,
     check_idle,
     checked_product,
     factor_of,
@@ -32,8 +34,10 @@ from polymodel.cli.tile_options import add_options as add_options
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
+    from polymodel.api.chain import Association
     from polymodel.api.matmul import Named
     from polymodel.report.tiling.estimates import TilingEstimates
+    from polymodel.report.tiling.matmul import MatmulTiling
     from polymodel.report.tiling.tile import Tiling
     from polymodel.view.answer import Answer
     from polymodel.view.table import Table
@@ -47,9 +51,11 @@ _COMPARED = 1_000_000  # places of A or B; more are compared where it is asked f
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Tile, estimate, tune or compare, as the options ask."""
-    read_numbers(options, NUMBERS)
+    # The buffers of a chain may be five numbers.
+    known = {n: kind for n, kind in NUMBERS.items() if n != "capacity" or options.op != "chain"}
+    read_numbers(options, known)
     asked = [name for name in ("estimate", "tune", "published") if getattr(options, name)]
-    asked += ["op matmul"] if options.op == "matmul" else []
+    asked += [f"op {options.op}"] if options.op in ("matmul", "chain") else []
     if len(asked) > 1:
         fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
         raise SpecError([Diagnostic(fault, "ask for one of them")])
@@ -63,6 +69,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         "tune": run_tune,
         "published": run_published,
         "op matmul": run_matmul,
+        "op chain": run_chain,
     }
     with waiting("tiling"):
         return runs[asked[0]](options) if asked else run_tile(options)
@@ -70,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _one_file(options: argparse.Namespace) -> None:
     """`file` for all that tile one matrix."""
-    if len(options.files) > 1 and not options.published:
+    if len(options.files) > 1 and not options.published and options.op != "chain":
         fault = f"{len(options.files)} files are named: {', '.join(options.files)}"
         raise SpecError([Diagnostic(fault, "name one, operand A; operand B is named by --with")])
     options.file = next(iter(options.files), None)
@@ -82,7 +89,8 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.report.tiling.files import save_charts, save_picture
 
     task = ("op", "with", "ranks", "names", "tiler", "objective", "compat", "fit", "run", "clock")
-    check_idle(options, "--published", (*task, "compare", "export", *PRODUCT, *SHAPED))
+    idle = (*task, "compare", "export", "simulate", *PRODUCT, *CHAINED, *SHAPED)
+    check_idle(options, "--published", idle)
     capacity = CAPACITY if options.capacity is None else options.capacity
     found = tiler_swift_comparison(options.files, capacity=capacity, launch=launch_of(options))
     tables = {name: found.table(name) for name in found.tables}
@@ -97,7 +105,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     """The loop between tiler and model, and the best of its cuts."""
     from polymodel.api.tilings import tune_tiling
 
-    check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
+    check_idle(options, "--tune", ("tiler", "compat", "compare", "simulate", *PRODUCT, *CHAINED, *SHAPED))
     found = tune_tiling(
         first_of(options), second_of(options.second), op=options.op, fit=fit_of(options),
         objective=objective_of(options, "total"), ranks=ranks_of(options.ranks), launch=launch_of(options),
@@ -112,7 +120,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
     """What tilers are expected to make of density models, beside what they make of a file's data."""
-    idle = ("ranks", "compat", "compare", "tune", "export", "objective", *PRODUCT)
+    idle = ("ranks", "compat", "compare", "tune", "export", "objective", "simulate", *PRODUCT, *CHAINED)
     check_idle(options, "--estimate", idle)
     found = _estimates(options)
     tables = {"estimates": found.table()}
@@ -150,10 +158,22 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
 
 def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
+    idle = ("fit", "ranks", "run", "compat", "compare", "export", *CHAINED, *SHAPED)
+    check_idle(options, "--op matmul", idle)
+    checked_product(options)
+    found = _product(options)
+    code = FINE if found.fits else INFEASIBLE
+    if options.simulate:
+        return _simulated(found, options), code
+    tables = {name: found.table(name) for name in found.tables}
+    text = _shown(found, tables, options)
+    saved = _other_files(found, tables, options)
+    return text + saved_files(saved, options.format), code
+
+
+def _product(options: argparse.Namespace) -> MatmulTiling:
     from polymodel.api.matmul import tile_matmul
 
-    check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
-    checked_product(options)
     tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
     # Whether it is one is for tile_matmul to say, with those there are.
     usual = "search" if tile is None else "uniform"
@@ -161,17 +181,42 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     capacity = options.capacity
     if capacity is None and (tile is None or options.tiler == "overbooked"):
         capacity = BUFFER
-    found = tile_matmul(
+    return tile_matmul(
         first_of(options), factor_of(options.second), tile=tile, capacity=capacity,
         strategy=strategy, order=options.order,
         objective="words" if options.objective == "words" else "time",
-        launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
+        launch=launch_of(options), pes=options.pes or 1, bandwidth=options.bandwidth,
         names=ranks_of(options.names), time_limit=options.seconds,
     )  # fmt: skip
+
+
+def run_chain(options: argparse.Namespace) -> tuple[str, int]:
+    """Two products in a row, in panels that the first hands on to the second."""
+    from polymodel.api.chain import tile_chain
+
+    task = ("with", "ranks", "tiler", "objective", "compat", "fit", "run", "clock", "tile")
+    check_idle(options, "--op chain", (*task, "compare", "export", "plot", "simulate", *SHAPED))
+    if len(options.files) != 3:
+        fault = f"--op chain multiplies three matrices, and {len(options.files)} are named"
+        raise SpecError([Diagnostic(fault, "name A, B and C", "FILE")])
+    capacity = capacities_of(options.capacity)
+    found = tile_chain(
+        *options.files, capacity=capacity, order=cast("Association", options.order or "(AB)C"),
+        pes=options.pes or 2, split=options.split, bandwidth=options.bandwidth, launch=launch_of(options),
+        keep_configured=options.keep_configured, buffers=options.buffers or 2,
+        names=ranks_of(options.names),
+    )  # fmt: skip
     tables = {name: found.table(name) for name in found.tables}
-    text = _shown(found, tables, options)
+    saved = _tables_saved(tables, options)
+    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
+
+
+def _simulated(found: Tiling | MatmulTiling, options: argparse.Namespace) -> str:
+    """Launched tiles, run token by token; what is shown and saved is the simulation."""
+    ran = found.simulate(most=options.simulate, seed=options.seed or 0)
+    tables = {name: ran.table(name) for name in ran.tables}
     saved = _other_files(found, tables, options)
-    return text + saved_files(saved, options.format), FINE if found.fits else INFEASIBLE
+    return _shown(ran, tables, options) + saved_files(saved, options.format)
 
 
 def _shown(found: Answer, tables: dict[str, Table], options: argparse.Namespace) -> str:
@@ -216,7 +261,10 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
     from polymodel.api.tilings import tile
 
-    check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
+    idle = (*PRODUCT, *CHAINED, *SHAPED)
+    if options.simulate:
+        check_idle(options, "--simulate", (*idle, "compare", "export"))
+    check_idle(options, "element-wise operations", idle)
     found = tile(
         first_of(options),
         second_of(options.second),
@@ -229,6 +277,8 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
         launch=launch_of(options),
         compat=options.compat,
     )
+    if options.simulate:
+        return _simulated(found, options), INFEASIBLE if found.costs.overflowing else FINE
     names = _tilers(options, found)
     text = _text(found, names, options)
     text += saved_files(_saved(found, names, options), options.format)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from polymodel.tiling.plane.operands import Second, Transposed
     from polymodel.tiling.tilers.named import Objective
 
-PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
+PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of products of matrices
+CHAINED = ("split", "buffers", "keep_configured")  # options of --op chain alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
 _SIZE = NumberOption("positive integer", CAPACITY, 1)
@@ -30,6 +31,10 @@ NUMBERS = {
     "bandwidth": NumberOption("number of words a cycle above 0", 4, sys.float_info.min, real=True),
     "density": NumberOption("share of nonzero points, from 0 to 1", 0.01, 0, 1, real=True),
     "most": replace(_SIZE, example=MOST),
+    "split": replace(_SIZE, example=8),
+    "buffers": replace(_SIZE, example=2),
+    "simulate": replace(_SIZE, example=200),
+    "seed": NumberOption("whole number from 0 up", 0, 0),
 }
 
 
@@ -37,19 +42,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """All of them."""
     parser.add_argument(
         "files", nargs="*", metavar="FILE",
-        help="operand A: .mtx, .mtx.gz, .tns or .tns.gz; with --published several",
+        help="operand A: .mtx, .mtx.gz, .tns or .tns.gz; with --op chain A, B, C; with --published several",
     )  # fmt: skip
     _add_task(parser)
     _add_machine(parser)
     _add_product(parser)
+    _add_chain(parser)
+    _add_simulation(parser)
     _add_estimate(parser)
     _add_output(parser)
 
 
 def _add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--op", choices=("add", "multiply", "mul", "matmul"), default="add",
-        help="element by element, or a product of matrices (default: add)",
+        "--op", choices=("add", "multiply", "mul", "matmul", "chain"), default="add",
+        help="element by element, a product of matrices (matmul), or two in a row (chain) (default: add)",
     )  # fmt: skip
     parser.add_argument(
         "--with", dest="second", metavar="FILE|HOW",
@@ -92,7 +99,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--capacity",
         metavar="N",
         help=f"of a tile's memory (default: {CAPACITY} elements or words; of a product {BUFFER} words each "
-        "for A, B, Z)",
+        "for A, B, Z); with --op chain words of each buffer, or five numbers: of A, B, T, C and Z",
     )
     parser.add_argument(
         "--run", dest="which", choices=("nonempty", "all"), default="nonempty",
@@ -103,15 +110,40 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_product(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("products (--op matmul)")
+    group = parser.add_argument_group("products (--op matmul, --op chain)")
     group.add_argument(
         "--tile", metavar="TI,TK,TJ", help="sizes of uniform or overbooked tiles (default: searched)"
     )
     group.add_argument(
-        "--order", metavar="LOOPS", help="of the loops, outermost first, e.g. ikj (default: all)"
-    )
-    group.add_argument("--pes", default=1, metavar="N", help="multiplies a cycle (default: 1)")
+        "--order", metavar="LOOPS",
+        help="of the loops, outermost first, e.g. ikj (default: all); of a chain (AB)C (default) or A(BC)",
+    )  # fmt: skip
+    group.add_argument("--pes", metavar="N", help="multiplies a cycle (default: 1, with --op chain 2)")
     group.add_argument("--bandwidth", default=1.0, metavar="N", help="words a cycle (default: 1)")
+
+
+def _add_chain(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("two products in a row, Z = A B C (--op chain)")
+    group.add_argument(
+        "--split", metavar="N",
+        help="multiplies a cycle of the first product where both run side by side (default: its share)",
+    )  # fmt: skip
+    group.add_argument(
+        "--buffers", metavar="N", help="panels of the intermediate result that are held (default: 2)"
+    )
+    group.add_argument(
+        "--keep-configured", action="store_true",
+        help="a part of the array that goes on with the same kernel is not configured again",
+    )  # fmt: skip
+
+
+def _add_simulation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("cycle by cycle")
+    group.add_argument(
+        "--simulate", metavar="N",
+        help="run N of the launched tiles token by token, and show their cycles beside those of the model",
+    )  # fmt: skip
+    group.add_argument("--seed", metavar="N", help="of the tiles that are drawn to be simulated (default: 0)")
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +163,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 _DEFAULTS: dict[str, tuple[object, ...]] = {
     "op": ("add",), "tiler": ("best",), "fit": ("elements",), "run": ("nonempty",),
-    "pes": (1,), "bandwidth": (1.0,),
+    "bandwidth": (1.0,),
 }  # fmt: skip
 
 
@@ -141,7 +173,11 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
     given = [
         n for n in names if getattr(options, plain.get(n, n)) not in (None, False, *_DEFAULTS.get(n, ()))
     ]
-    needed = {**dict.fromkeys(PRODUCT, "--op matmul"), **dict.fromkeys(SHAPED, "--estimate")}
+    needed = {
+        **dict.fromkeys(PRODUCT, "--op matmul"),
+        **dict.fromkeys(CHAINED, "--op chain"),
+        **dict.fromkeys(SHAPED, "--estimate"),
+    }
     faults = []
     for n in given:
         # Beside another mode the way to use it would contradict that mode.
@@ -150,7 +186,9 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
             if n in needed and not mode.startswith("--")
             else "leave it out"
         )
-        faults.append(Diagnostic(f"--{n} has no meaning with {mode}", way))
+        faults.append(Diagnostic(f"--{n.replace('_', '-')} has no meaning with {mode}", way))
+    if options.seed is not None and not options.simulate and not faults:
+        faults.append(Diagnostic("--seed has no meaning without --simulate", "add --simulate 200"))
     if options.most is not None and not options.export and not faults:
         faults.append(
             Diagnostic("--most has no meaning without --export", "add --export DIR, or leave it out")
@@ -177,6 +215,15 @@ def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
         fault = f"--{option} {text}: whole numbers above 0 are expected"
         raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}")])
     return tuple(int(size) for size in sizes if size is not None)
+
+
+def capacities_of(text: str | None) -> int | tuple[int, ...]:
+    """Words of the buffers of two products in a row: one number for all five, or one each."""
+    if text is None:
+        fault = "--op chain needs the words of its buffers, for which there is no default"
+        raise SpecError([Diagnostic(fault, "say how many, e.g. --capacity 4096", "--capacity")])
+    found = sizes_of(text, "capacity", "4096,4096,2048,4096,2048")
+    return found[0] if len(found) == 1 else found
 
 
 def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:

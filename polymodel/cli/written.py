@@ -72,10 +72,14 @@ def _distribute(_: argparse.Namespace) -> Iterable[str]:
 
 
 def _tile(options: argparse.Namespace) -> Iterable[str]:
-    from polymodel.report.tiling import files, matmul, swift
+    from polymodel.report.tiling import chain, files, matmul, simulation, swift
 
     if options.published:
         return (*(f"{name}.csv" for name in swift.TilerSwift.declared), *files.CHARTS)
+    if options.simulate:
+        return tuple(f"{name}.csv" for name in simulation.TileSimulation.declared)
+    if options.op == "chain":
+        return tuple(f"{name}.csv" for name in chain.ChainTiling.declared)
     if options.op == "matmul":
         return tuple(f"{name}.csv" for name in matmul.TABLES)
     if options.tune or options.estimate:
@@ -85,8 +89,11 @@ def _tile(options: argparse.Namespace) -> Iterable[str]:
 
 def _sparse(options: argparse.Namespace) -> Iterable[str]:
     from polymodel.cli.sparse import TABLE, picture_names
+    from polymodel.report.density_fit import DensityFit
     from polymodel.sparse.files import stem_of
 
+    if options.fit:
+        return (f"{name}.csv" for name in DensityFit.declared)
     pictures = (picture_names(stem_of(Path(file))).values() for file in options.files)
     return (TABLE, *map(escape, chain.from_iterable(pictures)))
 

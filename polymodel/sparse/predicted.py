@@ -16,7 +16,7 @@ from polymodel.sparse.formats import Format, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import as_whole, listed, shown
 
-TILES = 16, 128
+TILES, SLICES = (16, 128), 8
 # A histogram of rows, and the loads of slices, are held one by one.
 MOST_ROWS = 20_000_000
 MOST_SLICES = 65_536
@@ -40,7 +40,7 @@ class Prediction:
 
 
 def predictions(
-    tensor: SparseTensor, *, tiles: Sequence[int] = TILES, slices: int = 8
+    tensor: SparseTensor, *, tiles: Sequence[int] = TILES, slices: int = SLICES
 ) -> tuple[Prediction, ...]:
     """Every quantity of a tensor under the three models. All `actual` numbers are exact.
 

@@ -57,6 +57,18 @@ def test_ranks_tell_how_many_columns_are_coordinates(capsys: pytest.CaptureFixtu
     assert "a matrix has 2 ranks" in err
 
 
+def test_sparse_tells_which_model_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    given = ("sparse", MATRIX, "--fit", "--tiles", "8,32", "--slices", "4")
+    code, out, _ = run(capsys, *given, "--out", str(tmp_path))
+    assert code == 0
+    found = pm.fit_density(MATRIX, tiles=[8, 32], units=4)
+    assert out.startswith(f"{found.title}\n\n{found}")
+    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.csv" for name in found.tables}
+    _, out, _ = run(capsys, *given, "--format", "json")
+    chosen = next(m for m in json.loads(out)["models"] if m["chosen"])
+    assert chosen["model"] == found.name
+
+
 def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "sparse", MATRIX, "--format", "json")
     assert json.loads(out)

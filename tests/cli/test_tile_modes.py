@@ -194,3 +194,31 @@ def test_published_figures_beside_ours(capsys: pytest.CaptureFixture[str], tmp_p
     code, _, err = run(capsys, SMALL, other)
     assert code == 2
     assert "2 files are named" in err
+
+
+def test_simulated_tiles_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(
+        capsys, SMALL, "--op", "multiply", "--simulate", "3", "--seed", "2", "--out", str(tmp_path)
+    )
+    assert code == 0
+    ran = pm.tile(SMALL, op="multiply").simulate(most=3, seed=2)
+    assert str(ran).splitlines()[0] in out
+    assert (tmp_path / "tiles.csv").read_text() == ran.table("tiles").to_csv()
+    product = ("--op", "matmul", "--with", "transposed", "--tile", "32,8,32")
+    _, out, _ = run(capsys, SMALL, *product, "--simulate", "2", "--format", "csv")
+    matched = pm.tile_matmul(SMALL, pm.Transposed(), tile=(32, 8, 32)).simulate(most=2)
+    assert out == matched.table("terms").to_csv()
+
+
+def test_two_products_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    square = str(MATRICES / "circuit.mtx.gz")
+    machine = ("--pes", "16", "--split", "5", "--bandwidth", "4", "--buffers", "3", "--keep-configured")
+    given = ("--op", "chain", "--order", "A(BC)", "--capacity", "4096,4096,2048,4096,2048", *machine)
+    code, _, _ = run(capsys, square, square, square, *given, "--config", "100", "--out", str(tmp_path))
+    assert code == 0
+    found = pm.tile_chain(
+        square, square, square, order="A(BC)", capacity=(4096, 4096, 2048, 4096, 2048), pes=16, split=5,
+        bandwidth=4, buffers=3, keep_configured=True, launch=pm.Launch(config_multiply=100),
+    )  # fmt: skip
+    for name in found.tables:
+        assert (tmp_path / f"{name}.csv").read_text() == found.table(name).to_csv()
