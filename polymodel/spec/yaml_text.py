@@ -70,11 +70,16 @@ class IncludedValues:
 
 
 def parse_yaml(
-    text: str, source: Source, tags: tuple[str, ...] = TAGS, parts: IncludedValues | None = None
+    text: str,
+    source: Source,
+    tags: tuple[str, ...] = TAGS,
+    parts: IncludedValues | None = None,
+    replaced: list[Diagnostic] | None = None,
 ) -> tuple[YamlNode | None, tuple[Diagnostic, ...]]:
     """The root node (None if the syntax is broken) and every fault found. Never raises.
 
-    `tags`: those that the dialect knows; all others are faults.
+    `tags`: those that the dialect knows; all others are faults. `replaced`: of two values of one key, which
+    are a fault otherwise, the last counts, as most readers of YAML have it; the others are told in it.
     """
     try:
         beyond = _beyond(text, source)
@@ -88,7 +93,7 @@ def parse_yaml(
             "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
         )
         return None, (fault,)
-    reader = _Reader(source, tags, parts if parts is not None else IncludedValues())
+    reader = _Reader(source, tags, parts if parts is not None else IncludedValues(), replaced)
     try:
         node = reader.node(root, "", 0)
     except _Abort:
@@ -159,8 +164,15 @@ def _syntax_remedy(problem: str, line: str, before: str) -> str:
 
 
 class _Reader:
-    def __init__(self, source: Source, tags: tuple[str, ...], parts: IncludedValues) -> None:
+    def __init__(
+        self,
+        source: Source,
+        tags: tuple[str, ...],
+        parts: IncludedValues,
+        replaced: list[Diagnostic] | None = None,
+    ) -> None:
         self.source = source
+        self.replaced = replaced
         self.tags = tags
         self.faults: list[Diagnostic] = []
         self.parts = parts
@@ -274,10 +286,12 @@ class _Reader:
                 continue
             if key in found:
                 first = self.source.place(found[key].line, found[key].column)
-                self.fault(
-                    mark, below, f"duplicate key {key}", f"it stands in line {first.line} already; keep one"
-                )
-                continue
+                if self.replaced is None or len(self.replaced) >= MAX_FAULTS:
+                    remedy = f"it stands in line {first.line} already; keep one"
+                    self.fault(mark, below, f"duplicate key {key}", remedy)
+                    continue
+                what = f"{key} stands in line {mark.line + 1} again, which counts"
+                self.replaced.append(Diagnostic(what, "keep one", below, first))
             found[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
         for key, entry in merged.items():
             found.setdefault(key, entry)

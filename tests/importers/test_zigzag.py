@@ -118,6 +118,60 @@ def test_faults(files: list[Any], message: str) -> None:
     assert all(d.remedy for d in caught.value.diagnostics)
 
 
+def ports(*written: tuple[str, int, str]) -> list[dict[str, Any]]:
+    """`bandwidth_min` is 8 everywhere."""
+    return [
+        {"name": f"p{i}", "type": kind, "bandwidth_min": 8, "bandwidth_max": width,
+         "allocation": served.split("; ")}
+        for i, (kind, width, served) in enumerate(written)
+    ]  # fmt: skip
+
+
+def machine(*written: tuple[str, int, str], **more: object) -> dict[str, Any]:
+    held = {"size": 4096, "r_cost": 3, "w_cost": 4, "operands": ["I1", "I2", "O"]}
+    found = {**held, "served_dimensions": ["D1", "D2"], "ports": ports(*written), **more}
+    return {"memories": {"m": found}, "operational_array": ARRAY}
+
+
+def test_ports_have_their_widths() -> None:
+    """A cost is that of an access of a port's width; the ports of one direction move their sum in a cycle."""
+    reads = (("read", 16, "I1, tl; I2, tl"), ("read", 16, "O, tl; O, th"))
+    found = pm.import_zigzag(machine(*reads, ("write", 32, "I1, fh; O, fl")), clock=1e9)
+    memory = found.spec.arch.components[0]
+    read, write = memory.action("read"), memory.action("write")
+    assert (memory.ports, read.throughput, write.throughput) == ("separate", 32e9, 32e9)
+    assert (read.energy, write.energy) == (pytest.approx(3e-12 / 16), pytest.approx(4e-12 / 32))
+    assert {(d.key, d.changes) for d in found.changed} == {("ports", "latency"), ("bandwidth_min", "energy")}
+    shared = pm.import_zigzag(machine(("read_write", 64, "I1, fh; I1, tl; O, tl; O, fl")), clock=1e9)
+    memory = shared.spec.arch.components[0]
+    assert memory.ports == "shared"
+    assert {memory.action(name).throughput for name in ("read", "write")} == {64e9}
+    several = machine(("read_write", 64, "I1, tl; I1, fh"), ("read_write", 128, "O, tl; O, fl"))
+    with pytest.raises(pm.SpecError, match="operands have ports of several widths"):
+        pm.import_zigzag(several)
+    widest = pm.import_zigzag(several, allow=["bandwidth_max"]).spec.arch.components[0]
+    assert widest.action("read").energy == pytest.approx(3e-12 / 128)
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (machine(("read", 16, "I1, tl")), "m has no bandwidth of writes"),
+    (machine(("through", 16, "I1, tl")), "through is not a type of a port"),
+    (machine(("read_write", 16, "I1, tl; I1, fh"), auto_cost_extraction=True), "those of an estimator"),
+    ({"memories": {"m": {**MEMORY, "r_bw": 0}}, "operational_array": ARRAY}, "m has no bandwidth of reads"),
+])  # fmt: skip
+def test_a_cost_without_a_width_is_told(given: Any, message: str) -> None:
+    with pytest.raises(pm.SpecError, match=message):
+        pm.import_zigzag(given)
+
+
+def test_of_a_key_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
+    text = (HERE / "machine.yaml").read_text(encoding="utf-8")
+    (tmp_path / "twice.yaml").write_text(text.replace("    r_cost: 700\n", "    r_cost: 70\n    r_cost: 7\n"))
+    found = pm.import_zigzag(tmp_path / "twice.yaml", clock=1e9)
+    assert found.spec.arch.components[0].action("read").energy == pytest.approx(7e-12 / 64)
+    (told,) = [n for n in found.notes if "r_cost" in n.message]
+    assert (told.message, told.place.line) == ("r_cost stands in line 48 again, which counts", 47)
+
 def test_a_clock_is_a_frequency() -> None:
     with pytest.raises(pm.SpecError, match="clock=0 is not a frequency"):
         pm.import_zigzag([LAYER], clock=0)

@@ -11,8 +11,11 @@ from polymodel.importers.zigzag.layers import ROLES
 from polymodel.spec.faults import YamlNode
 
 Written = tuple[str, dict[str, object]]
-_IGNORED = ("latency", "auto_cost_extraction", "ports", "mem_type")
+_IGNORED = ("latency", "mem_type", "systolic_dimensions")
 _ARRAYS = ("operational_array", "multipliers")
+# Transfers of an operand that read a memory and that write it, to and from the memories below and above.
+_TRANSFERS = {"read": ("tl", "th"), "write": ("fh", "fl")}
+_TYPES = {"read": ("read",), "write": ("write",), "read_write": ("read", "write")}
 
 
 @dataclass(frozen=True)
@@ -105,40 +108,117 @@ def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_
     return found
 
 
+@dataclass(frozen=True)
+class _Ports:
+    """Of reads and of writes: the bits of one access, and the bits that all ports move in a cycle. `apart`:
+    reads and writes have ports of their own."""
+
+    access: dict[str, float]
+    cycle: dict[str, float]
+    apart: bool
+
+
 def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
     table = memory.table
-    values = {k: _value(reading, table, k) for k in ("size", "r_bw", "w_bw", "r_cost", "w_cost")}
-    ports = {k: _value(reading, table, k) for k in ("r_port", "w_port", "rw_port")}
-    apart = bool(ports["r_port"] and ports["w_port"])
-    if apart and ports["rw_port"]:
-        node = table.take("rw_port") or table.node
-        why = "a memory here has ports for reads and writes apart, or shared ones"
-        remedy = "raise `throughput:` by hand"
-        reading.leave(node, "rw_port", why, remedy, table.path, owner=memory.name, changes="latency")
-    many = {"read": ports["r_port"], "write": ports["w_port"]} if apart else dict.fromkeys(
-        ("read", "write"), max(ports.values(), default=1)
-    )  # fmt: skip
+    values = {k: _value(reading, table, k) for k in ("size", "r_cost", "w_cost")}
+    entry = table.node.entry("ports")
+    listed = entry is not None and any(e.entry("bandwidth_max") for e in entry.value.elements or ())
+    ports = _listed_ports(reading, memory) if listed else _counted_ports(reading, memory)
     actions = []
-    for name, letter in (("read", "r"), ("write", "w")):
-        width, cost = values[f"{letter}_bw"], values[f"{letter}_cost"]
-        action: dict[str, object] = {"name": name}
-        if width:
-            action |= {"energy": f"{_text(cost)}e-12 / {_text(width)}"}
-            action |= {"throughput": f"{_text(width * max(many[name], 1))} * {_text(clock)}"}
-        actions.append(action)
-    for key in ("min_r_granularity", "min_w_granularity"):
-        given = table.take(key)
-        if given is not None:
-            why = "an access takes its share of the energy of a full width"
-            reading.leave(
-                given, key, why, "write `bits_per_action:` of the action", table.path, owner=memory.name,
-                changes="energy",
-            )  # fmt: skip
+    for name in ("read", "write"):
+        width, cost = ports.access[name], values[f"{name[0]}_cost"]
+        if not width:
+            what, remedy = f"{memory.name} has no bandwidth of {name}s", "add `ports:` with `bandwidth_max:`"
+            reading.fault(table.node, what, remedy, table.path)
+            continue
+        energy = f"{_text(cost)}e-12 / {_text(width)}"
+        throughput = f"{_text(ports.cycle[name])} * {_text(clock)}"
+        actions.append({"name": name, "energy": energy, "throughput": throughput})
+    given = table.take("auto_cost_extraction")
+    if given is not None and given.scalar is True:
+        why, remedy = "the costs are those of an estimator then", "write them as `r_cost:` and `w_cost:`"
+        reading.leave(
+            given, "auto_cost_extraction", why, remedy, table.path, owner=memory.name, changes="energy",
+            refused=True,
+        )  # fmt: skip
     _rest(reading, table)
     held = " | ".join(ROLES[o] for o in memory.operands)
     fields: dict[str, object] = {"name": memory.name, "size": int(values["size"])}
-    fields |= {"ports": "separate"} if apart else {}
+    fields |= {"ports": "separate"} if ports.apart else {}
     return "Memory", {**fields, "tensors": {"keep": held, "may_keep": held}, "actions": actions}
+
+
+def _counted_ports(reading: Reading, memory: _Memory) -> _Ports:
+    """Of older files: one width for reads and one for writes, and numbers of ports."""
+    table = memory.table
+    table.take("ports")
+    access = {n: _value(reading, table, f"{n[0]}_bw") for n in ("read", "write")}
+    ports = {k: _value(reading, table, k) for k in ("r_port", "w_port", "rw_port")}
+    apart = bool(ports["r_port"] and ports["w_port"])
+    if apart and ports["rw_port"]:
+        _mixed(reading, memory, table.take("rw_port") or table.node, "rw_port")
+    shared = max(ports.values(), default=1)
+    many = {"read": ports["r_port"], "write": ports["w_port"]} if apart else {"read": shared, "write": shared}
+    for key in ("min_r_granularity", "min_w_granularity"):
+        given = table.take(key)
+        if given is not None:
+            _coarse(reading, memory, given, key)
+    return _Ports(access, {n: access[n] * max(many[n], 1) for n in access}, apart)
+
+
+def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
+    """Each port with its width and the transfers that it serves. A cost is of an access of this width."""
+    table = memory.table
+    whole = table.take("ports") or table.node
+    widths: dict[str, set[float]] = {"read": set(), "write": set()}
+    cycle, number = {"read": 0.0, "write": 0.0}, {"read": 0, "write": 0}
+    kinds: set[str] = set()
+    for i, node in enumerate(whole.elements or ()):
+        port = KeyedTable(reading, node, f"{table.path}.ports[{i}]", memory.name)
+        port.take("name")
+        kind = port.text("type")
+        if kind not in _TYPES:
+            what = f"{kind or 'nothing'} is not a type of a port"
+            reading.fault(node, what, f"one of {', '.join(_TYPES)}", port.path)
+            continue
+        kinds.add(kind)
+        width = _value(reading, port, "bandwidth_max")
+        least = port.take("bandwidth_min")
+        if i == 0 and least is not None:
+            _coarse(reading, memory, least, "bandwidth_min")
+        served = {str(n.scalar).rpartition(",")[2].strip() for n in port.items("allocation")}
+        for action in _TYPES[kind]:
+            if served & {*_TRANSFERS[action]}:
+                widths[action].add(width)
+                cycle[action] += width
+                number[action] += 1
+        for entry in port.rest:
+            _left(reading, port, entry.key, entry.value)
+    if kinds >= {"read_write"} and len(kinds) > 1:
+        _mixed(reading, memory, whole, "ports")
+    if max(number.values()) > 1:
+        why, remedy = "ports serve transfers of their own there, here all share them", "lower `throughput:`"
+        reading.leave(whole, "ports", why, remedy, table.path, owner=memory.name, changes="latency")
+    if any(len(w) > 1 for w in widths.values()):
+        why = "operands have ports of several widths, and an access of each costs the same"
+        remedy = "write energies by hand, or allow it: they are those of the widest port"
+        reading.leave(
+            whole, "bandwidth_max", why, remedy, table.path, owner=memory.name, changes="energy", refused=True
+        )
+    access = {n: max(w, default=0.0) for n, w in widths.items()}
+    return _Ports(access, cycle, "read_write" not in kinds)
+
+
+def _mixed(reading: Reading, memory: _Memory, node: YamlNode, key: str) -> None:
+    why = "a memory here has ports for reads and writes apart, or shared ones"
+    remedy = "raise `throughput:` by hand"
+    reading.leave(node, key, why, remedy, memory.table.path, owner=memory.name, changes="latency")
+
+
+def _coarse(reading: Reading, memory: _Memory, node: YamlNode, key: str) -> None:
+    why = "an access takes its share of the energy of a full width"
+    remedy = "write `bits_per_action:` of the action"
+    reading.leave(node, key, why, remedy, memory.table.path, owner=memory.name, changes="energy")
 
 
 def _value(reading: Reading, table: KeyedTable, key: str) -> float:

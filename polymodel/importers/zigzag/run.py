@@ -12,8 +12,10 @@ from polymodel.importers.imported import Imported
 from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import workload_of
 from polymodel.importers.zigzag.machine import machine_of
-from polymodel.spec.document import Document, existing, root_of
+from polymodel.spec.document import Document, existing
 from polymodel.spec.faults import Source, YamlNode, node_of
+from polymodel.spec.files import text_of
+from polymodel.spec.yaml_text import parse_yaml
 
 CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]
@@ -87,7 +89,7 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of ZigZag's YAML files"))
     for file in files:
-        root = _root(file, document)
+        root = _root(file, document, reading)
         if root is None:
             continue
         if root.elements and any(e.entry("equation") for e in root.elements):
@@ -107,11 +109,20 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
     return found
 
 
-def _root(file: File, document: Document) -> YamlNode | None:
+def _root(file: File, document: Document, reading: Reading) -> YamlNode | None:
+    """Of two values of one key, which some of ZigZag's own files have, the last counts, as it does there."""
     if not isinstance(file, (str, Path)):
         return node_of(file, Source("", ()), 0)
     path = existing(str(file), document)
-    return None if path is None else root_of(path, document, {}, "", ())[0]
+    text = None if path is None else text_of(path, str(path), document.faults)
+    if path is None or text is None:
+        return None
+    replaced: list[Diagnostic] = []
+    root, faults = parse_yaml(text, Source(str(path), tuple(text.split("\n"))), (), None, replaced)
+    document.files.append(str(path))
+    document.faults.extend(faults)
+    reading.notes += replaced
+    return root
 
 
 def _once(reading: Reading, root: YamlNode, before: YamlNode | None, what: str) -> None:
