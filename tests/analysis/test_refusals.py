@@ -18,7 +18,7 @@ from tests.analysis.verdicts import counted
 from tests.mixed_specs import KINDS, legal
 
 SEED = 5
-REFUSED_AT_MOST = 0.04
+REFUSED_AT_MOST = 0.02
 
 
 def test_every_kind_is_counted_alike() -> None:
@@ -37,6 +37,8 @@ def test_every_kind_is_counted_alike() -> None:
 LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452, 256, 309, 35, 436, 64, 186, 461, 845]
 # Instances decide what executes, and carry what they have made; loops inside run in other iterations.
 LISTED += [387, 472, 1787, 2035, 4376]
+# Several loops along one dimension tell instances, of some buffets others than of others.
+LISTED += [1374, 4194, 2965, 4554]
 
 
 @pytest.mark.parametrize("number", LISTED)

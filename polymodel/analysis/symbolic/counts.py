@@ -8,6 +8,7 @@ a' = a / gcd, b' = b / gcd, so even there every sum over tiles is a sum of two p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from math import gcd
 from typing import Literal
 
@@ -185,6 +186,26 @@ def settled(space: Space, axis: int) -> Form:
         again = space.ladder(v, {**roles, axis: "second"}, until=axis)
         return number(1) - summed(space.extent(v), again, ONE)
     return summed(space.extent(v), levels, ONE)
+
+
+def nominal_trips(stamps: Space, axis: int) -> Form:
+    """How many trips a loop has in its nominal enclosing tile, or in the widest window that executes."""
+    v = stamps.axes[axis].variable
+    above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
+    widths = {w: width for g in stamps.listed for w, width in g.widths}
+    if v in widths and not above:
+        from polymodel.analysis.symbolic.listed_peaks import NominalTrips
+
+        a = stamps.axes[axis]
+        level = a.level("each")
+        return of_atom(NominalTrips(Region((), ()), widths[v], level.begin, level.tile))
+    if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
+        roles: dict[int, Role] = dict.fromkeys(above, "nominal")
+        return summed(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE)
+    if above and stamps.axes[above[-1]].start is not None:
+        return summed(stamps.extent(v), stamps.ladder(v, {above[-1]: "nominal", axis: "each"}), ONE)
+    enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
+    return of_atom(atom(enclosing, (replace(stamps.axes[axis].level("each"), spatial=False),), ONE))
 
 
 def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isinf
 
 from polymodel.analysis.result import (
@@ -19,8 +19,7 @@ from polymodel.analysis.result import (
     WholeActions,
     mapped,
 )
-from polymodel.analysis.symbolic.atoms import ONE, Atom, Role
-from polymodel.analysis.symbolic.counts import count, largest, settled
+from polymodel.analysis.symbolic.counts import count, largest, nominal_trips, settled
 from polymodel.analysis.symbolic.flows import FormLedger, RowForms, flows
 from polymodel.analysis.symbolic.forms import (
     READS,
@@ -36,14 +35,11 @@ from polymodel.analysis.symbolic.forms import (
     World,
     joined,
     number,
-    of_atom,
-    summed,
 )
 from polymodel.analysis.symbolic.inferred import Undecided, paths
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
-from polymodel.analysis.symbolic.regions import Region
-from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Use, Window
+from polymodel.analysis.symbolic.spaces import LoopAxis, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
@@ -286,28 +282,9 @@ def _fanouts(layout: SymbolicLayout) -> Iterator[tuple[str, str, str, Form]]:
         for i, a in enumerate(path):
             if a.loop is not None and a.spatial:
                 key = (a.loop.component, a.loop.dim)
-                trips[key] = trips.get(key, number(1)) * _trips(stamps, i)
+                trips[key] = trips.get(key, number(1)) * nominal_trips(stamps, i)
         for (component, dim), form in trips.items():
             yield einsum, component, dim, form
-
-
-def _trips(stamps: Space, axis: int) -> Form:
-    v = stamps.axes[axis].variable
-    above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
-    widths = {w: width for g in stamps.listed for w, width in g.widths}
-    if v in widths and not above:
-        from polymodel.analysis.symbolic.listed_peaks import NominalTrips
-
-        a = stamps.axes[axis]
-        level = a.level("each")
-        return of_atom(NominalTrips(Region((), ()), widths[v], level.begin, level.tile))
-    if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
-        roles: dict[int, Role] = dict.fromkeys(above, "nominal")
-        return summed(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE)
-    if above and stamps.axes[above[-1]].start is not None:
-        return summed(stamps.extent(v), stamps.ladder(v, {above[-1]: "nominal", axis: "each"}), ONE)
-    enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
-    return of_atom(Atom(enclosing, (replace(stamps.axes[axis].level("each"), spatial=False),), ONE))
 
 
 def _order(layout: SymbolicLayout) -> dict[int, tuple[str, ...]]:

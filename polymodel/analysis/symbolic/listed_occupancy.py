@@ -10,16 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from polymodel.analysis.symbolic.atoms import ChainLevel
+from polymodel.analysis.symbolic.counts import nominal_trips
 from polymodel.analysis.symbolic.cross_branch_residency import divergence, elements, shared_loops
 from polymodel.analysis.symbolic.forms import Form, HeldBuffet, of_atom
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout
-from polymodel.analysis.symbolic.listed_peaks import JointPeak, ListedBuffet, ListedTiles, ListedUses
-from polymodel.analysis.symbolic.regions import MadeRegion, Region
+from polymodel.analysis.symbolic.listed_peaks import (
+    CoordinateDigit,
+    JointPeak,
+    ListedBuffet,
+    ListedTiles,
+    ListedUses,
+)
+from polymodel.analysis.symbolic.needed_sets import widest
+from polymodel.analysis.symbolic.regions import MadeRegion, NeededRegion, Region
 from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup
 from polymodel.analysis.symbolic.tied_groups import made, ranks_of
 from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import ties, users
 
 EXACT = "use engine exact"
 
@@ -48,9 +58,13 @@ def listed_phases(
         held.append(listing.buffet(node, buffet, rests[-1], used))
     stamps, every = listing.tiles(listing.bare), listing.chain
     own = tuple(listing.places[a.node] for a in listing.bare.axes if not a.spatial)
+    mine = [a for a in listing.bare.axes if listing.replicates(a)]
+    places, digits = (listing.places[a.node] for a in mine), listing.digits(einsum, mine)
+    along, dimensions = tuple(zip(places, digits, strict=True)), len(listing.dimensions)
     here = list(residents.lasting)
     for k, (_, buffet, _) in enumerate(residents.buffets):
-        peak = of_atom(JointPeak(Region((), ()), every, stamps, own, listing.coordinates, tuple(held), k))
+        asked = JointPeak(Region((), ()), every, stamps, own, along, dimensions, tuple(held), k)
+        peak = of_atom(asked)
         here.append(buffet.of(peak * rests[k]))
     phase = tuple(h for h in here if h.elements != Form())
     return (phase,) if phase else ()
@@ -112,14 +126,12 @@ class _Listing:
         times = tuple(self.places[a.node] for a in space.axes if not a.spatial)
         spatial = [a for a in space.axes if a.spatial]
         where = tuple(self.places[a.node] for a in spatial)
-        along = {p: c[0] for c in self.coordinates for p in c}
-        instance = tuple(along[p] for p in where)
-        absent = tuple(c[0] for c in self.coordinates if c[0] not in instance)
+        along = self.digits(node.users[0], spatial)
         uses = () if used else tuple(self.uses(user) for user in node.users)
         outer = () if used else self.outer(node)
         on_path = node.id in {s.id for s in self.layout.problem.tree.path(self.einsum)}
         return ListedBuffet(
-            self.tiles(space), times, where, instance, absent, uses, on_path, node.reuse, outer, weights
+            self.tiles(space), times, where, along, uses, on_path, node.reuse, outer, weights
         )
 
     def replicates(self, axis: LoopAxis) -> bool:
@@ -130,28 +142,49 @@ class _Listing:
         return hierarchy.index(axis.loop.component) <= hierarchy.index(self.component)
 
     @cached_property
-    def coordinates(self) -> tuple[tuple[int, ...], ...]:
-        """Loops in space by the dimension along which they tell instances, those of the Einsum first."""
+    def dimensions(self) -> tuple[tuple[str, str], ...]:
+        """Component and name of the dimensions along which loops above the Einsum and the buffets tell
+        instances of the component."""
         mine = [a for a in self.bare.axes if self.replicates(a)]
         others = [a for node in self.nodes for a in node.space.axes if a.spatial]
-        found: dict[tuple[str, str], list[int]] = {}
-        paths = [mine, *([a for a in node.space.axes if a.spatial] for node in self.nodes)]
-        for a in (*mine, *others):
-            assert a.loop is not None
-            here = found.setdefault((a.loop.component, a.loop.dim), [])
-            here += [] if self.places[a.node] in here else [self.places[a.node]]
-        several = any(
-            len({(a.loop.component, a.loop.dim) for a in path if a.loop}) < len(path) for path in paths
-        )
-        if several and any(len(places) > 1 for places in found.values()):
-            same = [{a.node for a in path} for path in paths]
-            if any(nodes - same[0] for nodes in same):
+        return tuple(dict.fromkeys((a.loop.component, a.loop.dim) for a in (*mine, *others) if a.loop))
+
+    def digits(self, einsum: str, loops: Sequence[LoopAxis]) -> tuple[CoordinateDigit, ...]:
+        """What the counters of loops in space on the path of an Einsum, as they stand, add to coordinates: of
+        several along a dimension the outer one most."""
+        found: list[CoordinateDigit] = []
+        weights = [1] * len(self.dimensions)
+        places = [self.dimensions.index((a.loop.component, a.loop.dim)) for a in loops if a.loop]
+        for k, (axis, place) in reversed(list(enumerate(zip(loops, places, strict=True)))):
+            if place in places[:k]:
+                radix = self.radix(einsum, axis)
+                found.append(CoordinateDigit(place, weights[place], radix))
+                weights[place] *= radix
+            else:
+                found.append(CoordinateDigit(place, weights[place]))
+        return tuple(reversed(found))
+
+    def radix(self, einsum: str, axis: LoopAxis) -> int:
+        """How many values the counter of a loop in space counts for; of one that does not bind the Einsum,
+        for the one with most trips of those that it binds."""
+        cascade, tree = self.layout.problem.cascade, self.layout.problem.tree
+        bound = [e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound"]
+        found = 0
+        for e in [einsum] if einsum in bound else bound:
+            path = self.layout.paths[e]
+            stamps, place = self.layout.stamps(e, path), [a.node for a in path].index(axis.node)
+            group = next((g for g in stamps.listed if path[place].variable in dict(g.widths)), None)
+            trips = nominal_trips(stamps, place).constant
+            if trips is not None and group is not None:
+                trips = _trips_in_widest(group, path[: place + 1])
+            if trips is None:
                 raise NotSeparable(
-                    f"buffets in {self.component} stand below different spatial loops along one dimension",
+                    f"instances of {self.component} are told by several loops along one dimension, and how "
+                    f"many there are along the one over {axis.variable} is not known",
                     EXACT,
                 )
-            return tuple((p,) for places in found.values() for p in places)
-        return tuple(tuple(places) for places in found.values())
+            found = max(found, trips)
+        return found
 
     def uses(self, user: str) -> ListedUses:
         _, mine, theirs = divergence(self.layout, self.einsum, user)
@@ -173,11 +206,34 @@ class _Listing:
                 where = tuple(self.places[a.node] for a in space.axes if a.spatial)
                 found.append(
                     ListedBuffet(
-                        self.tiles(space), times, where, where, (), (), True, parent.reuse, (), (1, 1, 1, 1)
+                        self.tiles(space), times, where, (), (), True, parent.reuse, (), (1, 1, 1, 1)
                     )
                 )
             parent = None if parent.parent is None else self.layout.nodes[parent.parent, node.tensor]
         return tuple(found)
+
+
+def _trips_in_widest(group: TiedGroup, path: Sequence[LoopAxis]) -> int | None:
+    """Trips of the last loop of a path in its nominal enclosing tile, below the widest window of what is
+    listed; None where a size is a symbol."""
+    assert isinstance(group.region, NeededRegion)
+    own, deciding = path[-1].variable, (*group.deciding, *group.further)
+    outer = [tuple(_sizes(a) for a in deciding if a.variable == v) for v in group.variables]
+    loops = [_sizes(a) for a in path if a.variable == own]
+    if any(not isinstance(s, int) for sizes in (*outer, loops) for pair in sizes for s in pair):
+        return None
+    width = widest(group.region, tuple(outer[group.region.own :]), group.variables.index(own))
+    trips = 1
+    for first, tile in loops:
+        trips = 1 + max(0, -(-(width - first) // tile))
+        width = min(width, max(first, tile))
+    return trips
+
+
+def _sizes(axis: LoopAxis) -> tuple[Any, Any]:
+    """The sizes of the first tile of a loop and of the others."""
+    level = axis.level("each")
+    return level.begin, level.tile
 
 
 def grouped(space: Space) -> Space:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import prod
 from typing import Any, Literal
 
 from polymodel.analysis.symbolic.atoms import ChainLevel, Size
@@ -128,12 +127,27 @@ class ListedUses:
 
 
 @dataclass(frozen=True)
+class CoordinateDigit:
+    """What the counter of a loop in space adds to the coordinate of instances along a dimension: `weight` for
+    each step. `radix`: how many values it has, 0 for the outermost loop, above which there is none."""
+
+    dimension: int
+    weight: int = 1
+    radix: int = 0
+
+    def of(self, coordinate: Ints) -> Ints:
+        """The counter at a coordinate."""
+        counter = coordinate // self.weight
+        return counter % self.radix if self.radix else counter
+
+
+@dataclass(frozen=True)
 class ListedBuffet:
     """What a buffet holds while an Einsum runs.
 
     `tiles`: the factors of its tile; `times` and `places`: the loops above it in time and in space, as they
-    stand; `instance`: where the coordinate of each of the latter stands among those of stamps; `absent`:
-    coordinates at 0 of which alone it is. `uses`: of Einsums that use it, if the one that runs does not;
+    stand; `along`: of each of the latter the dimension along which it tells instances, and what its counter
+    adds to their coordinate. `uses`: of Einsums that use it, if the one that runs does not;
     `on_path`: whether it stands above that one; `reuse`: whether it stays from one of their visits to the
     next; `outer`: buffets further out that have to keep its elements too. `weights`: bits of an element of
     the factors, numerator, denominator, and how often they are held.
@@ -142,8 +156,7 @@ class ListedBuffet:
     tiles: tuple[ListedTiles, ...]
     times: tuple[int, ...]
     places: tuple[int, ...]
-    instance: tuple[int, ...]
-    absent: tuple[int, ...]
+    along: tuple[CoordinateDigit, ...]
     uses: tuple[ListedUses, ...]
     on_path: bool
     reuse: Reuse
@@ -155,19 +168,36 @@ class ListedBuffet:
         """All loops above it: those in time first."""
         return (*self.times, *self.places)
 
+    def counters(self, coordinates: Ints) -> Ints:
+        """The counters of the loops above in space, where it is at coordinates along each dimension."""
+        import numpy as np
+
+        columns = [digit.of(coordinates[:, digit.dimension]) for digit in self.along]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(coordinates), 0), np.int64)
+
+    def coordinates(self, counters: Ints, dimensions: int) -> Ints:
+        """Where it is along each dimension, told by these counters."""
+        import numpy as np
+
+        found = np.zeros((len(counters), dimensions), np.int64)
+        for k, digit in enumerate(self.along):
+            found[:, digit.dimension] += digit.weight * counters[:, k]
+        return found
+
 
 @dataclass(frozen=True)
 class JointPeak(Tabled):
     """The size of the tile number `item` of those `held` at the stamp at which all have most bits together.
 
-    `every`: all loops; `stamps`: those of the Einsum that runs; `own`: its loops in time; `coordinates`:
-    loops in space that are coordinates along the same dimension, its own ones first.
+    `every`: all loops; `stamps`: those of the Einsum that runs; `own`: its loops in time; `along`: those in
+    space that tell instances, with what they add to their coordinates along so many `dimensions`.
     """
 
     every: tuple[ChainLevel, ...]
     stamps: tuple[ListedTiles, ...]
     own: tuple[int, ...]
-    coordinates: tuple[tuple[int, ...], ...]
+    along: tuple[tuple[int, CoordinateDigit], ...]
+    dimensions: int
     held: tuple[ListedBuffet, ...]
     item: int
 
@@ -193,7 +223,7 @@ def _peak(asked: JointPeak, tiles: Tiles) -> tuple[int, ...]:
     """The sizes of several tiles at the stamp at which they have most bits together."""
     import numpy as np
 
-    active = _together(asked.stamps, tiles, tuple(range(len(tiles))))
+    active = _active(asked, tiles)
     idle = _idle(asked, tiles, active)
     sizes = [_held(one, tiles, active) for one in asked.held]
     total = _bits(asked.held, sizes)
@@ -219,23 +249,32 @@ def _bits(held: tuple[ListedBuffet, ...], sizes: list[Ints]) -> Ints:
     return total
 
 
+def _active(asked: JointPeak, tiles: Tiles) -> Ints:
+    """The stamps of the Einsum: counters of its loops in time, and where it runs along each dimension."""
+    import numpy as np
+
+    every = _together(asked.stamps, tiles, tuple(range(len(tiles))))
+    found = np.zeros((len(every), len(tiles) + asked.dimensions), np.int64)
+    found[:, list(asked.own)] = every[:, list(asked.own)]
+    for place, digit in asked.along:
+        found[:, len(tiles) + digit.dimension] += digit.weight * every[:, place]
+    return distinct(found)
+
+
 def _idle(asked: JointPeak, tiles: Tiles, active: Ints) -> Ints:
     """Stamps of the Einsum in instances in which it does not run at the time, but buffets may be."""
     import numpy as np
 
-    sizes = dict.fromkeys((c[0] for c in asked.coordinates), 1)
+    sizes = np.ones(asked.dimensions, np.int64)
     for one in asked.held:
         visits = _together(one.tiles, tiles, one.above)[:, len(one.times) :]
-        for p, column in zip(one.instance, visits.T, strict=True):
-            sizes[p] = max(sizes[p], int(column.max(initial=0)) + 1)
-    count = prod(sizes.values())
-    grids = np.indices(tuple(sizes.values())).reshape(len(sizes), count).T.reshape(count, len(sizes))
-    times = distinct(active[:, list(asked.own)])
-    if len(times) * len(grids) > MOST_ROWS:
+        sizes = np.maximum(sizes, 1 + one.coordinates(visits, asked.dimensions).max(axis=0, initial=0))
+    times, count = distinct(active[:, : len(tiles)]), int(sizes.prod())
+    if len(times) * count > MOST_ROWS:
         raise too_many()
-    found = np.zeros((len(times) * len(grids), active.shape[1]), np.int64)
-    found[:, list(asked.own)] = np.repeat(times, len(grids), axis=0)
-    found[:, list(sizes)] = np.tile(grids, (len(times), 1))
+    grids = np.indices(tuple(sizes)).reshape(len(sizes), count).T.reshape(count, len(sizes))
+    found = np.repeat(times, len(grids), axis=0)
+    found = np.concatenate([found, np.tile(grids, (len(times), 1))], axis=1)
     both = coded(active, found)
     return found[~np.isin(both[len(active) :], both[: len(active)])]
 
@@ -261,16 +300,16 @@ def _held(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
     """At each stamp how many elements of the factors a buffet holds."""
     import numpy as np
 
-    there = np.ones(len(stamps), bool)
-    for p in one.absent:
-        there &= stamps[:, p] == 0
+    coordinates = stamps[:, len(tiles) :]
+    absent = sorted(set(range(coordinates.shape[1])) - {digit.dimension for digit in one.along})
+    there = ~coordinates[:, absent].any(axis=1)
+    times, place = stamps[:, list(one.times)], one.counters(coordinates)
     if not one.uses:
-        return np.where(there, _sizes(one, tiles, stamps[:, [*one.times, *one.instance]]), 0)
+        return np.where(there, _sizes(one, tiles, np.concatenate([times, place], axis=1)), 0)
     visits = _Visits(one, tiles)
-    before, after = visits.around(stamps)
+    before, after = visits.around(stamps, place)
     some = there & (before >= 0) & (after < len(visits.times))
     before, after = np.where(some, before, 0), np.where(some, after, 0)
-    place = stamps[:, list(one.instance)]
     at = np.concatenate([visits.times[before], place], axis=1)
     follows = np.concatenate([visits.times[after], place], axis=1)
     stays = before == after
@@ -278,7 +317,7 @@ def _held(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
         consecutive = some & (after == before + 1)
         stays[consecutive] |= visits.carried(before[consecutive], at[consecutive], follows[consecutive])
     if one.on_path:  # during a visit it holds the tile of that visit, also before its first use
-        begun = (stamps[:, list(one.times)] == visits.times[after]).all(axis=1)
+        begun = (times == visits.times[after]).all(axis=1)
         at = np.where(begun[:, None], follows, at)
     return np.where(some & stays, _sizes(one, tiles, at), 0)
 
@@ -306,8 +345,9 @@ class _Visits:
         visits = _together(one.tiles, tiles, one.above)
         self.times = distinct(visits[:, : len(one.times)])
 
-    def around(self, stamps: Ints) -> tuple[Ints, Ints]:
-        """At each stamp the visits of the last use before it, -1 if there is none, and of the next one."""
+    def around(self, stamps: Ints, place: Ints) -> tuple[Ints, Ints]:
+        """At each stamp, in instances told by the counters of loops in space, the visits of the last use
+        before it, -1 if there is none, and of the next one."""
         import numpy as np
 
         one, depth = self.one, len(self.one.times)
@@ -321,7 +361,7 @@ class _Visits:
                 continue
             loops = (*one.places, *use.shared)
             every = _together(use.stamps, self.tiles, loops)
-            now = stamps[:, [*one.instance, *use.shared]]
+            now = np.concatenate([place, stamps[:, list(use.shared)]], axis=1)
             both, inside = coded(every, now), coded(every[:, : len(one.places)], now[:, : len(one.places)])
             last = both[: len(every)].searchsorted(both[len(every) :], side=side) - 1
             visit = np.append(self._number(every[:, len(one.places) :][:, :depth]), 0)

@@ -194,6 +194,20 @@ def executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
     return Rows(counters[there], values[there])
 
 
+def widest(region: NeededRegion, outer: tuple[Tiles, ...], own: int) -> int:
+    """From the smallest to the largest value of an own variable that executes at one stamp, at most."""
+    import numpy as np
+
+    rows = executed(region, outer)
+    _, which = np.unique(coded(rows.counters), return_inverse=True)
+    values, order = rows.values[:, own], which.reshape(-1).argsort(kind="stable")
+    begins = np.flatnonzero(np.diff(which.reshape(-1)[order], prepend=-1))
+    if not len(begins):
+        return 1
+    reach = np.maximum.reduceat(values[order], begins) - np.minimum.reduceat(values[order], begins)
+    return int(reach.max()) + 1
+
+
 def _sources(region: NeededRegion, tiles: dict[int, Tiles]) -> Rows:
     """The consumer's points: counters of the loops that decide, and values of its variables."""
     import numpy as np
