@@ -150,6 +150,8 @@ def _engines(bound: pm.Spec, auto: Answer, counts: Counter[str]) -> list[str]:
             found.append(f"{engine}: {answer.why}; auto: {auto.why}")
     reports = {e: a.report for e, a in answers.items() if a.report is not None}
     referee = reports.pop("enumerate", None)
+    counts["enumerated"] += referee is not None
+    counts["exact"] += "exact" in reports
     counts["closed"] += "symbolic" in reports
     for engine, report in reports.items() if referee is not None else ():
         found += [f"{engine}: {x}" for x in differences(report.analysis, referee.analysis)[:3]]
@@ -204,6 +206,7 @@ def _swept(spec: pm.Spec, one: Drawn, auto: Answer, counts: Counter[str]) -> lis
         return [f"sweep: illegal ({why}), but legal at {list(legal)[:2]}"] if legal else []
     except Refused as refusal:
         return [f"sweep: refused ({refusal.message})"]
+    counts["grids swept"] += 1
     frame = swept.frame
     rows = {tuple(int(x) for x in row): i for i, row in enumerate(frame[list(grid)].itertuples(index=False))}
     if rows.keys() != legal.keys():
