@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from polymodel.errors import Diagnostic, LimitReached, MemoryUp, SpecError, TimeUp
+from polymodel.frozen import dataclass
 
 # How processes and threads end: SIGTERM is Ctrl-C, workers end with the process that started them, and
 # threads with the block of code that did; and whether a process has ended.

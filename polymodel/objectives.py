@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any, Literal, Protocol
+
+from polymodel.frozen import dataclass
 
 Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data

@@ -7,9 +7,10 @@ know of one. Each engine finds out in its own terms of which kind a step is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from polymodel.frozen import dataclass
 
 StepKind = Literal["inner", "moving", "outer"]
 """The outermost loop that a step advances, seen from the innermost loop on which the tile depends.

@@ -10,13 +10,14 @@ otherwise, or a form of tile-size symbols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from math import isinf
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import LoopTree, PipelineSplit, StorageNode, pipelines, shared_units
 from polymodel.reuse import Reuse
 from polymodel.spec.faults import check_classes

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from polymodel.arithmetic import OPERATORS
+from polymodel.frozen import dataclass
 from polymodel.quantities import drawn, engineering, in_units
 
 # One buffer each for A, B and the output.

@@ -38,6 +38,7 @@ from polymodel.cli.options import add_units
 from polymodel.cli.parser import Parser, parsed
 from polymodel.cli.process import (
     OUT_OF_MEMORY,
+    ended,
     environment,
     put_out,
     started_for_one_command,
@@ -91,6 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  # the last barrier: nobody foresaw it, and nobody is behind it
         print(unforeseen(error, command, _version()), file=sys.stderr)
         return BUG
+    finally:
+        if arguments is None:
+            ended()
 
 
 def _run(arguments: Sequence[str] | None, command: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 from typing import NoReturn
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 
 _REQUIRED = re.compile(r"the following arguments are required: (.*)\Z")
 _TOO_MANY = re.compile(r"unrecognized arguments: (.*)\Z", re.DOTALL)

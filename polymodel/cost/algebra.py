@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
 from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
+from polymodel.frozen import dataclass
 from polymodel.integers import np
 
 Number = Any  # what an algebra works with

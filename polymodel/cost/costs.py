@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +25,7 @@ from polymodel.cost.latency import (
 )
 from polymodel.cost.records import AreaItem, CapacityViolation, Costs, Counts, Need
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.objectives import Busy, Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from polymodel.analysis.result import PipelineRun, PipelineSlot, StageWork
 from polymodel.architecture.hierarchy import Component
@@ -32,6 +32,7 @@ from polymodel.cost.records import (
     row_order,
     slowest_pair,
 )
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import PipelineSplit, fused_groups, pipelines
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -16,6 +15,7 @@ from polymodel.analysis.result import Analysis, Problem, Resident, TollTraffic, 
 from polymodel.architecture.hierarchy import ActionCost, Component, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import StorageNode, storage_chain
 from polymodel.quantities import data_amount, data_unit
 from polymodel.workload.einsum import TensorAccess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from os.path import isfile
 from pathlib import Path
@@ -16,6 +16,7 @@ from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading.typos import likely_typos, unlikely_numbers
 from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import LoopTree, Scheduler

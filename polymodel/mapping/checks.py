@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import (
     ComputeNode,
     Loop,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
+from polymodel.frozen import dataclass
 from polymodel.mapping.resolve import LoopRule, LoopRuleReader
 from polymodel.objectives import (
     BY_WORD,

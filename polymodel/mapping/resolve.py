@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import Rules
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.reuse import Reuse
 from polymodel.spec.faults import Faults, Path, not_a, suggestion

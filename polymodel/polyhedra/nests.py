@@ -11,13 +11,14 @@ into states, as arrays; what is counted in a state is a set with parameters, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import islpy as isl
 
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_rows, dtype_of, largest, np
 from polymodel.polyhedra.sets import count_of, parse_set, size
 

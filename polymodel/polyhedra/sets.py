@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import islpy as isl
 
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import SUMMED, dtype_of, largest, np
 
 if TYPE_CHECKING:

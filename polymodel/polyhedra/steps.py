@@ -8,12 +8,12 @@ factor: `("eq", 0)` inside another factor and after all of ours, `("at", q)` is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import count_by, parse_map, parse_set, points_of, without
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +17,7 @@ from polymodel.cost.costs import Cost, CostFigures, needs, objective_value, stor
 from polymodel.cost.latency import group_roofline
 from polymodel.cost.records import CapacityViolation, Costs, Counts, RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading.spec import kept_files
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
 from polymodel.quantities import engineering

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.frozen import dataclass
 from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop
 from polymodel.report.evaluated import TABLES, Evaluated

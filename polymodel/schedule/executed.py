@@ -10,11 +10,11 @@ everything else it is kept as a product over independent classes of ranks, varia
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import (
     Loop,
     LoopTree,

@@ -6,11 +6,12 @@ Every element is complete, and still there, when it is read; what instances sum 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import (
     Loop,

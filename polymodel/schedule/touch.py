@@ -10,11 +10,12 @@ so they are parsed and counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import needs, sets
 from polymodel.polyhedra.nests import LinearInequality, LoopCut, Nest

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.frozen import dataclass
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject, faults_of, keys_at
 from polymodel.spec.faults import (

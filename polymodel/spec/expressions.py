@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import TextFault, UnknownName, suggestion
 
 # The tokens and the syntax tree that all expression languages of a spec share.

@@ -8,12 +8,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from numbers import Rational, Real
 from typing import Protocol, TypeVar, cast
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.frozen import dataclass
 
 Path = tuple[str | int, ...]
 T = TypeVar("T")

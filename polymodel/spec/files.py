@@ -10,12 +10,13 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import born, gone
 from polymodel.spec.faults import Faults
 

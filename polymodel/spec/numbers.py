@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from polymodel.arithmetic import Affine, Constraint
+from polymodel.frozen import dataclass
 from polymodel.spec.expressions import (
     Binary,
     Call,

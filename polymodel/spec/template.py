@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -21,6 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from polymodel.errors import Diagnostic
+from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.spec.faults import Source, suggestion
 from polymodel.spec.numbers import LARGEST

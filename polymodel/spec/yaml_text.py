@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import yaml
 
 from polymodel.errors import Diagnostic
+from polymodel.frozen import dataclass
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.faults import (
     MAX_FAULTS,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import command_for, installed
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import keeping
 from polymodel.view.figures import pinned

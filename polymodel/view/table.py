@@ -10,11 +10,11 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from polymodel.errors import masked
+from polymodel.frozen import dataclass
 from polymodel.integers import frame_column
 from polymodel.objectives import BY_WORD
 from polymodel.quantities import data_unit, engineering

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import map_from_affine, missing_points, set_from_constraints
 from polymodel.quantities import drawn
 from polymodel.spec.expressions import Binary, Call, parse_arithmetic

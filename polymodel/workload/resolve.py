@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from polymodel.arithmetic import Affine
+from polymodel.frozen import dataclass
 from polymodel.spec.expressions import SetScope, parse_set, tensor_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_affine

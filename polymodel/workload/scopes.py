@@ -8,8 +8,9 @@ renames are always checked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from polymodel.frozen import dataclass
 from polymodel.spec.expressions import KEYWORDS, NamedSet, SetScope, evaluate_set, parse_set
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.section_schemas import Einsum as EinsumSpec

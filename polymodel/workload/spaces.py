@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polymodel.arithmetic import Affine, Constraint
+from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import bounding_box, is_box, set_from_constraints
 from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_constraints

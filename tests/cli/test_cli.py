@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -307,6 +308,16 @@ def test_a_small_evaluation_loads_no_more_than_it_needs() -> None:
     assert "polymodel.analysis.symbolic" in loaded
     others = ("numpy", "polymodel.spec.teaal", "polymodel.spec.includes", "polymodel.mapping.teaal")
     assert not {*HEAVY, *others} & set(loaded)
+    slow = {m for m in loaded if m.startswith("polymodel.") and _frozen_by_standard_library(m)}
+    assert not slow - {"polymodel.errors", "polymodel.frozen"}, "take dataclass from polymodel.frozen"
+
+
+def _frozen_by_standard_library(module: str) -> bool:
+    """Whether a module makes frozen dataclasses as they take long to make."""
+    place = ROOT.joinpath(*module.split("."))
+    text = (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text("utf-8")
+    standard = re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE)
+    return standard is not None and "@dataclass(frozen" in text
 
 
 @pytest.mark.slow

@@ -8,9 +8,11 @@ it asks `Ops` for everything that is more than `+ - *`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
+
+from polymodel.frozen import dataclass
 
 Size = int | str
 Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand has it

@@ -15,7 +15,6 @@ from the first iteration is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from itertools import product as cartesian
 from math import prod
@@ -45,6 +44,7 @@ from polymodel.analysis.symbolic.listings import DistinctValues, interval
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Split
 
 MOST_STAMPS = 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import isinf
 
 from polymodel.analysis.result import (
@@ -42,6 +41,7 @@ from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.spaces import LoopAxis, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
 from polymodel.reuse import Reuse, override
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 
 from polymodel.analysis.symbolic.counts import carried, count
@@ -14,6 +14,7 @@ from polymodel.analysis.symbolic.spaces import Space, Use, is_held
 from polymodel.analysis.symbolic.tied_groups import instances_of
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode
 from polymodel.workload.einsum import TensorAccess
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from polymodel.analysis.result import (
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, RoundedActions, Size, atom
 from polymodel.analysis.symbolic.listings import DistinctValues
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
+from polymodel.frozen import dataclass
 
 Factor = Atom | RoundedActions | Meet | DistinctValues | Tabled
 Product = tuple[Factor, ...]

@@ -9,7 +9,7 @@ what is needed and not held: of each rank all that the window gained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import gcd
 
@@ -28,6 +28,7 @@ from polymodel.analysis.symbolic.strides import (
 from polymodel.analysis.symbolic.tied_groups import needs_boxes
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, storage_chain, ties, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from polymodel.analysis.result import Problem, pipelines_of
@@ -36,6 +36,7 @@ from polymodel.analysis.symbolic.strides import only_every
 from polymodel.analysis.symbolic.tied_groups import loosened, untouched
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess

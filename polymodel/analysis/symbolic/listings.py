@@ -10,7 +10,7 @@ The time it takes grows with the number of points: where there is a formula, or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops,
 from polymodel.analysis.symbolic.pair_atoms import LoopTable, Side, Tabled
 from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, Tiles, values_under
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 
 Ints = Any
 MOST_POINTS = 2**22

@@ -9,7 +9,7 @@ buffets come and go at its first three.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
 from itertools import product as cartesian
@@ -50,6 +50,7 @@ from polymodel.analysis.symbolic.layout import (
 from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import StorageNode
 
 if TYPE_CHECKING:

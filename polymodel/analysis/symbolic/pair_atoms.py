@@ -7,7 +7,7 @@ bound ties them together (sums and peaks over the tiles of a region).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Self
@@ -29,6 +29,7 @@ from polymodel.analysis.symbolic.regions import (
     total,
 )
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 
 # What the windows of two rank variables have in common before and after a step of a loop.
 #

@@ -8,11 +8,11 @@ and are looked at once for each choice of their sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.reuse import Reuse
 
 Ints = Any

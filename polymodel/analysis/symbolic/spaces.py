@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import Literal
@@ -14,6 +14,7 @@ from polymodel.analysis.symbolic.forms import ChainSize, Form
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
