@@ -39,6 +39,8 @@ LISTED = [975, 85, 105, 164, 534, 146, 166, 257, 26, 66, 718, 452, 256, 309, 35,
 LISTED += [387, 472, 1787, 2035, 4376]
 # Several loops along one dimension tell instances, of some buffets others than of others.
 LISTED += [1374, 4194, 2965, 4554]
+# What is carried forward begins again further out; instances run within other bounds, and all of them run.
+LISTED += [449, 3209, 4379, 746, 2697, 3617]
 
 
 @pytest.mark.parametrize("number", LISTED)

@@ -15,7 +15,12 @@ from typing import Literal
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, ChainLevel, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom, summed
-from polymodel.analysis.symbolic.generations import counted, generation_stays, more_later
+from polymodel.analysis.symbolic.generations import (
+    counted,
+    generation_stays,
+    more_later,
+    tied_generations,
+)
 from polymodel.analysis.symbolic.listings import DistinctValues, Listing, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
 from polymodel.analysis.symbolic.regions import Region
@@ -158,6 +163,8 @@ def largest(space: Space) -> Form:
     carried forward."""
     if space.carried is not None and space.carried.behind == "first":
         return largest(space.before)
+    if space.carried is not None and space.carried.behind == "lacking":
+        return largest(tied_generations(space))
     if space.carried is not None:
         return largest(space.alone) + largest(space.before) * more_later(space)
     result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))

@@ -14,14 +14,17 @@ from dataclasses import replace
 
 from polymodel.analysis.symbolic.atoms import FullAgain
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import (
     Behind,
     CarriedDimension,
     CarriedRank,
     Space,
+    TiedGroup,
     Use,
     unlike_before,
 )
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -116,6 +119,35 @@ def _along(space: Space, carried: CarriedDimension) -> Space:
     return replace(space, carried=carried)
 
 
+def tied_generations(space: Space) -> Space:
+    """The same tiles, told without what is carried: by points of a group of variables.
+
+    What an iteration reads and what it writes are elements of one rank with a variable more, 0 for the
+    generation before and 1 for its own, that no loop runs over. Points of the first iteration are left out
+    as `behind` says.
+    """
+    carried = space.carried
+    assert carried is not None
+    v, extent = carried.variable, space.extent(carried.variable)
+    if not isinstance(extent, int):
+        raise begins_again(space)
+    if carried.behind in ("lacking", "first"):
+        bound = (1, -1) if carried.behind == "lacking" else (-1, 0)
+        group = TiedGroup((v,), Region((extent,), (bound,)))
+        return replace(space, carried=None, listed=(*space.listed, group))
+    own = f"{space.access.tensor}.before"
+    group = TiedGroup((v, own), Region((extent, 2), ((1, 1, -1),) if carried.behind == "later" else ()))
+    projection = list(space.access.projection)
+    projection[carried.rank] += Affine(((own, 1),), -1)
+    einsum = replace(
+        space.einsum,
+        rank_variables=(*space.einsum.rank_variables, own),
+        bounds=(*space.einsum.bounds, (0, 1)),
+    )
+    access = replace(space.access, projection=tuple(projection))
+    return replace(space, einsum=einsum, access=access, carried=None, listed=(*space.listed, group))
+
+
 def counted(count: Count, space: Space, uses: Uses) -> Form:
     """What `count` counts, with what tiles hold of the generation before."""
     assert space.carried is not None
@@ -135,8 +167,6 @@ def _at_first(space: Space, uses: Uses) -> Uses:
 def more_later(space: Space) -> Form:
     """1 if the largest tile of a variable holds an element of the generation before."""
     assert space.carried is not None
-    if space.carried.behind == "lacking":
-        raise unlike_first(space)
     if space.carried.behind == "each":
         return number(1)
     if not space.generations:
@@ -154,13 +184,15 @@ def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, slidin
         if moves:
             return Form()
         if inside:
-            raise begins_again(space)
+            return carried(tied_generations(space), axis, uses, sliding)
         return carried(space.before, axis, _at_first(space, uses), sliding)
+    if not (moves and space.carried.behind == "lacking") and (
+        space.carried.behind == "lacking" or (not sliding and inside)
+    ):
+        return carried(tied_generations(space), axis, uses, sliding)
     found = carried(space.alone, axis, uses, sliding)
-    if space.carried.behind == "lacking" and moves:
+    if space.carried.behind == "lacking":
         return found
-    if space.carried.behind == "lacking" or (not sliding and inside):
-        raise begins_again(space)
     found = found + carried(space.before, axis, uses, sliding)
     if moves or space.carried.behind == "each":
         return found

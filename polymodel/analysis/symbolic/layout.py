@@ -33,7 +33,7 @@ from polymodel.analysis.symbolic.spaces import (
     windows,
 )
 from polymodel.analysis.symbolic.strides import only_every
-from polymodel.analysis.symbolic.tied_groups import loosened, untouched
+from polymodel.analysis.symbolic.tied_groups import loosened, runs_through, untouched
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
@@ -300,7 +300,8 @@ def _check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) ->
     for i in range(depth):
         loop = spaces[0].axes[i].loop
         told = [s for s in spaces if s.window(s.axes[i].variable) is None]
-        bounded = spaces[0].axes[i].node in layout.uneven
+        node = spaces[0].axes[i].node
+        bounded = node in layout.uneven and not all(runs_through(layout.problem, e, node) for e in einsums)
         ways = {(iteration_keys(s, i), tied_signature(s) if bounded else ()) for s in told}
         if loop is not None and len(ways) > 1 and any(settled(s, i).constant != 1 for s in spaces):
             raise other_ranges(tuple(einsums), loop, "within other bounds" if bounded else "in other ranges")

@@ -16,6 +16,7 @@ from polymodel.analysis.symbolic.atoms import ChainLevel
 from polymodel.analysis.symbolic.counts import nominal_trips
 from polymodel.analysis.symbolic.cross_branch_residency import divergence, elements, shared_loops
 from polymodel.analysis.symbolic.forms import Form, HeldBuffet, of_atom
+from polymodel.analysis.symbolic.generations import tied_generations
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout
 from polymodel.analysis.symbolic.listed_peaks import (
     CoordinateDigit,
@@ -130,9 +131,7 @@ class _Listing:
         uses = () if used else tuple(self.uses(user) for user in node.users)
         outer = () if used else self.outer(node)
         on_path = node.id in {s.id for s in self.layout.problem.tree.path(self.einsum)}
-        return ListedBuffet(
-            self.tiles(space), times, where, along, uses, on_path, node.reuse, outer, weights
-        )
+        return ListedBuffet(self.tiles(space), times, where, along, uses, on_path, node.reuse, outer, weights)
 
     def replicates(self, axis: LoopAxis) -> bool:
         """Whether instances of the component are told by a loop."""
@@ -239,10 +238,7 @@ def _sizes(axis: LoopAxis) -> tuple[Any, Any]:
 def grouped(space: Space) -> Space:
     """The space with all variables of its loops in groups, with those that share a rank with them."""
     if space.carried is not None:
-        raise NotSeparable(
-            f"tiles of {space.access.tensor} in {space.einsum.name} are carried forward, and are not listed",
-            EXACT,
-        )
+        space = tied_generations(space)
     found: list[TiedGroup] = []
     seen = set(space.tied)
     for axis in space.axes:
