@@ -18,6 +18,7 @@ from polymodel.frozen import dataclass
 
 Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data
+OF = " of "  # behind an objective, before the name of a network: that of this network alone
 
 
 Busy = Literal["reads", "writes", "operations"]
@@ -185,7 +186,19 @@ def renamed(name: str, new: Callable[[str], str]) -> str:
 
 def canonical(name: str) -> str:
     """The name in today's words: `energy_delay` is `edp`, `buffer:GLB` is `working_set:GLB`."""
-    return renamed(name, _canonical)
+    figure, of, network = name.partition(OF)
+    return renamed(figure, _canonical) + of + network
+
+
+def of_network(name: str, network: str) -> str:
+    """The name of an objective of one network, `latency of resnet`; of all of them if it has no name."""
+    return f"{name}{OF}{network}" if network else name
+
+
+def whose(name: str) -> tuple[str, str]:
+    """An objective and the network that it is of; that is empty for all of them."""
+    figure, _, network = name.partition(OF)
+    return figure.strip(), network.strip()
 
 
 def _canonical(name: str) -> str:
@@ -245,9 +258,9 @@ def score(name: str, number: Number) -> Number:
 
 
 def unit_of(name: str) -> str:
-    """The unit of an objective, empty for any other name."""
+    """The unit of an objective, also of one network's, empty for any other name."""
     try:
-        return objective_of(name).unit
+        return objective_of(whose(name)[0]).unit
     except KeyError:
         return ""
 

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_search, add_sources, named_values
 from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.parser import pairs, symbols
 from polymodel.cli.progress import Searches
-from polymodel.cli.specs import load_spec
+from polymodel.cli.specs import load_spec, variables, with_files
+from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
     from polymodel.hardware.answer import Codesign
+    from polymodel.loading import Spec
 
 NAME = "codesign"
 ABOUT = "Find the best machines together with their mappings: one front of both."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, the hardware's symbols, objectives, limits, and outputs."""
+    """Sources, networks, the hardware's symbols, objectives, limits, and outputs."""
     add_sources(parser)
+    _add_networks(parser)
     parser.add_argument(
         "--hardware",
         action="append",
@@ -34,14 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, edp, area, working_set:MEMORY, or weighted sums of them; repeat it (default: "
-        "those of the `codesign:` section, else energy, latency and area)",
+        help="energy, latency, edp, area, working_set:MEMORY, or weighted sums of them, also 'latency of "
+        "NETWORK' and 'latency of each'; repeat it (default: those of the `codesign:` section, else energy, "
+        "latency and area)",
     )
     parser.add_argument(
         "--limit",
         action="append",
         metavar="TEXT",
-        help="a figure that may be at most so much, e.g. 'area <= 4 mm^2' or 'latency <= 2 ms'",
+        help="a figure that may be at most so much, e.g. 'area <= 4 mm^2', 'latency <= 2 ms' or 'latency of "
+        "each <= 2 ms'",
     )
     parser.add_argument(
         "--where",
@@ -64,19 +70,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_networks(parser: argparse.ArgumentParser) -> None:
+    """Networks on one machine, and their weights."""
+    parser.add_argument(
+        "--network",
+        action="append",
+        default=[],
+        metavar="NAME=SPEC",
+        help="a workload that runs on the machine of the other sources, several files joined by commas; "
+        "repeat it for several networks on one machine (default: those of the `codesign:` section)",
+    )
+    parser.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="how much a network counts in figures of all together (default: 1)",
+    )
+
+
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Search and print the joint front; exit code 1 if no machine has a mapping that keeps the limits."""
     from polymodel.hardware.search import codesign
 
-    spec = load_spec(options)
+    layers = _networks(options) if options.network else load_spec(options)
     check_targets(options)
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
     found = codesign(
-        spec,
+        layers,
         named_values(options.hardware, "--hardware") or None,
         objectives=options.objective,
         limits=options.limit,
         where=options.where,
+        weights=_weights(options.weight) or None,
         layer_by_layer=options.layer_by_layer,
         eps=options.eps,
         time_limit=options.seconds,
@@ -93,6 +119,38 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         tell(f"saved {len(saved)} files in {options.out}: tables, and {mappings}\n")
     write_page(found, options)
     return text, FINE if len(found) else INFEASIBLE
+
+
+def _networks(options: argparse.Namespace) -> dict[str, Spec]:
+    """The networks, each on the machine of the sources; a template variable goes to those that know it."""
+    from polymodel.loading.reading import load_many
+
+    sides = {
+        name: [*options.sources, *text.split(",")]
+        for name, text in pairs(options.network, "--network", words=False).items()
+    }
+    specs, notes = load_many(sides, variables(options.var), symbols(options.set))
+    tell("".join(f"note: {n}\n" for n in notes))
+    some = [with_files(s).only(*options.einsum) if options.einsum else with_files(s) for s in specs]
+    return dict(zip(sides, some, strict=True))
+
+
+def _weights(texts: list[str]) -> dict[str, float]:
+    """Weights by network. SpecError for what is no number."""
+    from polymodel.spec.numbers import plain_number
+
+    found: dict[str, float] = {}
+    faults = []
+    for name, text in pairs(texts, "--weight", words=False).items():
+        number = plain_number(text)
+        if number is None:
+            what = f"--weight {name}={text}: {text} is not a number"
+            faults.append(Diagnostic(what, f"write e.g. --weight {name}=3"))
+        else:
+            found[name] = number
+    if faults:
+        raise SpecError(faults)
+    return found
 
 
 def _text(found: Codesign, style: str) -> str:

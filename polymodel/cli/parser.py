@@ -123,17 +123,21 @@ def _named(action: argparse.Action) -> str:
     return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
 
 
-_EXAMPLES = {"--set": "TN2=3", "--var": "N_TOKENS=2048", "--size": "I=400"}
+_EXAMPLES = {
+    "--set": "TN2=3", "--var": "N_TOKENS=2048", "--size": "I=400",
+    "--network": "resnet=resnet_18.yaml", "--weight": "resnet=3",
+}  # fmt: skip
 
 
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault."""
+def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str, str]:
+    """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault.
+    Names are identifiers, unless `words` is False."""
     lead, example = (f"{option} ", f"{option} {_EXAMPLES[option]}") if option else ("", "A=matrix.mtx")
     found: dict[str, str] = {}
     faults = []
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier() or not value:
+        if not equals or not name or (words and not name.isidentifier()) or not value:
             faults.append(Diagnostic(f"{lead}{text}: expected NAME=VALUE", f"write e.g. {example}"))
         elif name in found:
             faults.append(Diagnostic(f"{lead}{name} is given twice", "give it once"))

@@ -13,7 +13,7 @@ NAME, ABOUT = "schema", "Print the JSON Schema of a kind of file, for editors an
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What to print, or where to write all."""
-    kinds = "spec arch workload renames mapping sweep explore symbols teaal energy_table"
+    kinds = "spec arch workload renames mapping sweep explore codesign symbols teaal energy_table"
     parser.add_argument("kind", nargs="?", choices=kinds.split(), help="default: spec, any file of ours")
     parser.add_argument("--out", metavar="DIR", help="write all of them, as DIR/KIND.schema.json")
 

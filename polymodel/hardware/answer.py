@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,13 +17,14 @@ from polymodel.cost.records import RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.extras import installed
 from polymodel.hardware.machines import DesignPoint
-from polymodel.hardware.request import CodesignRequest
+from polymodel.hardware.networks import NetworkLayers
+from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import kept_files
 from polymodel.mapper.confirm import compared
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import LoopTree
-from polymodel.objectives import canonical, unit_of
+from polymodel.objectives import canonical, of_network, unit_of
 from polymodel.report import tables
 from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 20
+_LIMITED = (Column("nearest limit"), Column("of it", "1"))
 
 
 @dataclass(frozen=True, eq=False)
 class CodesignPoint:
-    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2);
-    `costs`: energy and latency of one execution of each layer."""
+    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2), of
+    each network its own (`latency of NAME`); `costs`: energy and latency of one execution of each layer."""
 
     machine: DesignPoint
     figures: Mapping[str, float]
@@ -113,6 +115,15 @@ class CodesignPoint:
         return f"CodesignPoint({self.machine.name}: {figures})"
 
 
+def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell, ...]:
+    """Of some limits the one of which a point takes most, and how much of it; nothing without limits."""
+    if not limits:
+        return ()
+    shares = {limit.name: limit.share(point.figures[limit.name]) for limit in reversed(limits)}
+    nearest = max(reversed(shares), key=lambda name: shares[name])
+    return nearest, shares[nearest]
+
+
 @dataclass(frozen=True, eq=False)
 class MachineRow:
     """One machine: the least of each figure over its own front, how many points that has, whether its
@@ -129,12 +140,11 @@ class MachineRow:
 class Codesign(Answer):
     """Machines and mappings that none beats in every objective, best in the first objective first.
 
-    `found[i]` is a `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`. `refused`:
-    reason -> machines that are none; `searches`: how many were made.
+    `found[i]` is a `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`; layers are
+    those of all networks. `refused`: reason -> machines that are none; `searches`: how many were made.
     """
 
-    layers: tuple[Spec, ...]
-    times: tuple[int, ...]
+    work: NetworkLayers
     grid: Grid
     request: CodesignRequest
     points: tuple[CodesignPoint, ...]
@@ -143,6 +153,16 @@ class Codesign(Answer):
     searches: int
     eps: float
     seconds: float
+
+    @property
+    def layers(self) -> tuple[Spec, ...]:
+        """The layers of all networks, one after the other."""
+        return self.work.specs
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """How often each layer is executed in one run of its network."""
+        return self.work.times
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -174,16 +194,45 @@ class Codesign(Answer):
     @declared(title="Machines and mappings that none beats")
     def front(self) -> Table:
         """One row per point of the joint front: symbols of the machine, objectives, energy, latency and
-        area."""
+        area. With limits the one of which it takes most, and how much of it."""
         symbols = list(self._symbols)
-        names = list(dict.fromkeys([*self.objectives, "energy", "latency", "area"]))
+        names = list(dict.fromkeys([*self.objectives, *COSTS, "area"]))
         columns = [Column("point"), *(Column(n, given=True) for n in symbols)]
         columns += [Column(n, unit_of(n)) for n in names]
+        columns += _LIMITED if self.request.limits else ()
         rows: list[tuple[Cell, ...]] = [
-            (i, *(p.machine.symbols[n] for n in symbols), *(p.figures[n] for n in names))
+            (
+                i, *(p.machine.symbols[n] for n in symbols), *(p.figures[n] for n in names),
+                *_limited(p, self.request.limits),
+            )
             for i, p in enumerate(self.points)
-        ]
+        ]  # fmt: skip
         return Table("front", tuple(columns), tuple(rows), self.notes)
+
+    @declared(title="Networks")
+    def networks(self) -> Table:
+        """One row per point of the joint front and network: its weight, what one run of it costs, and of its
+        own limits the one of which it takes most, and how much of it. None where layers have no network."""
+        known = self.work.networks if self.work.names else ()
+        asked = (n for network in known for n in self.request.figures_of(network.name))
+        names = list(dict.fromkeys([*COSTS, *asked]))
+        limits = {n.name: self.request.limits_of(n.name) for n in known}
+        columns = [Column("point"), Column("network"), Column("weight")]
+        columns += [Column(n, unit_of(n)) for n in names]
+        columns += _LIMITED if any(limits.values()) else ()
+        rows: list[tuple[Cell, ...]] = [
+            (
+                i, n.name, n.weight, *(p.figures.get(of_network(name, n.name)) for name in names),
+                *(_limited(p, limits[n.name]) or (("", None) if any(limits.values()) else ())),
+            )
+            for i, p in enumerate(self.points)
+            for n in known
+        ]  # fmt: skip
+        return Table("networks", tuple(columns), tuple(rows))
+
+    def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
+        """The tables that have something to say: without names of networks not that of networks."""
+        return ((name, t) for name, t in super().listed(live) if name != "networks" or self.work.names)
 
     @declared(title="Every machine")
     def machines(self) -> Table:
@@ -231,16 +280,18 @@ class Codesign(Answer):
 
     @declared(title="Layers")
     def layer_costs(self) -> Table:
-        """One row per point of the joint front and layer: its Einsums, how often it is executed, and energy
-        and latency of one execution."""
-        columns = [Column("point"), Column("layer"), Column("times"), Column("energy", "J")]
+        """One row per point of the joint front and layer: its network, where it has one, its Einsums, how
+        often it is executed, and energy and latency of one execution."""
+        named = [Column("network")] if self.work.names else []
+        columns = [Column("point"), *named, Column("layer"), Column("times"), Column("energy", "J")]
         columns.append(Column("latency", "s"))
         raw = [s.raw_workload for s in self.layers]
         names = ["" if w is None else ", ".join(e.name for e in w.einsums) for w in raw]
+        whose = [(n.name,) if named else () for n in self.work.networks for _ in n.places]
         rows: list[tuple[Cell, ...]] = [
-            (i, name, n, energy, latency)
+            (i, *network, name, n, energy, latency)
             for i, p in enumerate(self.points)
-            for name, n, (energy, latency) in zip(names, self.times, p.costs, strict=True)
+            for network, name, n, (energy, latency) in zip(whose, names, self.times, p.costs, strict=True)
         ]
         return Table("layer_costs", tuple(columns), tuple(rows))
 
@@ -276,8 +327,10 @@ class Codesign(Answer):
     @property
     def title(self) -> str:
         """The heading of its page."""
-        many = len(self.layers)
-        return f"Co-design of {len(self.rows)} machines and {many} layer{'s' * (many > 1)}"
+        many, what = len(self.work.names), "network"
+        if not many:
+            many, what = len(self.layers), "layer"
+        return f"Co-design of {len(self.rows)} machines and {many} {what}{'s' * (many > 1)}"
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the specs were read from is written over."""

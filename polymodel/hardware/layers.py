@@ -15,13 +15,14 @@ from polymodel.errors import SpecError
 from polymodel.governor import look
 from polymodel.hardware.machines import relevant_symbols
 from polymodel.loading import Spec
-from polymodel.objectives import objective_of
+from polymodel.objectives import objective_of, whose
 from polymodel.pareto import undominated
 from polymodel.spec.section_schemas import ExploreSection, MemoryRule
 from polymodel.sweeps.grid import Grid
 from polymodel.workload.einsum import Einsum
 
 Array = Any
+Figures = Mapping[str, Array]
 LARGEST = ("working_set",)  # of which several layers, one after the other, need the most of any
 
 
@@ -30,7 +31,7 @@ class Combined:
     """Combinations of one mapping per layer. `figures`: name -> values; `picks` [combination, layer]: which
     mapping."""
 
-    figures: Mapping[str, Array]
+    figures: Figures
     picks: Array
 
     def __len__(self) -> int:
@@ -115,12 +116,13 @@ def _rules(c: Component, einsum: Einsum, tensors: Mapping[str, int]) -> object:
     return kept, tuple(shared)
 
 
-def combined(layers: Sequence[tuple[Mapping[str, Array], int]], over: Sequence[str]) -> Combined:
+def combined(layers: Sequence[tuple[Figures, int | float]], over: Sequence[str]) -> Combined:
     """The combinations that no other one beats in every figure that is named in `over`.
 
-    `layers`: the figures of each layer's mappings, and how often the layer is executed. Energies, times and
-    bits that move add up over layers and executions; of working sets the largest counts. A combination of
-    which one part is beaten is beaten itself, so that layers are joined one by one.
+    `layers`: the figures of each layer's mappings, and how often the layer is executed; or of each network's
+    combinations, and its weight. Energies, times and bits that move add up over layers and executions; of
+    working sets the largest counts. Figures of one network have no weight. A combination of which one
+    part is beaten is beaten itself, so that layers are joined one by one.
     """
     found = Combined({}, np.zeros((1, 0), np.int64))
     for figures, times in layers:
@@ -142,7 +144,11 @@ def combined(layers: Sequence[tuple[Mapping[str, Array], int]], over: Sequence[s
     return found
 
 
-def _joined(name: str, so_far: Array | None, values: Array, times: int, before: Array, here: Array) -> Array:
-    if objective_of(name).word in LARGEST:
+def _joined(
+    name: str, so_far: Array | None, values: Array, times: int | float, before: Array, here: Array
+) -> Array:
+    figure, network = whose(name)
+    if objective_of(figure).word in LARGEST:
         return values[here] if so_far is None else np.maximum(so_far[before], values[here])
-    return values[here] * times if so_far is None else so_far[before] + values[here] * times
+    added = values[here] * (1 if network else times)
+    return added if so_far is None else so_far[before] + added

@@ -3,35 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import inf
 
-from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
-from polymodel.objectives import FigureLimit, uses
+from polymodel.objectives import (
+    LIMIT_REMEDY,
+    FigureLimit,
+    limit_of,
+    of_network,
+    on_sparse_data,
+    read_limit,
+    read_objectives,
+    unit_of,
+    uses,
+    whose,
+)
 from polymodel.spec.faults import Faults, Path, listed, path_text, plainly, shown, suggestion
 from polymodel.spec.numbers import amount_in
 from polymodel.spec.section_schemas import CodesignSection, limit_texts
 
+COSTS = ("energy", "latency")  # figures that every point has, of all networks and of each
 _MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
 _EINSUMS = ("utilisation",)  # figures that do not follow from those of the layers
 
 
 @dataclass(frozen=True)
-class CodesignRequest:
-    """`objectives`: of the joint front; `searched`: of the searches on single machines, from which objectives
-    and limits follow."""
+class NetworkLimit:
+    """A limit on a figure of one network, or of all together (`network` is empty)."""
 
-    objectives: tuple[str, ...]
-    limits: tuple[FigureLimit, ...]
-    searched: tuple[str, ...]
+    limit: FigureLimit
+    network: str = ""
 
     @property
+    def name(self) -> str:
+        return of_network(self.limit.name, self.network)
+
+    def share(self, number: float) -> float:
+        """How much of the limit a figure takes."""
+        most = self.limit.number
+        return number / most if most else (inf if number else 1.0)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.limit.relation} {self.limit.number:.15g}"
+
+
+@dataclass(frozen=True)
+class CodesignRequest:
+    """`objectives`: of the joint front, `latency of NETWORK` among them; `networks`: their names, none where
+    layers are given without."""
+
+    objectives: tuple[str, ...]
+    limits: tuple[NetworkLimit, ...]
+    networks: tuple[str, ...] = ()
+
+    @cached_property
     def figures(self) -> tuple[str, ...]:
         """Every figure that is asked for, each once."""
         return tuple(dict.fromkeys([*self.objectives, *(limit.name for limit in self.limits)]))
+
+    @cached_property
+    def searched(self) -> tuple[str, ...]:
+        """The objectives of searches on single machines: all that is asked for follows from them."""
+        return _made_of(whose(n)[0] for n in self.figures) or ("energy",)
+
+    @cached_property
+    def totals(self) -> tuple[str, ...]:
+        """The same for what is asked of all networks together."""
+        return _made_of(n for n in self.figures if not whose(n)[1])
+
+    @cached_property
+    def joined(self) -> tuple[str, ...]:
+        """What combinations of mappings of all networks are compared by."""
+        return (*self.totals, *(n for n in self.objectives if whose(n)[1])) or ("energy",)
+
+    def figures_of(self, network: str) -> tuple[str, ...]:
+        """The figures of one network by their own names: its costs, and what is asked for."""
+        asked = (whose(n) for n in self.figures)
+        return tuple(dict.fromkeys([*COSTS, *(n for n, of in asked if of == network)])) if network else ()
+
+    def limits_of(self, network: str) -> tuple[NetworkLimit, ...]:
+        """The limits of one network; of all together if it has no name."""
+        return tuple(limit for limit in self.limits if limit.network == network)
+
+
+def _made_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The figures of layers from which these figures follow."""
+    every = (f for name in dict.fromkeys(names) for f in sorted(uses(name)) if f[0] not in _MACHINE)
+    return tuple(dict.fromkeys(f + (f":{component}" if component else "") for f, component in every))
 
 
 @dataclass(frozen=True)
@@ -42,6 +105,7 @@ class CodesignArguments:
     objectives: object
     limits: object
     where: object
+    weights: object
     layer_by_layer: object
     eps: object
     time_limit: object
@@ -77,49 +141,77 @@ class CodesignArguments:
         return replace(fault, path=path_text(path), place=spec.locator.place(path))
 
 
+EACH = "each"  # `latency of each`: that of every network
+NO_NETWORKS = "name networks: {'resnet': [...], 'bert': spec}, --network NAME=SPEC, or `networks:`"
+
+
 def read_request(
-    wanted: CodesignSection, memories: Sequence[str], tolls: Sequence[str], faults: Faults
+    wanted: CodesignSection,
+    memories: Sequence[str],
+    tolls: Sequence[str],
+    networks: tuple[str, ...],
+    faults: Faults,
 ) -> CodesignRequest:
     """The request; what is wrong is noted."""
-    objectives = listed("objectives", wanted.objectives, "['energy', 'area']")
-    names = _known(objectives, "objectives", memories, tolls, faults)
+    vocabulary = _Vocabulary(memories, tolls, networks, faults)
+    names: list[str] = []
+    for i, name in enumerate(listed("objectives", wanted.objectives, "['energy', 'area']")):
+        names += (of_network(figure, one) for figure, one in vocabulary.read(name, f"objectives[{i}]"))
     if not names and not faults.found:
-        faults.note(
-            Diagnostic("a co-design needs an objective", "name energy, latency or area", "objectives")
-        )
-    found: list[FigureLimit] = []
+        what, remedy = "a co-design needs an objective", "name energy, latency or area"
+        faults.note(Diagnostic(what, remedy, "objectives"))
+    limits: list[NetworkLimit] = []
     for i, text in enumerate(listed("limits", wanted.limits, "['area <= 4e-6']")):
-        parts = vocabulary.read_limit(text)
-        if parts is None:
-            faults.note(Diagnostic(f"{shown(text)} is not a limit", vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
-            continue
-        for name in _known(parts[:1], f"limits[{i}]", memories, tolls, faults):
-            limit = vocabulary.limit_of(name, *parts[1:], amount_in(parts[2], vocabulary.unit_of(name)))
-            if isinstance(limit, str):
-                faults.note(Diagnostic(limit, vocabulary.LIMIT_REMEDY, f"limits[{i}]"))
-            else:
-                found.append(limit)
-    every = dict.fromkeys([*names, *(limit.name for limit in found)])
-    searched = dict.fromkeys(
-        f + (f":{component}" if component else "")
-        for name in every
-        for f, component in sorted(uses(name))
-        if f not in _MACHINE
-    )
-    return CodesignRequest(tuple(names), tuple(found), tuple(searched) or ("energy",))
+        limits += _limits(text, f"limits[{i}]", vocabulary, faults)
+    return CodesignRequest(tuple(dict.fromkeys(names)), tuple(limits), networks)
 
 
-def _known(
-    names: Sequence[object], where: str, memories: Sequence[str], tolls: Sequence[str], faults: Faults
-) -> tuple[str, ...]:
-    found, unknown = vocabulary.read_objectives(names, memories, tolls)
-    for u in unknown:
-        place = f"{where}[{u.place}]" if where == "objectives" else where
-        faults.note(
-            Diagnostic(f"unknown objective {u.name}", suggestion(u.name, u.known, "objectives"), place)
-        )
-    for name in found:
-        if vocabulary.on_sparse_data(name) or name in _EINSUMS:
-            remedy = "name energy, latency, edp, area or working_set:MEMORY"
-            faults.note(Diagnostic(f"a co-design has no {name}", remedy, where))
-    return tuple(found)
+def _limits(text: object, where: str, vocabulary: _Vocabulary, faults: Faults) -> Iterator[NetworkLimit]:
+    """The limit that a text is, one for each network if it is one of each."""
+    parts = read_limit(text)
+    if parts is None:
+        faults.note(Diagnostic(f"{shown(text)} is not a limit", LIMIT_REMEDY, where))
+        return
+    for name, network in vocabulary.read(parts[0], where):
+        limit = limit_of(name, *parts[1:], amount_in(parts[2], unit_of(name)))
+        if isinstance(limit, str):
+            faults.note(Diagnostic(limit, LIMIT_REMEDY, where))
+            return
+        yield NetworkLimit(limit, network)
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """What objectives and limits may name."""
+
+    memories: Sequence[str]
+    tolls: Sequence[str]
+    networks: tuple[str, ...]
+    faults: Faults
+
+    def read(self, text: object, where: str) -> list[tuple[str, str]]:
+        """The objective that a text names, and the network that it is of: empty for all together, several for
+        `of each`. What is wrong is noted."""
+        name, network = whose(text) if isinstance(text, str) else (text, "")
+        found, unknown = read_objectives((name,), self.memories, self.tolls)
+        for u in unknown:
+            what = f"unknown objective {u.name}"
+            self.faults.note(Diagnostic(what, suggestion(u.name, u.known, "objectives"), where))
+        for one in found:
+            if on_sparse_data(one) or one in _EINSUMS:
+                remedy = "name energy, latency, edp, area or working_set:MEMORY"
+                self.faults.note(Diagnostic(f"a co-design has no {one}", remedy, where))
+        if not network:
+            return [(one, "") for one in found]
+        if not self.networks:
+            self.faults.note(
+                Diagnostic(f"there is no network {network}: none has a name", NO_NETWORKS, where)
+            )
+        elif network not in (EACH, *self.networks):
+            remedy = suggestion(network, (*self.networks, EACH), "networks")
+            self.faults.note(Diagnostic(f"there is no network {network}", remedy, where))
+        for one in found:
+            if any(figure in _MACHINE for figure, _ in uses(one)):
+                what = f"{one} is a figure of the machine, not of one network"
+                self.faults.note(Diagnostic(what, f"write {one} alone", where))
+        return [(one, n) for one in found for n in (self.networks if network == EACH else (network,))]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
-from polymodel.hardware.layers import combined, separate
+from polymodel.hardware.layers import Figures
 from polymodel.hardware.machines import DesignPoint, Family, alone, families, fits, machines
-from polymodel.hardware.request import CodesignArguments, CodesignRequest, read_request
+from polymodel.hardware.networks import NetworkLayers, Networks, PlainFigures, read_networks, together
+from polymodel.hardware.request import COSTS, CodesignArguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
@@ -25,29 +26,28 @@ from polymodel.mapper.confirm import LONGEST
 from polymodel.mapper.records import Candidate
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapper.search import explored
-from polymodel.objectives import is_internal, value
+from polymodel.objectives import is_internal, of_network, value, whose
 from polymodel.pareto import undominated
 from polymodel.report.report import Report
-from polymodel.spec.faults import Faults, not_a_spec
-from polymodel.spec.section_schemas import CodesignSection, ExploreSection
+from polymodel.spec.faults import Faults
+from polymodel.spec.section_schemas import CodesignSection
 from polymodel.stores.store import check_store, folder_of, marked, parts_of
 from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.values import Choice
 
 Array = Any
-Layers = Spec | Sequence[Spec | tuple[Spec, int]]
 Progress = Callable[[int, int, float], None]
-COSTS = ("energy", "latency")
 
 
 def codesign(
-    layers: Layers,
+    layers: Networks,
     hardware: Mapping[str, Choice] | None = None,
     *,
     objectives: Sequence[str] | None = None,
     limits: Sequence[str] | Mapping[str, object] | str | None = None,
     where: Sequence[str] | None = None,
+    weights: Mapping[str, float] | None = None,
     layer_by_layer: bool | None = None,
     constraints: Constraints | None = None,
     eps: float | None = None,
@@ -60,54 +60,72 @@ def codesign(
     """The Pareto front of machines with their best mappings.
 
     `layers`: a spec, or several that run one after the other on the same machine; `(spec, n)` is executed n
-    times, each time under one mapping. `hardware`: symbols of the architecture -> values, as for `sweep`.
-    `objectives`: energy (J), latency (s), edp (J s), area (m^2), working_set:MEMORY (bit) and whatever else
-    `explore` minimises; energy and latency add up over layers. `layer_by_layer`: each Einsum of a spec is a
-    layer of its own (nothing is fused), of equal ones one is searched. `limits`: figures that may be at
-    most so much, such as `latency <= 2e-3`. `where`: comparisons of symbols that machines must satisfy.
-    `constraints`, `eps`: as for `explore`. `time_limit`: seconds, shared out over the searches that are
-    left. `workers`: processes, or a cluster within `joblib.parallel_config("dask")`; the answer is the
-    same. `progress(done, searches, seconds)`. `store`: a folder, in which each search goes on where it
-    was ended unless `resume` is False.
+    times, each time under one mapping. Several networks on one machine have names, `{"resnet": [...], "bert":
+    spec}`, and count by their `weights` (1 each) in figures of all together. `hardware`: symbols of the
+    architecture -> values, as for `sweep`. `objectives`: energy (J), latency (s), edp (J s), area (m^2),
+    working_set:MEMORY (bit) and whatever else `explore` minimises; energy and latency add up over layers,
+    `latency of resnet` is that of one network, `latency of each` that of every one by itself.
+    `layer_by_layer`: each Einsum of a spec is a layer of its own (nothing is fused), of equal ones one is
+    searched. `limits`: figures that may be at most so much, such as `latency <= 2e-3` or `latency of each <=
+    1 ms`. `where`: comparisons of symbols that machines must satisfy. `constraints`, `eps`: as for `explore`.
+    `time_limit`: seconds, shared out over the searches that are left. `workers`: processes, or a cluster
+    within `joblib.parallel_config("dask")`; the answer is the same. `progress(done, searches, seconds)`.
+    `store`: a folder, in which each search goes on where it was ended unless `resume` is False.
 
-    What is None of `hardware`, `objectives`, `limits`, `where`, `layer_by_layer`, `eps` and `time_limit`
-    comes from the `codesign:` section of the first layer.
+    What is None of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and
+    `time_limit` comes from the `codesign:` section of the first layer, which may name networks as well.
 
     Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
     Einsum, throughputs are searched once: exactly, for the reasons that docs/howto/codesign.md has.
     Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
-    faults = Faults()
-    specs, times = _layers(layers, faults)
-    faults.raise_if_any()
-    arguments = CodesignArguments(hardware, objectives, limits, where, layer_by_layer, eps, time_limit)
-    with arguments.in_section(specs[0]):
-        wanted = arguments.over(specs[0].raw_codesign)
-        asked, grid = _read(specs, wanted, store)
+    arguments = CodesignArguments(
+        hardware, objectives, limits, where, weights, layer_by_layer, eps, time_limit
+    )
+    work, wanted, asked, grid = _checked(layers, arguments, store)
     eps, time_limit = wanted.eps, wanted.time_limit
     given, _ = section_of_arguments(constraints)  # what is wrong with them is told by the searches
-    wholes = specs
+    wholes = work.specs
     if wanted.layer_by_layer:
-        specs, times, wholes = _einsums(specs, times, grid, given)
-    told = [of_part(constraints, *both) for both in zip(specs, wholes, strict=True)]
-    every, refused = machines(specs, grid)
+        work, wholes = work.one_by_one(grid, given)
+    told = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
+    every, refused = machines(work.specs, grid)
     # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
     groups = families(every, grid, given) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
         orders = _orders(groups, asked, told, eps, store, resume)
-        front = _joint(groups, answered(orders, end, workers, progress, begun), asked, times)
+        front = _joint(groups, answered(orders, end, workers, progress, begun), asked, work)
         evaluate_front(front[0], end)
-    return Codesign(specs, times, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
+    return Codesign(work, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
 
 
-def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tuple[CodesignRequest, Grid]:
-    """What is asked, checked: objectives, limits and machines. SpecError with all faults."""
+def _checked(
+    layers: Networks, arguments: CodesignArguments, store: object
+) -> tuple[NetworkLayers, CodesignSection, CodesignRequest, Grid]:
+    """The layers, and what is asked of them. SpecError with all faults."""
     faults = Faults()
+    work = read_networks(layers, faults)
+    faults.raise_if_any()
+    first = work.specs[0]
+    with arguments.in_section(first):
+        wanted = arguments.over(first.raw_codesign)
+        asked, grid, work = _read(work, wanted, store)
+    return work, wanted, asked, grid
+
+
+def _read(
+    work: NetworkLayers, wanted: CodesignSection, store: object
+) -> tuple[CodesignRequest, Grid, NetworkLayers]:
+    """What is asked, checked: objectives, limits, machines, and weights of networks. SpecError with all
+    faults."""
+    faults = Faults()
+    specs = work.specs
     arch = specs[0].raw_arch
     memories, tolls = (arch.memories, arch.tolls) if arch is not None else ((), ())
-    asked = read_request(wanted, memories, tolls, faults)
+    asked = read_request(wanted, memories, tolls, work.names, faults)
+    work = work.weighted(wanted.weights, faults)
     if wanted.eps and asked.limits:
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
         faults.note(Diagnostic(what, "leave out eps, or the limits", "eps"))
@@ -124,47 +142,7 @@ def _read(specs: tuple[Spec, ...], wanted: CodesignSection, store: object) -> tu
         faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
     faults.raise_if_any()
     assert grid is not None
-    return asked, grid
-
-
-def _einsums(
-    specs: Sequence[Spec], times: Sequence[int], grid: Grid, given: ExploreSection
-) -> tuple[tuple[Spec, ...], tuple[int, ...], tuple[Spec, ...]]:
-    """Every Einsum as a layer of its own, how often each is executed, and which spec it is of. SpecError
-    where tensors are to be fused."""
-    if any(section.fuse for s in specs for section in (s.raw_explore or ExploreSection(), given)):
-        what = "nothing is fused where each Einsum is a layer of its own"
-        raise SpecError([Diagnostic(what, "leave out `fuse`, or layer_by_layer", "constraints.fuse")])
-    parts = [
-        (one, n * m, s) for s, n in zip(specs, times, strict=True) for one, m in separate(s, grid, given)
-    ]
-    found, counts, wholes = zip(*parts, strict=True)
-    return found, counts, wholes
-
-
-def _layers(layers: object, faults: Faults) -> tuple[tuple[Spec, ...], tuple[int, ...]]:
-    """The specs and how often each is executed."""
-    several = (layers,) if isinstance(layers, Spec) else layers
-    if not isinstance(several, Sequence) or isinstance(several, str) or not several:
-        raise not_a_spec("codesign", layers)
-    specs: list[Spec] = []
-    times: list[int] = []
-    for i, one in enumerate(several):
-        spec, n = one if isinstance(one, tuple) and len(one) == 2 else (one, 1)
-        if not isinstance(spec, Spec):
-            raise not_a_spec("codesign", spec)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            faults.note(
-                Diagnostic(f"layer {i} is executed {n!r} times", "give a whole number from 1 on", "layers")
-            )
-            n = 1
-        specs.append(spec)
-        times.append(n)
-    for i, spec in enumerate(specs[1:], 1):
-        if spec.raw_arch != specs[0].raw_arch:
-            what = f"layer {i} has another architecture than layer 0"
-            faults.note(Diagnostic(what, "load all layers with the same architecture", "layers"))
-    return tuple(specs), tuple(times)
+    return asked, grid, work
 
 
 @dataclass(frozen=True)
@@ -262,40 +240,8 @@ def _searched(order: SearchTask, seconds: float) -> Answered:
     return Answered(figures, tuple(p.candidate for p in front), front.complete, front.reason)
 
 
-class _Figures:
-    """`objectives.Figures` of combinations of mappings on one machine."""
-
-    def __init__(self, machine: DesignPoint, figures: Mapping[str, Array]) -> None:
-        self.machine, self.figures = machine, figures
-
-    @property
-    def energy(self) -> Array:
-        return self.figures["energy"]
-
-    @property
-    def latency(self) -> Array:
-        return self.figures["latency"]
-
-    @property
-    def area(self) -> float:
-        return self.machine.area
-
-    @property
-    def utilisation(self) -> Array:
-        return self.figures["utilisation"]
-
-    def moved(self, component: str, way: str) -> Array:
-        return self.figures[f"{way}:{component}"]
-
-    def working_set(self, component: str) -> Array:
-        return self.figures[f"working_set:{component}"]
-
-    def busiest(self, component: str, way: str) -> Array:
-        return self.figures[f"busiest_{way}:{component}"]
-
-
 def _joint(
-    groups: Sequence[Family], answers: Mapping[str, Answered], asked: CodesignRequest, times: Sequence[int]
+    groups: Sequence[Family], answers: Mapping[str, Answered], asked: CodesignRequest, work: NetworkLayers
 ) -> tuple[tuple[CodesignPoint, ...], tuple[MachineRow, ...]]:
     """The joint front, and a row for every machine."""
     points: list[CodesignPoint] = []
@@ -304,7 +250,7 @@ def _joint(
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
         found = [answers[mark_of(spec, names)] for spec in group.layers]
         for machine in group.members:
-            here, reason = _on(machine, group, found, asked, times)
+            here, reason = _on(machine, group, found, asked, work)
             complete = all(a.complete for a in found)
             least = {n: min((p.figures[n] for p in here), default=None) for n in asked.figures}
             rows.append(MachineRow(machine, least, len(here), complete, reason))
@@ -320,13 +266,13 @@ def _on(
     group: Family,
     found: Sequence[Answered],
     asked: CodesignRequest,
-    times: Sequence[int],
+    work: NetworkLayers,
 ) -> tuple[list[CodesignPoint], str]:
     """The combinations of mappings on one machine that satisfy the limits and that none beats there; or why
     there is none."""
-    parts: list[tuple[Mapping[str, Array], int]] = []
+    parts: list[tuple[Figures, int]] = []
     places: list[Array] = []
-    for answer, n in zip(found, times, strict=True):
+    for answer, n in zip(found, work.times, strict=True):
         sizes = {s: answer.figures[f"working_set:{s}"] for s in group.sized}
         place = np.flatnonzero(fits(machine, sizes, len(answer.mappings)))
         if not len(place):
@@ -335,15 +281,18 @@ def _on(
         best = undominated(np.stack([here[name] for name in asked.searched]))
         parts.append(({f: here[f][best] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
         places.append(place[best])
-    joined = combined(parts, asked.searched)
-    figures = _Figures(machine, joined.figures)
+    joined = together(work.networks, parts, asked)
+    if isinstance(joined, str):
+        return [], joined
+    figures = PlainFigures(joined.figures, machine.area)
+    own = [of_network(n, network) for network in asked.networks for n in asked.figures_of(network)]
     values = {
-        n: np.broadcast_to(value(n, figures), (len(joined),))
-        for n in (*asked.figures, "energy", "latency", "area")
+        n: joined.figures[n] if whose(n)[1] else np.broadcast_to(value(n, figures), (len(joined),))
+        for n in (*asked.figures, *COSTS, "area", *own)
     }
     good = np.ones(len(joined), bool)
-    for limit in asked.limits:
-        good &= limit.admits(values[limit.name])
+    for limit in asked.limits_of(""):
+        good &= limit.limit.admits(values[limit.name])
     left = np.flatnonzero(good)
     if not len(left):
         return [], "no mapping keeps the limits"

@@ -25,7 +25,7 @@ from polymodel.spec.document import (
     symbol_faults,
     unused_variable,
 )
-from polymodel.spec.faults import Faults, by_name, close_to, plainly, suggestion
+from polymodel.spec.faults import Faults, Joined, by_name, close_to, plainly, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.section_schemas import (
     CodesignSection,
@@ -114,6 +114,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         files=tuple(f for f in document.files if f),
         folder=document.folders.get("arch", ""),
         data_folder=document.folders.get("workload", ""),
+        codesign_folder=document.folders.get("codesign", ""),
         library=(pair.workload, pair.arch),
         chosen=pair.chosen,
         locator=document.faults.locator,
@@ -249,6 +250,39 @@ def load_many(
     notes += [_note("--set", n, sides, [n in spec.symbols for spec in specs]) for n in symbols]
     bound = [s.bind(**{n: v for n, v in symbols.items() if n in s.symbols}) for s in specs]
     return bound, [n for n in notes if n]
+
+
+def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -> Spec:
+    """The spec with the workload of other sources, whose files are looked for in `folder` first. Template
+    variables of the spec go to those of its templates that know them. Raises SpecError; `whose`: the
+    workload, in words."""
+    beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
+    names = [path if os.path.isfile(path) else text for path, text in beside]
+    lacking = _unused(names, spec.variables)
+    found = load(*names, variables={n: v for n, v in spec.variables.items() if n not in lacking})
+    faults = []
+    if found.raw_workload is None:
+        faults.append(Diagnostic(f"{whose} has no `workload:`", "name a file that has one"))
+    if found.raw_arch is not None:
+        faults.append(Diagnostic(f"{whose} has an `arch:` of its own", "the machine is that of the spec"))
+    clash = [n for n in found.symbols if n in spec.symbols and found.symbols[n] != spec.symbols[n]]
+    if clash:
+        what = f"{whose} has other values of {', '.join(clash)} than the machine"
+        faults.append(Diagnostic(what, "give its symbols names of their own"))
+    if faults:
+        raise SpecError(faults)
+    theirs = tuple(n for n in ("workload", "renames", "explore") if getattr(found, f"raw_{n}") is not None)
+    return replace(
+        spec,
+        raw_workload=found.raw_workload,
+        raw_renames=found.raw_renames or spec.raw_renames,
+        raw_explore=found.raw_explore or spec.raw_explore,
+        declared={**spec.declared, **found.declared},
+        files=(*spec.files, *found.files),
+        data_folder=found.data_folder,
+        library=(found.library[0], spec.library[1]),
+        locator=Joined(found.locator, spec.locator, theirs),
+    )._checked()
 
 
 def _unused(sources: Sequence[Source], variables: Mapping[str, object]) -> set[str]:

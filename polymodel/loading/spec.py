@@ -100,6 +100,7 @@ class Spec:
     files: tuple[str, ...] = ()
     folder: str = ""
     data_folder: str = ""
+    codesign_folder: str = ""
     library: tuple[str | None, str | None] = (None, None)
     chosen: str = ""
     locator: Locator = field(default_factory=lambda: Faults().locator)

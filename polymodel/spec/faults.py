@@ -71,13 +71,14 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Joined:
-    """Locates the mapping by `first`, all other sections by `second`."""
+    """Locates some sections by `first`, all others by `second`."""
 
     first: Locator
     second: Locator
+    sections: tuple[str, ...] = ("mapping",)
 
     def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
-        chosen = self.first if path and path[0] == "mapping" else self.second
+        chosen = self.first if path and path[0] in self.sections else self.second
         return chosen.place(path, key=key, offset=offset)
 
 

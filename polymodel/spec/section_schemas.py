@@ -575,11 +575,14 @@ class SweepSection(SchemaObject):
 class CodesignSection(SchemaObject):
     """`hardware`: symbol of the architecture -> its values, a list of numbers, or a text such as
     `powers(2, 64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies.
-    `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint front. `layer_by_layer`: each
-    Einsum is a layer of its own."""
+    `networks`: name -> files or library names of a workload; all run on the same machine. `weights`:
+    network -> how much it counts. `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint
+    front; `latency of NAME` is that of one network. `layer_by_layer`: each Einsum is a layer of its own."""
 
     hardware: Choices = Field(default_factory=dict)
     where: tuple[str, ...] = ()
+    networks: dict[str, Texts] = Field(default_factory=dict)
+    weights: dict[str, int | float] = Field(default_factory=dict)
     objectives: Objectives = ("energy", "latency", "area")
     limits: FigureLimits = ()
     layer_by_layer: StrictBool = False

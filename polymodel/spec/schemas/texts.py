@@ -349,13 +349,22 @@ SEARCH: Texts = {
             {"KIB": [8, 16, 32], "F": "powers(2, 16)"},
         ),
         "where": entry("What every machine must satisfy.", ["KIB >= F"]),
+        "networks": entry(
+            "Name -> workloads (files beside this one, or library names) that run on the same machine.",
+            {"resnet": "resnet_18.yaml", "attention": "attention"},
+        ),
+        "weights": entry(
+            "Network -> how much its figures count in those of all; 1 by default.", {"resnet": 10}
+        ),
         "objectives": entry(
-            "What is minimised: energy, latency, edp, area, working_set:X, or weighted sums of them.",
+            "What is minimised: energy, latency, edp, area, working_set:X, or weighted sums of them; of all "
+            "networks together, of one (`latency of resnet`) or of each by itself (`latency of each`).",
             ["energy", "area"],
         ),
         "limits": entry(
-            "Figures that machines with their mappings keep: texts, or a table of figures and numbers.",
-            {"area": "4 mm^2", "latency": "2 ms"},
+            "Figures that machines with their mappings keep, of all networks together, of one or of each: "
+            "texts, or a table of figures and numbers.",
+            {"area": "4 mm^2", "latency of resnet": "2 ms", "latency of each": "5 ms"},
         ),
         "layer_by_layer": entry("Each Einsum is a layer of its own: nothing is fused."),
         "eps": entry("Share by which a point left out may be better than one kept.", 0.01),

@@ -1,0 +1,220 @@
+"""Networks that one machine serves: their layers and weights, and which mappings of all go together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.hardware.layers import Combined, Figures, combined, separate
+from polymodel.hardware.request import COSTS, EACH, NO_NETWORKS, CodesignRequest
+from polymodel.loading import Spec
+from polymodel.loading.reading import with_workload
+from polymodel.objectives import of_network, value
+from polymodel.pareto import undominated
+from polymodel.spec.faults import Faults, not_a_spec, suggestion
+from polymodel.spec.section_schemas import CodesignSection, ExploreSection
+from polymodel.sweeps.grid import Grid
+
+Array = Any
+Layers: TypeAlias = "Spec | Sequence[Spec | tuple[Spec, int]]"
+Networks: TypeAlias = "Layers | Mapping[str, Layers]"
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers that run one after the other, by their `places` among those of all networks. Its name is empty
+    where layers are given without one. `weight`: how much its figures count in those of all networks."""
+
+    name: str
+    places: tuple[int, ...]
+    weight: int | float = 1
+
+
+@dataclass(frozen=True)
+class NetworkLayers:
+    """The layers of all networks, and how often each is executed in one run of its network."""
+
+    specs: tuple[Spec, ...]
+    times: tuple[int, ...]
+    networks: tuple[Network, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of networks, none where layers are given without one."""
+        return tuple(n.name for n in self.networks if n.name)
+
+    def weighted(self, weights: object, faults: Faults) -> NetworkLayers:
+        """The same with weights: network -> number. What is wrong with them is noted."""
+        given = weights if isinstance(weights, Mapping) else {}
+        if weights is not None and not isinstance(weights, Mapping):
+            faults.note(Diagnostic(f"{weights!r} are not weights", "give {'NETWORK': 2}", "weights"))
+        for name, weight in given.items():
+            if name not in self.names:
+                remedy = suggestion(str(name), self.names, "networks") if self.names else NO_NETWORKS
+                faults.note(Diagnostic(f"there is no network {name}", remedy, f"weights.{name}"))
+            elif isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < inf:
+                what = f"{weight!r} is not a weight"
+                faults.note(Diagnostic(what, "give a number above 0", f"weights.{name}"))
+        every = tuple(replace(n, weight=given.get(n.name, 1)) for n in self.networks)
+        return replace(self, networks=every)
+
+    def one_by_one(self, grid: Grid, given: ExploreSection) -> tuple[NetworkLayers, tuple[Spec, ...]]:
+        """Every Einsum as a layer of its own, of equal ones of a network one; and which spec each is of.
+        SpecError where tensors are to be fused."""
+        if any(section.fuse for s in self.specs for section in (s.raw_explore or ExploreSection(), given)):
+            what = "nothing is fused where each Einsum is a layer of its own"
+            raise SpecError([Diagnostic(what, "leave out `fuse`, or layer_by_layer", "constraints.fuse")])
+        specs: list[Spec] = []
+        times: list[int] = []
+        wholes: list[Spec] = []
+        networks: list[Network] = []
+        for network in self.networks:
+            first = len(specs)
+            for place in network.places:
+                for one, several in separate(self.specs[place], grid, given):
+                    specs.append(one)
+                    times.append(several * self.times[place])
+                    wholes.append(self.specs[place])
+            networks.append(replace(network, places=tuple(range(first, len(specs)))))
+        return NetworkLayers(tuple(specs), tuple(times), tuple(networks)), tuple(wholes)
+
+
+def read_networks(given: object, faults: Faults) -> NetworkLayers:
+    """Layers with or without the names of their networks; what is wrong is noted."""
+    if isinstance(given, Spec) and given.raw_codesign is not None and given.raw_codesign.networks:
+        given = _of_section(given, given.raw_codesign)
+    by_name = dict(given) if isinstance(given, Mapping) else {"": given}
+    if not by_name:
+        raise not_a_spec("codesign", given)
+    specs: list[Spec] = []
+    times: list[int] = []
+    networks: list[Network] = []
+    for name, layers in by_name.items():
+        if isinstance(given, Mapping) and not _is_name(name):
+            what = f"{name!r} is not a name of a network"
+            faults.note(
+                Diagnostic(what, f"use letters, digits, `.`, `-` and `_`, but not `{EACH}`", "layers")
+            )
+        first = len(specs)
+        for spec, several in _rows(layers, f" of {name}" if isinstance(given, Mapping) else "", faults):
+            specs.append(spec)
+            times.append(several)
+        networks.append(Network(str(name), tuple(range(first, len(specs)))))
+    for i, spec in enumerate(specs[1:], 1):
+        if spec.raw_arch != specs[0].raw_arch:
+            what = f"layer {i} has another architecture than layer 0"
+            faults.note(Diagnostic(what, "load all layers with the same architecture", "layers"))
+    return NetworkLayers(tuple(specs), tuple(times), tuple(networks))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name != EACH and _NAME.fullmatch(name) is not None
+
+
+def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int]]:
+    """The specs of some layers and how often each is executed."""
+    several = layers
+    if isinstance(layers, Spec) or (isinstance(layers, tuple) and _is_pair(layers)):
+        several = (layers,)
+    if not isinstance(several, Sequence) or isinstance(several, str) or not several:
+        raise not_a_spec("codesign", layers)
+    rows = []
+    for i, one in enumerate(several):
+        spec, n = one if isinstance(one, tuple) and len(one) == 2 else (one, 1)
+        if not isinstance(spec, Spec):
+            raise not_a_spec("codesign", spec)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            what = f"layer {i}{whose} is executed {n!r} times"
+            faults.note(Diagnostic(what, "give a whole number from 1 on", "layers"))
+            n = 1
+        rows.append((spec, n))
+    return rows
+
+
+def _is_pair(layers: tuple[object, ...]) -> bool:
+    """Whether this is one layer and how often it is executed, and no list of layers."""
+    return len(layers) == 2 and isinstance(layers[0], Spec) and not isinstance(layers[1], (Spec, tuple))
+
+
+def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
+    """The networks that a `codesign:` section names, on the machine of the spec. SpecError with all
+    faults."""
+    faults = Faults(spec.locator)
+    if spec.raw_workload is not None:
+        what = "the spec has a workload beside its networks"
+        faults.add(("codesign", "networks"), what, "leave out one of them")
+    found: dict[str, Spec] = {}
+    for name, sources in section.networks.items():
+        with faults.noting():
+            found[name] = with_workload(spec, sources, spec.codesign_folder, f"network {name}")
+    faults.raise_if_any()
+    return found
+
+
+def together(
+    networks: Sequence[Network], parts: Sequence[tuple[Figures, int]], asked: CodesignRequest
+) -> Combined | str:
+    """The combinations of one mapping per layer that keep the limits of each network and that none beats in
+    all that the joint front depends on; or which limits no mappings keep.
+
+    `parts`: of each layer the figures of its mappings, and how often it is executed. Figures of all
+    networks together are the weighted sums of theirs (of working sets the largest), those of one are
+    named `latency of NETWORK`.
+    """
+    each: list[tuple[Figures, int | float]] = []
+    picks: list[Array] = []
+    for network in networks:
+        own = combined([parts[i] for i in network.places], asked.searched)
+        values = {n: value(n, PlainFigures(own.figures)) for n in asked.figures_of(network.name)}
+        good = np.ones(len(own), bool)
+        limits = asked.limits_of(network.name) if network.name else ()
+        for limit in limits:
+            good &= limit.limit.admits(values[limit.limit.name])
+        if not good.any():
+            return f"no mapping keeps {' and '.join(map(str, limits))}"
+        columns = {n: own.figures[n] for n in dict.fromkeys([*asked.totals, *COSTS])}
+        for other in (n.name for n in networks if n.name):
+            for n in asked.figures_of(other):
+                columns[of_network(n, other)] = values[n] if other == network.name else np.zeros(len(own))
+        left = np.flatnonzero(good)
+        left = left[undominated(np.stack([np.asarray(columns[n], float)[left] for n in asked.joined]))]
+        each.append(({n: v[left] for n, v in columns.items()}, network.weight))
+        picks.append(own.picks[left])
+    both = combined(each, asked.joined)
+    chosen = [mine[both.picks[:, k]] for k, mine in enumerate(picks)]
+    return Combined(both.figures, np.concatenate(chosen, axis=1))
+
+
+class PlainFigures:
+    """`objectives.Figures` by their names; the area is that of a machine."""
+
+    def __init__(self, figures: Figures, area: float = 0.0) -> None:
+        self.figures, self.area = figures, area
+
+    @property
+    def energy(self) -> Array:
+        return self.figures["energy"]
+
+    @property
+    def latency(self) -> Array:
+        return self.figures["latency"]
+
+    @property
+    def utilisation(self) -> Array:
+        return self.figures["utilisation"]
+
+    def moved(self, component: str, way: str) -> Array:
+        return self.figures[f"{way}:{component}"]
+
+    def working_set(self, component: str) -> Array:
+        return self.figures[f"working_set:{component}"]
+
+    def busiest(self, component: str, way: str) -> Array:
+        return self.figures[f"busiest_{way}:{component}"]
