@@ -242,6 +242,7 @@ class Combination:
         )
         self.left = list(space.groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
+        self.unequal = {g: factors.unequal(self.terms, g).reshape(-1) for g in space.groups}
         timed = interest.latency or space.leak > 0 or any(a.timed for a in space.more)
         linear = [*([found.energy] if interest.energy else []), *found.more]
         self.forms = [*linear, *(found.besides if linear else ()), *(found.times.forms if timed else ())]
@@ -307,7 +308,7 @@ class Combination:
                 keys[k] = self.chains[mine].keys[k][position[mine]]
         values = {t: self.factors[t, group] for t in self.terms}
         points = PartialPoints(values, np.array(spread).reshape(-1, m), keys, position, m)
-        wanted = np.ones(m, bool)
+        wanted = ~self.unequal[group]
         for row, sizes in zip(keys, self.bound.sizes if self.bound is not None else (), strict=False):
             wanted &= (row == 0) | np.isin(row, sizes)
         return points.only(wanted)

@@ -399,7 +399,8 @@ class Descent:
         axes = {b: k for k, b in enumerate(several)}
         counts = [len(x.kept) for x in several.values()]
         shape = (*counts, *([1] * (2 - len(counts))))
-        amounts = self.amounts.of(self._values(now, axes, shape))
+        values = self._values(now, axes, shape)
+        amounts = self.amounts.of(values[:-1])
         seconds = self.costs.times.seconds(lambda form: amounts[id(form)] if form else np.zeros(shape))
         latency = seconds * self.space.times
         energy = amounts[id(self.costs.energy)] * self.space.times + self.space.leak * latency
@@ -407,7 +408,7 @@ class Descent:
         more = tuple(self.space.added_up(linear, latency))
         private, above, shared = ([amounts[id(f)] for f in some] for some in self.amounts.held)
         held = [a + b + c for a, b, c in zip(private, above, shared, strict=True)]
-        excess = self._unfit(now, axes, shape)
+        excess = self._unfit(now, axes, shape) + values[-1] - 1
         for filled, room in zip(held, self.room, strict=True):
             if room < inf:
                 excess = excess + np.maximum(filled / max(room, LEAST) - 1, 0)
@@ -429,8 +430,9 @@ class Descent:
         return self._found[key]
 
     def _values(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """Every part's value at every combination [parts, n, m]."""
-        result = np.ones((len(self.amounts.parts), 1, 1))
+        """Every part's value at every combination, and last what is above 1 where instances have unequal
+        shares [parts + 1, n, m]."""
+        result = np.ones((len(self.amounts.parts) + 1, 1, 1))
         for group in self.space.groups:
             factor = self._factor(group, now)[(slice(None), *np.ix_(*(now[b].kept for b in group)))]
             sizes = [1, 1]
@@ -443,8 +445,8 @@ class Descent:
         return np.broadcast_to(result, (len(result), *shape))
 
     def _factor(self, group: Group, now: tuple[_Several, ...]) -> Array:
-        """What a group gives to every part [parts, candidates of its bundles]. Most of it has been worked out
-        for another move."""
+        """What a group gives to every part, and last to unequal shares [parts + 1, candidates of its
+        bundles]. Most of it has been worked out for another move."""
         key = group, tuple(now[b].placed.tobytes() for b in group)
         if key not in self._factors:
             if len(self._factors) > REMEMBERED:
@@ -452,6 +454,7 @@ class Descent:
             each = tuple(self._chains(b, x.placed)[0] for b, x in enumerate(now))
             made = Factors(self.space, self.template, each)
             rows = [made.of(part, group) for part in self.amounts.parts]
+            rows.append(1.0 + made.unequal(self.amounts.parts, group))
             self._factors[key] = np.array(rows).reshape(len(rows), *(now[b].placed.shape[2] for b in group))
         return self._factors[key]
 

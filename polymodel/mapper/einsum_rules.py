@@ -355,9 +355,8 @@ def _part_in(tiles: Iterable[int], spread: Sequence[int]) -> bool:
 # A space that is a box but for such pairs is a product: of the ranges of its other variables, and of one set
 # of points per pair. So each pair is one factor of every count, which depends on the tile sizes of both.
 
-Elements = tuple[
-    What, tuple[int, int]
-]  # which elements of a pair are counted, and the coefficients of a rank
+# Which elements of a pair are counted, and the coefficients of a rank.
+Elements = tuple[What, tuple[int, int]]
 POINTS: Elements = ("both", (0, 0))
 
 

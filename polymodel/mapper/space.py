@@ -40,6 +40,7 @@ from polymodel.mapper.einsum_rules import (
 )
 from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import Limits, Shares
+from polymodel.mapper.ties import spreads
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
@@ -293,15 +294,12 @@ class EinsumSpace:
     def admits(self, fanout: int, variable: int) -> bool:
         """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
 
-        What instances read together where their windows overlap is not counted on the way to each of them,
-        and with `sizes: all` only where tiles over fanouts need not divide either. Of tied variables
-        instances would have unequal shares, and so would they of those over which a tensor is carried
-        forward.
+        With `sizes: all` what instances read together where their windows overlap is counted only where tiles
+        over fanouts need not divide either. Where a tensor is carried forward instances have unequal shares.
         """
-        unequal = (*(t.both for t in self.ties), *(o.first_differs for o in self.operands))
-        if any(variable in s for s in unequal):
+        fan, carried = self.fanouts[fanout], any(variable in o.first_differs for o in self.operands)
+        if carried or not all(spreads(t, fan) for t in self.ties if variable in t.both):
             return False
-        fan = self.fanouts[fanout]
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
         return not shared or ((self.divide or not self.even) and not fan.mesh)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, NONE, OPERATIONS, Fans, Part, Term, Transfers
+from polymodel.mapper.ties import Cuts, is_busiest, of_busiest, of_instances, shortest
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 
 Array = Any
@@ -60,6 +61,7 @@ def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
     return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
+Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
 Joint = tuple[list[Tie], list[RankWindow], set[int]]  # ties, windows, and the bundles in any of them
 
 
@@ -78,6 +80,7 @@ class Factors:
         self._jointly: dict[tuple[int, tuple[int, ...]], Joint] = {}
         self._trips: dict[tuple[int, int], Array] = {}
         self._uneven: dict[tuple[int, int, Fans, Fans], Array] = {}
+        self._cut: dict[tuple[int, tuple[Term, ...]], tuple[list[tuple[Cuts, ...]], Array]] = {}
 
     def of(self, term: Part, group: tuple[int, ...]) -> Array:
         """[n1, n2, ...] for the candidates of the group's bundles."""
@@ -216,15 +219,94 @@ class Factors:
     def _tied(self, term: Term, tie: Tie, operand: Operand | None, group: tuple[int, ...]) -> Array:
         """Of two variables that are tied: elements of the largest tile, or of all tiles that have points."""
         elements = tie.of(operand) if operand is not None else POINTS
-        counted = tie.largest if term.tile else tie.moved
-        axes = [group.index(self.bundle[v]) for v in (tie.u, tie.v)]
-        sizes, where = zip(*(self._sizes(self.bundle[v], term.level) for v in (tie.u, tie.v)), strict=True)
-        table = np.array([[counted((a, b), elements) for b in sizes[1]] for a in sizes[0]], dtype=float)
-        result = table[np.ix_(*where)]
+        both = self.bundle[tie.u], self.bundle[tie.v]
+        if not term.tile and any((self.chains[b].spread > 1).any() for b in both):
+            (one, where_u), (two, where_v) = (self._cuts(b, (term, _work(term))) for b in both)
+
+            def counted(u: tuple[Cuts, ...], v: tuple[Cuts, ...]) -> int:
+                if term.split or term.own:
+                    return of_busiest(tie, (u[1], v[1]), (u[0], v[0]), elements)
+                return int(of_instances(tie, (u[0], v[0]), elements).sum())
+
+            table = np.array([[counted(u, v) for v in two] for u in one], dtype=float)
+        else:
+            measured = tie.largest if term.tile else tie.moved
+            (sizes_u, where_u), (sizes_v, where_v) = (self._sizes(b, term.level) for b in both)
+            table = np.array([[measured((u, v), elements) for v in sizes_v] for u in sizes_u], dtype=float)
+        return self._laid_out(table[np.ix_(where_u, where_v)], both, group)
+
+    def _laid_out(self, table: Array, both: tuple[int, int], group: tuple[int, ...]) -> Array:
+        """A table of two bundles' candidates, as one axis for each bundle of the group."""
+        axes = group.index(both[0]), group.index(both[1])
         shape = [1] * len(group)
-        for axis, n in zip(axes, result.shape, strict=True):
-            shape[axis] = n
-        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+        shape[axes[0]], shape[axes[1]] = table.shape
+        return (table if axes[0] < axes[1] else table.T).reshape(shape)
+
+    def unequal(self, terms: Iterable[Part], group: tuple[int, ...]) -> Array:
+        """Candidates of which not one instance of each component has the most of everything [n1, n2, ...]."""
+        result = np.zeros(tuple(self.chains[b].count for b in group), bool)
+        shares = [t for t in terms if isinstance(t, Term) and (t.split or t.own)]
+        for tie in (t for t in self.space.ties if self.bundle[t.u] in group):
+            both = self.bundle[tie.u], self.bundle[tie.v]
+            if all((self.chains[b].spread == 1).all() for b in both):
+                continue
+            for term in (t for t in shares if not t.own):
+                # What is not read back is left out of what the busiest instance reads.
+                out = [t for t in shares if t.own == term.split and t.operand == term.operand]
+                for several in ((term, _work(term)), *((term, _work(term), x) for x in out)):
+                    table = self._not_busiest(tie, several)
+                    result |= self._laid_out(table, both, group)
+        return result
+
+    def _not_busiest(self, tie: Tie, several: tuple[Term, ...]) -> Array:
+        """Of each pair of candidates whether another instance than that with the most points has most of a
+        term. `several`: the term, the points, and what is left out, if anything is."""
+        (one, where_u), (two, where_v) = (self._cuts(self.bundle[v], several) for v in (tie.u, tie.v))
+        operand = several[0].operand
+        elements = tie.of(self.space.operands[operand]) if operand != OPERATIONS else POINTS
+
+        def other(u: tuple[Cuts, ...], v: tuple[Cuts, ...]) -> bool:
+            mine, points, *out = zip(u, v, strict=True)
+            return not is_busiest(tie, points, mine, elements, *out)
+
+        table = np.array([[other(u, v) for v in two] for u in one])
+        return table[np.ix_(where_u, where_v)]
+
+    def _cuts(self, v: int, several: tuple[Term, ...]) -> tuple[list[tuple[Cuts, ...]], Array]:
+        """The different ways in which these terms cut a tied variable, and which of them each candidate has
+        [n]."""
+        if (v, several) not in self._cut:
+            c = self.chains[v]
+            loops = [self._roles(v, term) for term in several]
+            columns = [size for some in loops for size, _ in some]
+            rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+            found: dict[tuple[Cuts, ...], int] = {}
+            number = []
+            for row in rows.tolist():
+                sizes = iter(row)
+                cuts = tuple(shortest(c.extent, [(next(sizes), kind) for _, kind in some]) for some in loops)
+                number.append(found.setdefault(cuts, len(found)))
+            self._cut[v, several] = list(found), np.array(number)[where.reshape(-1)]
+        return self._cut[v, several]
+
+    def _roles(self, v: int, term: Term) -> list[tuple[Array, Role]]:
+        """Tile sizes of all loops over a variable, outermost first [n], and what each loop does in a term."""
+        c = self.chains[v]
+        last = len(c.tiles) if term.level == END else term.level
+        fanned = c.around_fanouts(self.positions)
+        mine = term.split | term.own
+        result: list[tuple[Array, Role]] = []
+        for at, tile in enumerate(c.tiles):
+            result.append((tile, "each" if at <= last else "joined"))
+            for f in (f for f, position in enumerate(self.positions) if position == at):
+                outer, inner = fanned[f]
+                result.append((outer, "each" if at < last else "joined"))
+                counted = at < last and f not in term.union
+                alone: Role = "each" if counted or f in term.spread else "joined"
+                result.append((inner, "instance" if f in mine else alone))
+        if term.level == END:
+            result.append((np.ones(c.count, np.int64), "each"))
+        return result
 
     def _sizes(self, v: int, level: int) -> tuple[list[int], Array]:
         """The different sizes of tiles at a level, and which of these each candidate has [n]."""
@@ -409,6 +491,11 @@ class Factors:
         if term.level == END:
             return total, np.zeros(c.count)
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+def _work(term: Term) -> Term:
+    """The operations of each instance that a term tells apart."""
+    return Term(OPERATIONS, END, split=term.split | term.own)
 
 
 @lru_cache(maxsize=65536)

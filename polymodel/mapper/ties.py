@@ -1,0 +1,124 @@
+"""Tied rank variables (padded windows, masks, bands) that are spread over fanouts: what each instance has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from polymodel.analysis.symbolic.regions import Region, What, numbered
+from polymodel.mapper.einsum_rules import POINTS, Elements, Tie
+
+if TYPE_CHECKING:
+    from polymodel.mapper.space import FanoutDimension
+
+Array = Any
+
+# Instances have unequal shares.
+#
+# Below the loops that tell the tiles of one term apart (`each`) instances may have what they need together
+# (`joined`), and of what each instance of a component has (`instance`) that of the busiest one counts. The
+# busiest instance is taken to be the one with the most points of every pair. Where another one has more of
+# anything else, a spread is not looked at: the figures of a component would be of two instances.
+
+MOST_SPREAD = 2**16  # points of a pair that may be spread
+# Loops over a variable, outermost first: the tile size of each, and what it does.
+Cuts = tuple[tuple[int, Literal["each", "joined", "instance"]], ...]
+CutPair = tuple[Cuts, Cuts]  # of both variables
+
+
+def spreads(tie: Tie, fan: FanoutDimension) -> bool:
+    """Whether a pair may be spread over a fanout: one that costs nothing, and whose instances share whatever
+    they have in common, or nothing."""
+    return not fan.costly and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
+
+
+def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:
+    """Without loops of one iteration; of loops of the same kind that follow each other the innermost."""
+    result: list[Any] = []
+    now = extent
+    for size, kind in cuts:
+        if size == now:
+            continue
+        now = size
+        if result and result[-1][1] == kind:
+            result.pop()
+        result.append((size, kind))
+    while result and result[-1][1] == "joined":
+        result.pop()
+    return tuple(result)
+
+
+def of_instances(tie: Tie, cuts: CutPair, elements: Elements) -> Array:
+    """Elements of all groups of tiles, by the instance that has them; not to be written to."""
+    return _of_instances(tie.region, *cuts, *elements)
+
+
+def of_busiest(tie: Tie, points: CutPair, cuts: CutPair, elements: Elements) -> int:
+    """Those of the instance with the most points."""
+    return int(of_instances(tie, cuts, elements)[_busiest(tie, points)])
+
+
+def is_busiest(
+    tie: Tie, points: CutPair, cuts: CutPair, elements: Elements, without: CutPair | None = None
+) -> bool:
+    """Whether the instance with the most points has the most elements as well. `without`: of these, which are
+    left out; they must be the least share of its elements."""
+    at, mine = _busiest(tie, points), of_instances(tie, cuts, elements)
+    if without is None:
+        return bool((mine <= mine[at]).all())
+    out = of_instances(tie, without, elements)
+    return bool((out[at] * mine <= out * mine[at]).all())
+
+
+def _busiest(tie: Tie, points: CutPair) -> int:
+    return int(np.argmax(of_instances(tie, points, POINTS)))
+
+
+@lru_cache(maxsize=2**15)
+def _of_instances(region: Region, u: Cuts, v: Cuts, what: What, rank: tuple[int, int]) -> Array:
+    rows, columns = _points(region)
+    (group_u, at_u, many_u), (group_v, at_v, many_v) = (
+        _labels(extent, cuts) for extent, cuts in zip(region.extents, (u, v), strict=True)
+    )
+    one, two = group_u[rows], group_v[columns]
+    instance = at_u[rows] * many_v + at_v[columns]
+    if what == "both":
+        return np.bincount(instance, minlength=many_u * many_v)
+    if what == "u":
+        one = rows
+    elif what == "v":
+        two = columns
+    key = one * (int(two.max(initial=0)) + 1) + two
+    if what == "rank":
+        value = rank[0] * rows + rank[1] * columns
+        value = value - value.min(initial=0)
+        key = key * (int(value.max(initial=0)) + 1) + value
+    _, first = np.unique(key, return_index=True)
+    return np.bincount(instance[first], minlength=many_u * many_v)
+
+
+@lru_cache(maxsize=64)
+def _points(region: Region) -> tuple[Array, Array]:
+    """The values of both variables of every point."""
+    row, low, high = region.rows
+    count = high - low + 1
+    return np.repeat(row, count), np.repeat(low, count) + numbered(count)
+
+
+@lru_cache(maxsize=2**12)
+def _labels(extent: int, cuts: Cuts) -> tuple[Array, Array, int]:
+    """Of every value of a variable the number of its group and of its instance; how many instances there
+    are."""
+    rest, now = np.arange(extent), extent
+    group, instance, many = np.zeros(extent, np.int64), np.zeros(extent, np.int64), 1
+    for size, kind in cuts:
+        trips, number = -(-now // size), rest // size
+        rest, now = rest % size, size
+        if kind != "joined":
+            group = group * trips + number
+        if kind == "instance":
+            instance, many = instance * trips + number, many * trips
+    return group, instance, many
