@@ -193,6 +193,19 @@ class Fibertree:
             bounds = level.starts[bounds]
         return np.diff(bounds)
 
+    def part(self, first: int, last: int) -> Fibertree:
+        """The elements first .. last - 1 of the outermost rank and all below them, without copies."""
+        levels = []
+        fibers, starts = slice(0, 1), np.array([0, last - first], dtype=np.int64)
+        for depth, level in enumerate(self.levels):
+            if depth:
+                starts = level.starts[fibers.start : fibers.stop + 1]
+                first, last = int(starts[0]), int(starts[-1])
+                starts = starts - first
+            levels.append(Level(level.rank, level.coords[first:last], starts))
+            fibers = slice(first, last)
+        return Fibertree(self.name, tuple(levels), self.values[first:last])
+
     def nested(self, depth: int = 0, start: int = 0, stop: int | None = None) -> list[Any]:
         """Nested lists of [coordinate, payload], for small trees."""
         level = self.levels[depth]

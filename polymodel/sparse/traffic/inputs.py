@@ -239,6 +239,21 @@ class InputRank:
         used = np.flatnonzero(reads)
         return used, begin[used], reads[used]
 
+    @cached_property
+    def reach(self) -> Ints:
+        """What a buffet that is never emptied fetches: of each line of payloads, or fiber of coordinates,
+        how many lines are touched."""
+        level = self.nest.level(self.tensor, self.place.depth)
+        if self.how == "payload" and not self.merged:
+            touched = np.zeros(int(self.line.max(initial=-1)) + 1, dtype=np.int64)
+            touched[self.line[self.entered[1]]] = 1
+            return touched
+        found = np.zeros(level.fibers, dtype=np.int64)
+        _, begin, reads = self.visits
+        fiber = np.searchsorted(level.starts, begin, side="right") - 1
+        np.maximum.at(found, fiber, ceil_div(reads, self.per_line))
+        return found
+
     def fetched(self, evict: int) -> int:
         """Lines fetched by a buffet; `evict`: loops at or above its eviction.
 

@@ -39,28 +39,51 @@ class StoredElements:
     present: Bools
 
 
+@dataclass(frozen=True, eq=False)
+class ExpandedPlan:
+    """A plan with all coordinates of ranks that are walked over their whole shape, and what is `stored` of
+    these, by tensor and depth of the rank."""
+
+    plan: Plan
+    stored: Mapping[tuple[str, int], StoredElements]
+
+
+def expanded(plan: Plan, walked: Mapping[str, Sequence[str]]) -> ExpandedPlan:
+    """`walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not
+    stored count as elements with empty fibers below."""
+    if len(plan.terms) > 1:
+        what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
+        raise Refused(what, "give each term an Einsum of its own")
+    stored: dict[tuple[str, int], StoredElements] = {}
+    slots = tuple(_expanded(s, walked.get(s.tensor, ()), stored) for s in plan.slots)
+    return ExpandedPlan(replace(plan, slots=slots), stored)
+
+
+def _expanded(
+    slot: OperandSlot, ranks: Sequence[str], stored: dict[tuple[str, int], StoredElements]
+) -> OperandSlot:
+    tree = slot.tree
+    # Outer ranks first: an empty fiber that they add is walked whole as well.
+    for rank in sorted(ranks, key=lambda r: tree.ranks.index(r) if r in tree.ranks else -1):
+        if rank not in tree.ranks:
+            what = f"{slot.tensor} has no rank {rank} to be walked over its whole shape in these loops"
+            raise Refused(f"{what}; it has {', '.join(tree.ranks)}", "walk ranks that are not split")
+        depth = tree.ranks.index(rank)
+        tree, stored[slot.tensor, depth] = _whole(tree, depth)
+    return replace(slot, tree=tree)
+
+
 class WalkedEinsum:
     """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
-    `walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not stored
-    count as elements with empty fibers below. `depth`: how many loops are walked, all without it; of fewer,
+    `depth`: how many loops are walked, all without it; of fewer,
     there is no output. `merges`: an innermost loop that merges one tensor's fibers into the output's is not
     walked if that can be; then it is `merged`, and `loops` are those above it.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        walked: Mapping[str, Sequence[str]],
-        depth: int | None = None,
-        merges: bool = False,
-    ) -> None:
-        if len(plan.terms) > 1:
-            what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
-            raise Refused(what, "give each term an Einsum of its own")
-        self.stored: dict[tuple[str, int], StoredElements] = {}
-        slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
-        self.plan = replace(plan, slots=slots)
+    def __init__(self, expanded: ExpandedPlan, depth: int | None = None, merges: bool = False) -> None:
+        self.plan, self.stored = expanded.plan, expanded.stored
+        plan, slots = self.plan, self.plan.slots
         walk = self._walk = LoopWalk(self.plan)
         for _ in plan.order[: -1 if merges else depth]:
             walk.step()
@@ -74,17 +97,6 @@ class WalkedEinsum:
         self.twice = {s.tensor for s in slots if sum(o.tensor == s.tensor for o in slots) > 1}
         ends = [c.element for c in walk.cursors]
         self.leaves: list[Ints] = [np.zeros(walk.nodes, np.int64) if e is None else e for e in ends]
-
-    def _expanded(self, slot: OperandSlot, ranks: Sequence[str]) -> OperandSlot:
-        tree = slot.tree
-        # Outer ranks first: an empty fiber that they add is walked whole as well.
-        for rank in sorted(ranks, key=lambda r: tree.ranks.index(r) if r in tree.ranks else -1):
-            if rank not in tree.ranks:
-                what = f"{slot.tensor} has no rank {rank} to be walked over its whole shape in these loops"
-                raise Refused(f"{what}; it has {', '.join(tree.ranks)}", "walk ranks that are not split")
-            depth = tree.ranks.index(rank)
-            tree, self.stored[slot.tensor, depth] = _whole(tree, depth)
-        return replace(slot, tree=tree)
 
     def places(self, tensor: str) -> dict[str, RankBinding]:
         """The ranks of an input, outermost first."""

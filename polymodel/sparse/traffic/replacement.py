@@ -19,6 +19,8 @@ from polymodel.sparse.ranges import neighbours, reuse_distances, sums_before
 LRU, OPTIMAL = "lru", "optimal"
 # Events of lines that are worked on at a time.
 _BLOCK = 2**18
+# Uses that a stretch has at least, in which more lines are used than a cache holds.
+_STRETCH = 2**12
 _DOING = "finding the lines that a cache drops"
 
 
@@ -191,7 +193,8 @@ def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Use
 @dataclass(frozen=True, eq=False)
 class ReuseDistances:
     """What lies between each use of a label and the one before: the lines of other labels, each counted once
-    (or more, where all fit), and whether none of the label's lines can have been dropped by then.
+    (or more, where all fit or nothing of the label is left), and whether none of the label's lines can have
+    been dropped by then.
 
     That holds for the furthest next use as for the least recent use: a line that is dropped, its own next use
     being further than those of all others in the cache, sees as many others used before that as the cache
@@ -209,8 +212,34 @@ def _distances(uses: Uses, lines: int) -> ReuseDistances:
     known = uses.before >= 0
     # Only where all that was used in between would not fit does it matter how much of it was the same.
     asked = np.flatnonzero(known & (between + own >= lines))
-    between[asked] = reuse_distances(uses.before, uses.after, uses.weight, asked)
+    asked = asked[~_gone(uses, asked, lines)]
+    if asked.size:
+        between[asked] = reuse_distances(uses.before, uses.after, uses.weight, asked)
     return ReuseDistances(between, known & (between + own < lines))
+
+
+def _gone(uses: Uses, asked: Ints, lines: int) -> Bools:
+    """Uses before which so much was used, in one of the stretches that the sequence is cut into, that nothing
+    of their labels is left; most of those that miss are."""
+    starts = [0]
+    length, total = _STRETCH, uses.before.size
+    while starts[-1] < total:
+        start = starts[-1]
+        new = uses.before[start : start + length] < start
+        seen = np.cumsum(np.where(new, uses.weight[start : start + length], 0))
+        if seen[-1] >= lines:
+            ends = int(np.searchsorted(seen, lines)) + 1
+            starts.append(start + max(ends, _STRETCH))
+            length = max(2 * ends, _STRETCH)
+        elif start + length >= total:
+            break
+        else:
+            length *= 2
+    edges = np.array([*starts, 2**62, 2**62], dtype=np.int64)
+    # The first stretch that begins after the use before.
+    first = np.searchsorted(edges, uses.before[asked], side="right")
+    found: Bools = edges[np.minimum(first + 1, edges.size - 1)] <= asked
+    return found
 
 
 def _least_recently_used(
@@ -226,6 +255,70 @@ def _least_recently_used(
     whole = np.flatnonzero(uses.whole)
     back = whole[np.argsort(uses.place[whole])]  # in the order of the visits as they were given
     return missed, visits.misses(uses.before[back] < 0, reuse.between[back], lines)
+
+
+# Carried accesses come before all others.
+_EARLIER = -(2**62)
+
+
+class LeastRecentlyUsed:
+    """A cache of inputs that drops the line used least recently, and is told of accesses some at a time.
+
+    `kind`, `label`, `size`: of the lines and whole fibers that it may still hold something of, least recently
+    used first, as of `Uses`. What lies further back than as many lines as it holds is gone.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self.lines = max(lines, 1)
+        self.kind = self.label = self.size = np.zeros(0, dtype=np.int64)
+
+    def misses(self, accesses: Sequence[Accesses], visits: FiberAccesses | None) -> list[int]:
+        """Misses of each kind, as of `lines_moved`; lines and fibers have the same numbers every time, and
+        nothing is written."""
+        kinds = len(accesses)
+        accesses = [self._after(a, kind) for kind, a in enumerate(accesses)]
+        carried = np.bincount(self.kind, minlength=kinds)[:kinds]
+        again: Ints = np.zeros(0, dtype=np.int64)
+        if visits is not None:
+            again = self.size[self.kind == kinds]
+            visits = self._visits_after(visits, kinds)
+        uses = _in_order(accesses, visits)
+        reuse = _distances(uses, self.lines)
+        missed, more = _least_recently_used(uses, reuse, self.lines, visits)
+        # Each of what is carried is met for the first time, and was counted before.
+        found = np.bincount(uses.kind[missed], minlength=kinds)[:kinds] - carried
+        per_line = () if visits is None else visits.per_line
+        whole = [n - int((-(-again // p)).sum()) for n, p in zip(more, per_line, strict=True)]
+        labels = [a.line for a in accesses] + ([] if visits is None else [visits.fiber])
+        self._keep(uses, np.concatenate(labels))
+        return [*(int(n) for n in found), *whole]
+
+    def _after(self, accesses: Accesses, kind: int) -> Accesses:
+        mine = np.flatnonzero(self.kind == kind)
+        time = self._times(mine, accesses.time)
+        return Accesses(np.concatenate((self.label[mine], accesses.line)), time)
+
+    def _visits_after(self, visits: FiberAccesses, kind: int) -> FiberAccesses:
+        mine = np.flatnonzero(self.kind == kind)
+        return FiberAccesses(
+            np.concatenate((self.label[mine], visits.fiber)),
+            np.concatenate((self.size[mine], visits.lengths)),
+            self._times(mine, visits.time),
+            visits.per_line,
+        )
+
+    def _times(self, mine: Ints, times: tuple[Ints, ...]) -> tuple[Ints, ...]:
+        none = np.zeros(mine.size, dtype=np.int64)
+        first, *others = times
+        return (np.concatenate((mine + _EARLIER, first)), *(np.concatenate((none, t)) for t in others))
+
+    def _keep(self, uses: Uses, labels: Ints) -> None:
+        last = np.flatnonzero(uses.after == uses.after.size)
+        weight = uses.weight[last]
+        later = np.cumsum(weight[::-1])[::-1] - weight
+        last = last[later < self.lines]
+        self.kind, self.size = uses.kind[last], uses.size[last]
+        self.label = labels[uses.place[last]]
 
 
 def _optimal(

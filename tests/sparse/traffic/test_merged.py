@@ -5,11 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
+import numpy as np
 import pytest
 import yaml
 
+from polymodel.errors import Refused
 from polymodel.sparse.execute import merged
-from polymodel.sparse.traffic import model, replacement, traffic
+from polymodel.sparse.traffic import einsum, parts, replacement, traffic
 from polymodel.spec.teaal import read_teaal
 from tests.seeds import seeds
 from tests.sparse.traffic import data
@@ -35,10 +37,39 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(merged, "far_apart", lambda *_: wide)
     teaal = read_teaal(yaml.safe_dump(spec))
     monkeypatch.setattr(replacement, "_BLOCK", rng.choice([1, 50, 2**18]))
+    monkeypatch.setattr(replacement, "_STRETCH", rng.choice([1, 5, 2**12]))
     ours = [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
-    monkeypatch.setattr(model, "applies", lambda *_: False)
+    monkeypatch.setattr(einsum, "applies", lambda *_: False)
+    monkeypatch.setattr(replacement, "_gone", lambda _, asked, __: np.zeros(asked.size, dtype=bool))
     assert ours == [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
     least, best = ([m for e in found.einsums for x in e.memories for m in x.moved] for found in ours)
     assert all(
         b.read <= a.read and (b.write or 0) <= (a.write or 0) for a, b in zip(least, best, strict=True)
     )
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("seed", seeds(3, range(400)))
+def test_in_parts(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some coordinates of the outermost loop at a time, or all at once: the same moves, or is refused."""
+    spec, _, walked = random_spec(seed)
+    rng = Random(seed)
+    if cached:
+        as_cache(spec, rng.choice([2, 5, 15, 40, 100]), "AB")
+    sizes = {r: rng.randint(5, 25) for r in "KMN"}
+    tensors = {
+        t: data.tensor(t, DECLARED[t], sizes, random_points(rng, [sizes[r] for r in DECLARED[t]], 0.3))
+        for t in "AB"
+    }
+    teaal = read_teaal(yaml.safe_dump(spec))
+    policy = rng.choice([None, "lru", "lru", "optimal"])
+
+    def moved() -> object:
+        try:
+            return traffic(teaal, tensors, walked=walked, replacement=policy)
+        except Refused as refusal:
+            return str(refusal)
+
+    whole = moved()
+    monkeypatch.setattr(parts, "PART", rng.choice([1, 4, 20]))
+    assert moved() == whole

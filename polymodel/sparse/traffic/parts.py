@@ -1,0 +1,226 @@
+"""Large tensors: an Einsum is counted for some coordinates of its outermost loop at a time.
+
+What is kept from one part to the next is what later ones may meet again: lines of other tensors that a buffer
+never drops, and what a cache holds. Memory then grows with the parts and not with the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import lcm
+
+import numpy as np
+
+from polymodel.governor import look
+from polymodel.sparse.execute.plan import OperandSlot, Plan
+from polymodel.sparse.fibertree import Fibertree, Ints
+from polymodel.sparse.traffic.einsum import CountedEinsum, held_by
+from polymodel.sparse.traffic.inputs import BufferedRank, evict_loops, places_of
+from polymodel.sparse.traffic.nest import ExpandedPlan, expanded
+from polymodel.sparse.traffic.records import EinsumTraffic
+from polymodel.sparse.traffic.replacement import LRU, Accesses, FiberAccesses, LeastRecentlyUsed
+from polymodel.spec.teaal.records import HardwareComponent
+
+# Nonzeros of the tensor that is cut in one part; a tensor of two parts is not cut.
+PART = 2**20
+_DOING = "counting the traffic part by part"
+
+
+def counted(einsum: CountedEinsum, plan: Plan, later: bool) -> EinsumTraffic:
+    """The traffic of one Einsum. `later`: whether another one reads its output."""
+    whole = expanded(plan, einsum.walked)
+    cut = None if later else _cut(einsum, whole)
+    found = None if cut is None else _Parts(einsum, whole, cut).traffic()
+    if found is None:
+        einsum.walk(whole, later)
+        found = einsum.traffic()
+    return found
+
+
+def _cut(einsum: CountedEinsum, whole: ExpandedPlan) -> int | None:
+    """The slot whose tensor is large and may be cut along the outermost loop, None without one.
+
+    The loop only iterates over that tensor, and makes a rank of the output, so that no part adds to what
+    another one made. Nothing is bound that looks at more than one part: subtrees that are fetched whole,
+    mergers, outputs in caches, caches with several instances, and replacement that knows the future.
+    """
+    plan = whole.plan
+    first = [s for s, slot in enumerate(plan.slots) if 0 in slot.steps]
+    if plan.scattered or 0 not in plan.populate or 0 in plan.leaders or len(first) != 1:
+        return None
+    slot = plan.slots[first[0]]
+    if [step.kind for step in slot.steps[0]] != ["iterate"] or slot.tree.nnz <= 2 * PART:
+        return None
+    twice = sum(s.tensor == slot.tensor for s in plan.slots) > 1
+    if twice or any(tensor == slot.tensor and depth for tensor, depth in whole.stored):
+        return None
+    if einsum.depth(plan) == 0 or any(h.root for h in einsum.held):
+        return None
+    for component in einsum.components:
+        bound = einsum.bound.of(component.name)
+        if component.kind == "Merger" and bound:
+            return None
+        if component.kind == "Intersector" and any(b.rank == plan.order[0].name for b in bound):
+            return None
+        if component.kind == "Cache" and bound and not _one_cache(einsum, component):
+            return None
+    return first[0]
+
+
+def _one_cache(einsum: CountedEinsum, component: HardwareComponent) -> bool:
+    """Whether a cache is one of inputs alone, and what it drops follows from what was."""
+    if component.instances > 1 or any(b.tensor == einsum.name for b in einsum.bound.of(component.name)):
+        return False
+    return einsum.replacement in (None, LRU) or component.number("depth") is None
+
+
+class _Parts:
+    """An Einsum under way. `slot`: of the tensor that is cut."""
+
+    def __init__(self, einsum: CountedEinsum, whole: ExpandedPlan, slot: int) -> None:
+        self.einsum, self.whole, self.slot = einsum, whole, slot
+        self.tensor, self.tree = whole.plan.slots[slot].tensor, whole.plan.slots[slot].tree
+        self.names = tuple(r.name for r in whole.plan.order)
+        # What no memory above brings takes room in a cache all the same.
+        self.held = tuple(h for h in einsum.held if h.source is not None or h.cached)
+        self.moved = {h.key: [0, 0] for h in self.held}
+        self.reach: dict[tuple[str, ...], Ints] = {}
+        self.counts: dict[str, tuple[tuple[str, int], ...]] = {}
+        self.made = 0  # elements of the outermost rank of the output
+        self.caches: dict[str, _PartedCache] = {}
+        if einsum.replacement == LRU:
+            for component in einsum.components:
+                mine = [h for h in einsum.held if h.buffer.name == component.name and h.cached]
+                if mine and component.number("depth") is not None:
+                    self.caches[component.name] = _PartedCache(mine, held_by(component), self.tensor)
+
+    def traffic(self) -> EinsumTraffic | None:
+        """All parts together; None where parts differ in how a cache has to be looked at."""
+        for plan in self._plans():
+            look(_DOING)
+            part = self.einsum.again()
+            part.walk(plan, later=False)
+            if not self._add(part):
+                return None
+        lines = {h.key: self._lines(h) for h in part.fetched}
+        if self.einsum.replacement is None:
+            for component in part.components:
+                mine = [
+                    max(lines[h.key]) for h in part.fetched if h.cached and h.buffer.name == component.name
+                ]
+                if mine and sum(mine) > held_by(component):
+                    raise part.overflowing(component)
+        return part.answer(lines, self.counts)
+
+    def _plans(self) -> Iterator[ExpandedPlan]:
+        plan, slots = self.whole.plan, list(self.whole.plan.slots)
+        for tree in _trees(self.tree, self._alignment()):
+            slots[self.slot] = replace(plan.slots[self.slot], tree=tree)
+            yield ExpandedPlan(replace(plan, slots=tuple(slots)), self.whole.stored)
+
+    def _alignment(self) -> int:
+        """Elements of the outermost rank that fill whole lines in all caches."""
+        rank = self.tree.levels[0].rank.name
+        return lcm(*(h.per_line for h in self.einsum.held if (h.tensor, h.rank) == (self.tensor, rank)))
+
+    def _add(self, part: CountedEinsum) -> bool:
+        for cache in self.caches.values():
+            found = cache.misses(part)
+            if found is None:
+                return False
+            for key, missed in found.items():
+                self.moved[key][0] += missed
+        for held in self.held:
+            if held.buffer.name not in self.caches or not held.cached:
+                self._add_lines(part, held)
+        if any(h.tensor == part.name and h.rank == self.names[0] for h in self.held):
+            self.made += part.out_level(self.names[0]).elements
+        for name, counts in part.unit_counts().items():
+            before = self.counts.get(name, tuple((what, 0) for what, _ in counts))
+            pairs = zip(before, counts, strict=True)
+            self.counts[name] = tuple((what, n + more) for (what, n), (_, more) in pairs)
+        return True
+
+    def _add_lines(self, part: CountedEinsum, held: BufferedRank) -> None:
+        """What lies below the outermost rank is of one part alone; so are windows within an iteration of the
+        outermost loop. What other tensors move once for all is put together."""
+        if self._outermost(held):
+            return
+        if held.tensor not in (self.tensor, part.name):
+            place = places_of(part.nest, held)[held.rank]
+            if not evict_loops(held, self.names, place.loop):
+                use, known = part.use(held), self.reach.get(held.key)
+                self.reach[held.key] = use.reach if known is None else np.maximum(known, use.reach)
+                return
+        read, write = part.lines(held)
+        self.moved[held.key][0] += read
+        self.moved[held.key][1] += write
+
+    def _outermost(self, held: BufferedRank) -> bool:
+        """Whether data is of the outermost rank, whose fiber all parts have together."""
+        if held.tensor == self.einsum.name:
+            return held.rank == self.names[0]
+        return held.tensor == self.tensor and held.rank == self.tree.levels[0].rank.name
+
+    def _lines(self, held: BufferedRank) -> tuple[int, int]:
+        """Lines read and written. Elements of the outermost rank come one by one, in order."""
+        if held.buffer.name in self.caches and held.cached:
+            return self.moved[held.key][0], 0
+        if self._outermost(held):
+            output = held.tensor == self.einsum.name
+            elements = self.made if output else self.tree.levels[0].elements
+            lines = elements if evict_loops(held, self.names, 0) else -(-elements // held.per_line)
+            return (0, lines) if output else (lines, 0)
+        read, write = self.moved[held.key]
+        return read + int(self.reach.get(held.key, np.zeros(0, dtype=np.int64)).sum()), write
+
+
+def _trees(tree: Fibertree, alignment: int) -> Iterator[Fibertree]:
+    """Parts with about `PART` nonzeros: whole elements of the outermost rank, a multiple of `alignment`."""
+    upto, elements = np.cumsum(tree.leaves(0)), tree.levels[0].elements
+    begin = done = 0
+    while begin < elements:
+        end = int(np.searchsorted(upto, done + PART, side="right"))
+        end = min(max(end // alignment * alignment, begin + alignment), elements)
+        yield tree.part(begin, end)
+        begin, done = end, int(upto[end - 1])
+
+
+class _PartedCache:
+    """A cache that drops the line used least recently. `tensor`: the one that is cut; its lines are numbered
+    on from part to part."""
+
+    def __init__(self, held: Sequence[BufferedRank], lines: int, tensor: str) -> None:
+        self.held, self.tensor = held, tensor
+        self.cache = LeastRecentlyUsed(lines)
+        self.keys: list[tuple[str, ...]] = []
+        self.merges: bool | None = None
+        self.begin: dict[tuple[str, ...], int] = {}
+        self.fibers = 0
+
+    def misses(self, part: CountedEinsum) -> dict[tuple[str, ...], int] | None:
+        """Lines that miss, by the kind of data; None where parts are not walked alike."""
+        accesses, visits, keys = part.used(self.held, None)
+        if self.merges not in (None, visits is not None):
+            return None
+        self.merges, self.keys = visits is not None, keys
+        numbered = [self._numbered(a, key) for a, key in zip(accesses, keys, strict=False)]
+        merged = part.nest.merged
+        if visits is not None and merged is not None and self._slot(part, merged.slot).tensor == self.tensor:
+            visits = self._visits(visits, merged.level.fibers)
+        return dict(zip(keys, self.cache.misses(numbered, visits), strict=True))
+
+    def _slot(self, part: CountedEinsum, slot: int) -> OperandSlot:
+        return part.nest.plan.slots[slot]
+
+    def _numbered(self, accesses: Accesses, key: tuple[str, ...]) -> Accesses:
+        if key[1] != self.tensor:
+            return accesses
+        begin = self.begin.get(key, 0)
+        self.begin[key] = begin + int(accesses.line.max(initial=-1)) + 1
+        return replace(accesses, line=accesses.line + begin)
+
+    def _visits(self, visits: FiberAccesses, fibers: int) -> FiberAccesses:
+        begin, self.fibers = self.fibers, self.fibers + fibers
+        return replace(visits, fiber=visits.fiber + begin)
