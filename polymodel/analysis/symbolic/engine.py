@@ -36,7 +36,13 @@ from polymodel.analysis.symbolic.forms import (
     number,
 )
 from polymodel.analysis.symbolic.inferred import Undecided, paths
-from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, lay_out, same_extents
+from polymodel.analysis.symbolic.layout import (
+    SymbolicBuffet,
+    SymbolicLayout,
+    lay_out,
+    same_extents,
+    under_policy,
+)
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.spaces import LoopAxis, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
@@ -63,7 +69,7 @@ class Symbolic:
         """The traffic of a problem without symbols: what is held is not worked out."""
         refuse_rounding(problem)
         _refuse_what_is_not_formed(problem)
-        layout = lay_out(problem, override(reuse))
+        layout = under_policy(problem, override(reuse))
         rows = _traffic(layout, flows(layout, busiest=False))
         return tuple(mapped(row, Form, lambda form: form.at({})) for row in rows)
 
@@ -110,7 +116,8 @@ def _cases(
 ) -> Iterator[World]:
     """The forms for each way in which loops on which it depends have one trip or more."""
     try:
-        layout = lay_out(problem, reuse, ranks, single, points)
+        plain = not (ranks or single or points)
+        layout = under_policy(problem, reuse) if plain else lay_out(problem, reuse, ranks, single, points)
     except Undecided as open_:
         if len(single) == MOST_LOOPS:
             raise NotSeparable(

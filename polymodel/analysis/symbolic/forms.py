@@ -70,6 +70,8 @@ class Form:
     def __add__(self, other: Form | int) -> Form:
         if isinstance(other, int):
             other = number(other)
+        if not other.terms or not self.terms:
+            return self if self.terms else other
         return _collected([*self.terms, *other.terms])
 
     def __sub__(self, other: Form | int) -> Form:
@@ -82,6 +84,9 @@ class Form:
             return self
         if self.terms == _ONE:
             return other
+        scale = other.constant  # without symbols forms are numbers
+        if scale is not None:
+            return self * scale
         return _collected(
             (tuple(sorted((*p, *q), key=_key)), c * d) for p, c in self.terms for q, d in other.terms
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import lru_cache
 
 from polymodel.analysis.result import Problem, pipelines_of
 from polymodel.analysis.symbolic.counts import (
@@ -18,7 +18,7 @@ from polymodel.analysis.symbolic.counts import (
 )
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.generations import behind, first_behind, only_at_first, with_generations
-from polymodel.analysis.symbolic.inferred import Path, paths
+from polymodel.analysis.symbolic.inferred import Path, Undecided, paths
 from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
     LoopAxis,
@@ -75,7 +75,8 @@ class SymbolicLayout:
     position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
     for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds;
     `listed`: of inferred Einsums the variables of which what executes is listed; `uneven`: loops (by node id)
-    in which not all Einsums below execute in every iteration, or in every instance.
+    in which not all Einsums below execute in every iteration, or in every instance. `spaces`: those that were
+    asked for, with what was counted in them.
     """
 
     problem: Problem
@@ -91,10 +92,7 @@ class SymbolicLayout:
     mixed: frozenset[int] = frozenset()
     listed: Mapping[str, tuple[TiedGroup, ...]] = field(default_factory=dict)
     uneven: frozenset[int] = frozenset()
-
-    @cached_property
-    def _spaces(self) -> dict[tuple[str, str, int | None], Space]:
-        return {}
+    spaces: dict[tuple[str, str, int | None], Space] = field(default_factory=dict)
 
     def chain(self, einsum: str, tensor: str) -> tuple[SymbolicBuffet, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
@@ -106,14 +104,14 @@ class SymbolicLayout:
     def space(self, einsum: str, tensor: str, depth: int | None = None) -> Space:
         """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
         key = einsum, tensor, depth
-        if key not in self._spaces:
+        if key not in self.spaces:
             one = self.problem.cascade[einsum]
             axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
             touch = self.access(einsum, tensor)
-            self._spaces[key] = Space(
+            self.spaces[key] = Space(
                 one, touch, axes, self.sizes, self.windows[einsum], listed=self.listed.get(einsum, ())
             )
-        return self._spaces[key]
+        return self.spaces[key]
 
     def access(self, einsum: str, tensor: str) -> TensorAccess:
         """An Einsum's access to all that it touches of a tensor in one operation."""
@@ -151,6 +149,25 @@ class SymbolicLayout:
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""
         return self.problem.cascade.accesses_of(tensor)[0].bits_per_value
+
+
+def under_policy(problem: Problem, reuse: Reuse | None) -> SymbolicLayout:
+    """All buffets under a policy, None for their own. What is counted under one policy is known under the
+    others, for their layouts have the same spaces, unless a policy also decides what executes."""
+    try:
+        own = _under_own(problem)
+    except (NotSeparable, Undecided):
+        return lay_out(problem, reuse)
+    if reuse is None:
+        return own
+    if any(own.decided.values()) or own.inferred or any(own.windows.values()) or any(own.listed.values()):
+        return lay_out(problem, reuse)
+    return replace(own, nodes={key: replace(node, reuse=reuse) for key, node in own.nodes.items()})
+
+
+@lru_cache(maxsize=1)  # a report asks for every policy of one problem
+def _under_own(problem: Problem) -> SymbolicLayout:
+    return lay_out(problem, None)
 
 
 def lay_out(

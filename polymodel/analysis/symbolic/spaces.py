@@ -231,7 +231,10 @@ class Space:
         return tuple(self.of(self.carried.variable)) if self.carried is not None else ()
 
     def window(self, variable: str) -> Window | None:
-        return next((w for v, w in self.windows if v == variable), None)
+        for name, window in self.windows:
+            if name == variable:
+                return window
+        return None
 
     def extent(self, variable: str) -> int | str:
         window = self.window(variable)
@@ -286,7 +289,15 @@ class Space:
         return frozenset(v for g in self.groups for v in g.variables)
 
     def of(self, variable: str) -> list[int]:
-        return [i for i, a in enumerate(self.axes) if a.variable == variable]
+        """The positions of a variable's loops; the list is the caller's."""
+        return list(self._positions.get(variable, ()))
+
+    @cached_property
+    def _positions(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, axis in enumerate(self.axes):
+            found.setdefault(axis.variable, []).append(i)
+        return found
 
     def ladder(
         self, variable: str, roles: Mapping[int, Role], since: int = -1, until: int | None = None
@@ -296,10 +307,11 @@ class Space:
         With `since` or `until` only loops from or up to that position are wanted.
         """
         window = self.window(variable)
-        later = dict(window.later) if window and any(m != window.start for _, m in window.later) else {}
-        found = {i: self.axes[i].level(roles[i], later.get(i)) for i in self.of(variable) if i in roles}
         if window is None:
-            return tuple(found.values())
+            axes = self.axes
+            return tuple(axes[i].level(roles[i]) for i in self._positions.get(variable, ()) if i in roles)
+        later = dict(window.later) if any(m != window.start for _, m in window.later) else {}
+        found = {i: self.axes[i].level(roles[i], later.get(i)) for i in self.of(variable) if i in roles}
         outer = tuple(lv for i, lv in found.items() if i < window.depth)
         if since >= window.depth or (until is not None and until < window.depth):
             return tuple(found.values())
