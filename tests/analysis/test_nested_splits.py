@@ -64,8 +64,8 @@ def agree(numbers: Sequence[int], exact_every: int) -> Counter[str]:
 
 
 def test_nested_splits_agree() -> None:
-    tally = agree(range(80), exact_every=10)
-    assert tally["compared"] > 0.9 * tally["legal"] > 30, tally
+    tally = agree(range(50), exact_every=10)
+    assert tally["compared"] > 0.9 * tally["legal"] > 18, tally
 
 
 @pytest.mark.slow

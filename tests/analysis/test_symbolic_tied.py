@@ -134,7 +134,7 @@ def agree(seed: int, count: int) -> int:
 
 
 def test_closed_forms_equal_exact_and_the_walk() -> None:
-    assert agree(SEED, 16) >= 10
+    assert agree(SEED, 10) >= 6
 
 
 @pytest.mark.slow

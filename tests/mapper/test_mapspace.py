@@ -219,7 +219,7 @@ def any_spec(pick: Random) -> Spec | None:
 
 def test_any_spec() -> None:
     pick, large = Random(5), 0
-    for _ in range(120):
+    for _ in range(80):
         spec = any_spec(pick)
         loops, per, every = pick.choice([0, 1, 2, 9]), pick.choice([1, 1, 2]), pick.random() < 0.3
         order, share = pick.random() < 0.6, pick.choice([0.0, 0.0, 0.3, 1.0])
@@ -230,7 +230,7 @@ def test_any_spec() -> None:
         space = mapspace_of(spec.workload, spec.arch, limits)
         if max(e.mappings for e in space.einsums) < 5_000:
             large += sized(spec, limits, Rules(every, loops, per, order, least)) > 500
-    assert large > 10
+    assert large > 6
 
 
 def test_table_with_what_was_found() -> None:
