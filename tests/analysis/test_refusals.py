@@ -51,6 +51,13 @@ def test_what_executes_is_listed_where_it_is_no_interval(number: int) -> None:
     assert not differences(SYMBOLIC.analyse(one.problem), REFEREE.analyse(one.problem))
 
 
+def test_cases_that_tile_sizes_decide_may_have_several_busiest_instances() -> None:
+    """What stays depends on a trip, and which instance of an inferred Einsum moves most depends on tiles."""
+    one = legal(951, 21)
+    assert one is not None
+    assert not counted(one.spec, one.bound, one.drawn, Counter())
+
+
 @pytest.mark.slow
 def test_many_specs_are_counted_alike() -> None:
     found: list[str] = []

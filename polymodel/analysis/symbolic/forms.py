@@ -485,8 +485,7 @@ def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
         elif f.name == "hops":
             changed[f.name] = _hops(rows, worlds)
         elif f.name == "loads" and value:
-            sides = ([(world, _pair(row)[k]) for world, row in rows] for k in (0, 1))
-            changed[f.name] = (tuple(_sum(side, worlds) for side in sides),)
+            changed[f.name] = _loads(rows, worlds)
     return replace(first, **changed)
 
 
@@ -497,11 +496,14 @@ def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, For
     return tuple((t, _sum(parts, worlds)) for t, parts in each.items())
 
 
-def _pair(row: Any) -> tuple[Form, Form]:
-    """What the busiest instance reads and writes."""
-    (pair,) = row.loads
-    reads, writes = pair
-    return reads, writes
+def _loads(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[Form, Form], ...]:
+    """What instances read and write that may be the busiest; in cases with fewer of them the others nothing."""
+    found: dict[tuple[Form, Form], None] = {}
+    for k in range(max(len(row.loads) for _, row in rows)):
+        there = [(world, row.loads[k]) for world, row in rows if k < len(row.loads)]
+        reads, writes = ([(world, pair[side]) for world, pair in there] for side in (0, 1))
+        found[_sum(reads, worlds), _sum(writes, worlds)] = None
+    return tuple(found)
 
 
 def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
