@@ -465,8 +465,8 @@ def _instances(layout: SymbolicLayout, einsum: str, depth: int | None, level: in
 def _replicated(
     layout: SymbolicLayout, einsum: str, axes: tuple[LoopAxis, ...], replicates: Callable[[Loop], bool]
 ) -> Form:
-    """How many combinations of the spatial loops that replicate the Einsum uses."""
-    uses: dict[int, Use] = {}
-    for i, a in enumerate(axes):
-        uses[i] = "keep" if a.spatial and a.loop is not None and replicates(a.loop) else "merge"
-    return count(layout.stamps(einsum, axes), uses) if uses else number(1)
+    """How many combinations of the spatial loops that replicate the Einsum uses: one form for all depths
+    between the same loops in space."""
+    told = [i for i, a in enumerate(axes) if a.spatial and a.loop is not None and replicates(a.loop)]
+    uses: dict[int, Use] = {i: "keep" if i in told else "merge" for i in range(max(told, default=-1) + 1)}
+    return count(layout.stamps(einsum, axes[: len(uses)]), uses) if uses else number(1)
