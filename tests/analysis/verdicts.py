@@ -100,14 +100,15 @@ def _asked(one: Drawn, counts: Counter[str]) -> list[str]:
         *(_engines(bound, auto, counts) if bound is not None else []),
         *(under_policies(auto.report.problem, counts) if auto.report is not None else []),
         *_swept(spec, one, auto, counts),
-        *(_forms(bound, auto, counts) if bound is not None else []),
+        *(in_closed_forms(bound, auto, counts) if bound is not None else []),
     ]
 
 
 def counted(spec: pm.Spec, bound: pm.Spec, one: Drawn, counts: Counter[str]) -> list[str]:
     """What engines, sweeps and closed forms say otherwise of a legal spec."""
     auto = evaluated(bound)
-    return [*_engines(bound, auto, counts), *_swept(spec, one, auto, counts), *_forms(bound, auto, counts)]
+    found = [*_engines(bound, auto, counts), *_swept(spec, one, auto, counts)]
+    return [*found, *in_closed_forms(bound, auto, counts)]
 
 
 def _validated(bound: pm.Spec, one: Drawn, auto: Answer) -> list[str]:
@@ -237,7 +238,7 @@ def _sizes(one: Drawn, symbol: str) -> list[int]:
     return sorted([own, *others[: each - 1]])
 
 
-def _forms(bound: pm.Spec, auto: Answer, counts: Counter[str]) -> list[str]:
+def in_closed_forms(bound: pm.Spec, auto: Answer, counts: Counter[str]) -> list[str]:
     """Closed forms of the bound spec, at its own tile sizes."""
     try:
         forms = pm.closed_forms(bound, tiles=True)

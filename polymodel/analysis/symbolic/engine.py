@@ -44,11 +44,11 @@ from polymodel.analysis.symbolic.layout import (
     under_policy,
 )
 from polymodel.analysis.symbolic.occupancy import working_sets
-from polymodel.analysis.symbolic.spaces import LoopAxis, Use, Window
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
-from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, users
 from polymodel.reuse import Reuse, override
 
 
@@ -231,7 +231,7 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
             window, loops = stamps.window(v), [(i, path[i]) for i in stamps.of(v)]
             shared = [a for i, a in loops if window is not None and i < window.depth]
             widths = {w: width for g in stamps.listed for w, width in g.widths}
-            whole: ChainSize = stamps.extent(v)
+            whole: ChainSize = _enclosing(layout, stamps, v)
             if v in widths:
                 whole = widths[v]
             elif window is not None:
@@ -247,6 +247,17 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
                 chain.append(1)  # whether iterations inside a tile follow one another decides what is legal
             found[tuple(chain)] = None
     return tuple(found)
+
+
+def _enclosing(layout: SymbolicLayout, stamps: Space, v: str) -> int | str:
+    """What tiles of a variable must fit: the extent of all Einsums that run through its outermost loop."""
+    extent, loops = stamps.extent(v), stamps.of(v)
+    if not loops or isinstance(extent, str) or stamps.window(v) is not None:
+        return extent
+    cascade, axis = layout.problem.cascade, stamps.axes[loops[0]]
+    every = ((e, axis.loop.variable_in(e)) for e in users(layout.problem.tree, axis.node) if axis.loop)
+    bounds = [cascade[e].bound(w) for e, w in every if w in cascade[e].rank_variables]
+    return max(high for _, high in bounds) - min(low for low, _ in bounds) + 1
 
 
 def carried_variables(layout: SymbolicLayout) -> dict[str, set[str]]:

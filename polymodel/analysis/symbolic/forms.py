@@ -497,7 +497,7 @@ def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, For
 
 
 def _loads(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[Form, Form], ...]:
-    """What instances read and write that may be the busiest; in cases with fewer of them the others nothing."""
+    """What instances read and write that may be the busiest; in cases with fewer of them others nothing."""
     found: dict[tuple[Form, Form], None] = {}
     for k in range(max(len(row.loads) for _, row in rows)):
         there = [(world, row.loads[k]) for world, row in rows if k < len(row.loads)]

@@ -459,12 +459,12 @@ def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other rang
     )
 
 
-def _check_loops(problem: Problem, symbols: bool) -> None:
-    """Refuse loops that Einsums begin at other values, or run in other ranges if there are `symbols`: which
-    tiles fit is told Einsum by Einsum."""
+def _check_loops(problem: Problem, named: bool) -> None:
+    """Refuse loops that Einsums begin at other values, or, where sizes are symbols, run in other ranges: if
+    extents are (`named`), or loops further out over its variable are not the same for all of them."""
     cascade, tree = problem.cascade, problem.tree
     loops = [node for _, node, _ in tree.walk() if isinstance(node, Loop)]
-    symbols = symbols or any(isinstance(x, str) for n in loops for x in (n.tile_shape, n.initial_tile_shape))
+    symbols = named or any(isinstance(x, str) for n in loops for x in (n.tile_shape, n.initial_tile_shape))
     for node_id, node, _ in tree.walk():
         if not isinstance(node, Loop):
             continue
@@ -479,7 +479,8 @@ def _check_loops(problem: Problem, symbols: bool) -> None:
             if variable in cascade[e].rank_variables:
                 above = tuple(i for i, x in tree.loops(e) if i < node_id and x.variable_in(e) == variable)
                 ranges[cascade[e].bound(variable), above] = e
-        if len({low for (low, _), _ in ranges}) > 1 or (len(ranges) > 1 and symbols):
+        apart = len({above for _, above in ranges}) > 1 or named
+        if len({low for (low, _), _ in ranges}) > 1 or (len(ranges) > 1 and symbols and apart):
             raise other_ranges(tuple(ranges.values()), node)
 
 
