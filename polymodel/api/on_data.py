@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.errors import Diagnostic, SpecError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from polymodel.loading import Spec
+    from polymodel.sparse.execute.generations import Carried
+    from polymodel.sparse.execute.generations import Until as Generations
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
     from polymodel.sparse.traffic.records import CascadeTraffic
@@ -31,19 +34,26 @@ def execute(
     values: bool = True,
     keep_loops: bool = False,
     partitioners: Mapping[str, Callable[[Any, int], Any]] | None = None,
+    carry: Mapping[str, Carried] | None = None,
+    until: Generations | None = None,
 ) -> Execution:
     """Run the cascade of a TeAAL spec on data: results, effectual work, coordinate accesses, three times.
 
     `tensors`: every input by name. See `polymodel.sparse.execute.run.run` for the options; a loaded spec
-    brings its own symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
+    brings its own symbols. `carry`: run it generation after generation, where an input holds what the one
+    before has made: `{"D": "F"}`, or a function of all results that gives it. `until`: how many
+    generations, `fixed_point` (none of these inputs changes any more), or a function of the results that
+    says whether a generation is the last one. The result is that of the last one, with those before it as
+    `earlier`. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
     """
+    from polymodel.sparse.execute.generations import execute_generations
     from polymodel.sparse.execute.run import run
 
     teaal, symbols = _teaal(spec, "execute", symbols)
     sizes = by_name("rank_sizes", rank_sizes or {}, '{"J": 64}')
-    found = run(
+    once = partial(
+        run,
         teaal,
-        tensors,
         rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is not a size
         symbols=symbols,
         slices=slices,
@@ -51,6 +61,8 @@ def execute(
         keep_loops=keep_loops,
         partitioners=partitioners,
     )
+    again = carry is not None or until is not None
+    found = execute_generations(once, teaal, tensors, carry or {}, until) if again else once(tensors)
     return replace(found, sources=_files(spec))
 
 
@@ -60,15 +72,21 @@ def traffic(
     *,
     symbols: Mapping[str, float] | None = None,
     replacement: Literal["lru", "optimal"] | None = None,
+    carry: Mapping[str, Carried] | None = None,
+    until: Generations | None = None,
 ) -> CascadeTraffic:
     """What a TeAAL spec with format, architecture and bindings moves on data, in bits, and how long it takes.
 
     `tensors`: every input by name. See `polymodel.sparse.traffic.model.traffic`; a loaded spec brings its own
-    symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
-    name, for what is not covered.
+    symbols. `carry` and `until`: of a cascade that runs generation after generation, as in `execute`; the
+    result is their sum, with each by itself as `generations`. Raises SpecError for a spec that is not TeAAL's
+    and for tensors that do not fit, Refused, by name, for what is not covered.
     """
     from polymodel.sparse.coerce import coerce_tensor
+    from polymodel.sparse.execute.generations import generations
+    from polymodel.sparse.execute.run import run
     from polymodel.sparse.traffic.model import traffic as moved
+    from polymodel.sparse.traffic.records import summed
 
     teaal, symbols = _teaal(spec, "traffic", symbols)
     whole = {name: int(v) for name, v in (symbols or {}).items() if float(v).is_integer()}
@@ -78,8 +96,11 @@ def traffic(
         with faults.noting():
             known[name] = coerce_tensor(name, _ranks(teaal, name), given)
     faults.raise_if_any()
-    found = moved(teaal, known, symbols=whole, replacement=replacement)
-    return replace(found, sources=_files(spec))
+    count = partial(moved, teaal, symbols=whole, replacement=replacement)
+    if carry is None and until is None:
+        return replace(count(known), sources=_files(spec))
+    every = generations(partial(run, teaal, symbols=symbols), teaal, known, carry or {}, until)
+    return replace(summed([count(one.tensors) for one in every]), sources=_files(spec))
 
 
 def values(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,15 @@ from polymodel.cli.codes import FINE, INFEASIBLE, REFUSED
 from polymodel.cli.output import check_html, saved_files, tell, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
-from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
+from polymodel.cli.teaal import (
+    add_data,
+    add_outputs,
+    carried,
+    check_table,
+    last_generation,
+    load_teaal,
+    title_of,
+)
 from polymodel.cli.tensors import rank_sizes, tensors_of
 from polymodel.errors import writing
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.execute.check import Check
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
+    from polymodel.spec.teaal.records import TeaalSpec
 
 NAME, ABOUT = "execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time."
 UNCHECKED = REFUSED
@@ -58,8 +68,9 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     given, sizes = symbols(options.set), rank_sizes(options.size)
     slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
     tensors = tensors_of(options, spec, sizes)
-    again = partial(run, spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
-    found = again()
+    again = partial(run, spec.teaal, rank_sizes=sizes, symbols=given, slices=slices)
+    found = _generations(options, again, spec.teaal, tensors)
+    again = partial(again, found.tensors)
     report = ExecutionReport(found)
     told, code = _checks(found) if options.check else ("", FINE)
     tables = sections_of(report, options.table)
@@ -82,6 +93,21 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         page = formatted_tables(sections_of(report), "html", title, [*drawn_blocks(drawn), *checked])
         files.append(write_file(Path(options.html), page))
     return text + (saved_files(files, options.format) if files else ""), code
+
+
+def _generations(
+    options: argparse.Namespace,
+    run: Callable[[Mapping[str, SparseTensor]], Execution],
+    teaal: TeaalSpec,
+    tensors: Mapping[str, SparseTensor],
+) -> Execution:
+    """The cascade as it ran, once or generation after generation."""
+    from polymodel.sparse.execute.generations import execute_generations
+
+    carry, until = carried(options), last_generation(options)
+    if carry is None and until is None:
+        return run(tensors)
+    return execute_generations(run, teaal, tensors, carry or {}, until)
 
 
 def _checks(found: Execution) -> tuple[str, int]:

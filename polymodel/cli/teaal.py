@@ -12,6 +12,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
+    from polymodel.sparse.execute.generations import Until
 
 MADE = ("dense", "random:DENSITY")
 
@@ -37,7 +38,31 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", action="append", default=[], metavar="RANK=N", help="size of a rank")
     add_set(parser, "e.g. a split")
     parser.add_argument("--seed", type=int, default=0, help="of random data (default: 0)")
+    parser.add_argument(
+        "--carry",
+        action="append",
+        default=[],
+        metavar="INPUT=OUTPUT",
+        help="run generation after generation: what this input holds in the next one (with --until)",
+    )
+    parser.add_argument(
+        "--until", metavar="N", help="how many generations, or fixed_point: carried inputs do not change"
+    )
     parser.set_defaults(var=[])
+
+
+def carried(options: argparse.Namespace) -> dict[str, str] | None:
+    """Which input holds which output later; None where the cascade runs once."""
+    wrong = [text for text in options.carry if not all(text.partition("=")[::2])]
+    if wrong:
+        raise SpecError([Diagnostic(f"--carry {wrong[0]}: not INPUT=OUTPUT", "write e.g. --carry D=F")])
+    return dict(text.split("=", 1) for text in options.carry) or None
+
+
+def last_generation(options: argparse.Namespace) -> Until | None:
+    """How many generations, or when they end; None where the cascade runs once."""
+    text = options.until
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def add_outputs(parser: argparse.ArgumentParser, more: str) -> None:

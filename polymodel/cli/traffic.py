@@ -10,7 +10,15 @@ from polymodel.cli.codes import FINE
 from polymodel.cli.output import check_html, saved_files, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
-from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
+from polymodel.cli.teaal import (
+    add_data,
+    add_outputs,
+    carried,
+    check_table,
+    last_generation,
+    load_teaal,
+    title_of,
+)
 from polymodel.cli.tensors import rank_sizes, tensors_of
 
 if TYPE_CHECKING:
@@ -45,7 +53,14 @@ def _counted(options: argparse.Namespace, spec: Spec) -> str:
     check_table(options.table, tuple(TrafficReport.declared))
     check_html(options.html)
     tensors = tensors_of(options, spec, rank_sizes(options.size))
-    found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
+    found = traffic(
+        spec,
+        tensors,
+        symbols=symbols(options.set),
+        replacement=options.replacement,
+        carry=carried(options),
+        until=last_generation(options),
+    )
     report = TrafficReport(found)
     title, more = f"polymodel traffic {title_of(options.spec)}", notes(report.notes)
     if options.format == "table" and options.table is None:

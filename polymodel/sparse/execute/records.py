@@ -56,12 +56,18 @@ def einsums(execution: Execution) -> Table:
         Column("imbalance", "element/element"),
         Column("collisions", "operation"),
     )
-    return Table("einsums", columns, tuple(_einsum_row(e) for e in execution.einsums), (NOTE,))
+    every = (*execution.earlier, execution)
+    rows = (
+        _einsum_row(e, f" ({k + 1})" if execution.earlier else "")
+        for k, g in enumerate(every)
+        for e in g.einsums
+    )
+    return Table("einsums", columns, tuple(rows), execution.notes)
 
 
-def _einsum_row(e: EinsumCounts) -> tuple[Cell, ...]:
+def _einsum_row(e: EinsumCounts, generation: str) -> tuple[Cell, ...]:
     work = (e.activities, e.multiplies, e.adds_excluding_first_touch, e.term_adds, e.updates)
-    row: tuple[Cell, ...] = (e.einsum, " ".join(e.loop_order), *work, e.output_nnz, e.zeros)
+    row: tuple[Cell, ...] = (e.einsum + generation, " ".join(e.loop_order), *work, e.output_nnz, e.zeros)
     if e.times is None:
         return (*row, *[None] * 7)
     t, ideal = e.times, e.ideal_time()
@@ -305,6 +311,7 @@ class Execution(Answer):
     """A cascade as it ran: `results` by tensor (every output, intermediate ones too), counts per Einsum.
 
     `tensors`: the inputs. `valued`: whether results have their values, or 1 where they were only counted.
+    `earlier`: the generations before this one, of a cascade that ran several times.
     """
 
     results: Mapping[str, SparseTensor]
@@ -315,10 +322,11 @@ class Execution(Answer):
     scalars: Mapping[str, float] = field(default_factory=dict)
     valued: bool = True
     sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    earlier: tuple[Execution, ...] = field(default=(), repr=False)
 
     @declared(title="Work and time per Einsum", name="einsums")
     def work(self) -> Table:
-        """Per Einsum: multiplies, adds, updates, outputs, and time under three models."""
+        """Per Einsum: multiplies, adds, updates, outputs, and time under three models. Of all generations."""
         return einsums(self)
 
     @declared(title="Coordinate accesses per loop rank")
@@ -338,8 +346,11 @@ class Execution(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the numbers are."""
-        return (NOTE,)
+        """What the numbers are, and of which generation."""
+        if not self.earlier:
+            return (NOTE,)
+        count = len(self.earlier) + 1
+        return (NOTE, f"{count} generations: work of all of them, else figures of the last one")
 
     @property
     def title(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from polymodel.quantities import engineering
@@ -133,12 +133,14 @@ class EinsumTraffic:
 class CascadeTraffic(Answer):
     """A cascade. `blocks`: Einsums that are fused run at once, so a block takes as long as its busiest
     component (its times in the Einsums of the block summed); `time` is the sum over blocks, in seconds.
+    `generations`: each by itself, of a cascade that ran several times; what else is here is their sum.
     """
 
     einsums: tuple[EinsumTraffic, ...]
     blocks: tuple[tuple[str, ...], ...]
     time: float | None
     sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    generations: tuple[CascadeTraffic, ...] = field(default=(), repr=False)
 
     @declared(title="Bits moved")
     def memories(self) -> Table:
@@ -185,6 +187,8 @@ class CascadeTraffic(Answer):
 
     def _notes(self) -> Iterator[str]:
         yield "every number is an exact count on the actual data"
+        if self.generations:
+            yield f"the sum of {len(self.generations)} generations, which run one after the other"
         blocks = "; then ".join(
             " and ".join(block) + (" at once" if len(block) > 1 else "") for block in self.blocks
         )
@@ -289,3 +293,56 @@ def _row(
         "label": label,
         "note": "",
     }
+
+
+# Generations of a cascade that runs again and again.
+
+
+def summed(generations: Sequence[CascadeTraffic]) -> CascadeTraffic:
+    """What generations that run one after the other move and do together."""
+    einsums = tuple(_together(same) for same in zip(*(g.einsums for g in generations), strict=True))
+    time = _total(g.time for g in generations)
+    first = generations[0]
+    return CascadeTraffic(einsums, first.blocks, time, first.sources, tuple(generations))
+
+
+def _together(same: Sequence[EinsumTraffic]) -> EinsumTraffic:
+    """One Einsum in all generations."""
+    memories: dict[str, list[MemoryTraffic]] = {}
+    units: dict[str, list[UnitWork]] = {}
+    for e in same:
+        for memory in e.memories:
+            memories.setdefault(memory.memory, []).append(memory)
+        for unit in e.units:
+            units.setdefault(unit.unit, []).append(unit)
+    moved = tuple(
+        MemoryTraffic(n, _moved(each), _total(m.time for m in each)) for n, each in memories.items()
+    )
+    return EinsumTraffic(same[0].einsum, moved, tuple(_work(each) for each in units.values()))
+
+
+def _moved(each: Sequence[MemoryTraffic]) -> tuple[TensorTraffic, ...]:
+    tensors: dict[str, list[TensorTraffic]] = {}
+    for m in (m for memory in each for m in memory.moved):
+        tensors.setdefault(m.tensor, []).append(m)
+    found = []
+    for tensor, parts in tensors.items():
+        writes = [m.write for m in parts if m.write is not None]
+        said = "; ".join(dict.fromkeys(m.note for m in parts if m.note))
+        energy = _total(m.energy for m in parts)
+        read = sum(m.read for m in parts)
+        found.append(TensorTraffic(tensor, read, sum(writes) if writes else None, said, energy))
+    return tuple(found)
+
+
+def _work(each: Sequence[UnitWork]) -> UnitWork:
+    counts: dict[str, int] = {}
+    for name, count in (pair for unit in each for pair in unit.counts):
+        counts[name] = counts.get(name, 0) + count
+    return replace(each[0], counts=tuple(counts.items()), time=_total(u.time for u in each))
+
+
+def _total(parts: Iterable[float | None]) -> float | None:
+    """The sum, None where a part is not known."""
+    known = list(parts)
+    return None if any(p is None for p in known) else sum(p for p in known if p is not None)
