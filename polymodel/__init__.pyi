@@ -40,6 +40,7 @@ from .importers.accelforge import export_accelforge as export_accelforge
 from .importers.accelforge import import_accelforge as import_accelforge
 from .importers.imported import Imported as Imported
 from .importers.onnx import import_onnx as import_onnx
+from .importers.pytorch import import_torch as import_torch
 from .importers.timeloop import export_timeloop as export_timeloop
 from .importers.timeloop import import_timeloop as import_timeloop
 from .importers.zigzag import import_zigzag as import_zigzag

@@ -82,6 +82,7 @@ pm.design_space(spec, levels='x') | levels: levels='x' is not a number of memori
 pm.chain_slope(spec).gain('x') | ChainSlope.gain: 'x' is not a capacity
 pm.graph_slope(spec, roles={'heads': ['M']}) | roles.heads: there is no role 'heads'
 pm.import_onnx(3) | import_onnx: 3 is not an ONNX model
+pm.import_torch(3) | import_torch: 3 is not a program of torch.export
 pm.tile(A, tiler=['best']) | tiler: ['best'] is unknown
 pm.tile(A, op=['add']) | op=['add'] is not an operation
 pm.tile_matmul(A, A, capacity=64, order=3) | order

@@ -152,7 +152,7 @@ class Imported(Answer):
     left_out: tuple[Diagnostic, ...] = ()
 
     def __post_init__(self) -> None:
-        remedy = "pm.import_timeloop(...), pm.import_accelforge(...) and pm.import_onnx(...) make them"
+        remedy = "pm.import_timeloop(...), pm.import_onnx(...) and the other importers make them"
         check_classes(self, remedy, {"source": str, "text": str, "notes": tuple, "left_out": tuple})
 
     @property

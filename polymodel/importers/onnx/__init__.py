@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from polymodel.importers.imported import Imported
 from polymodel.importers.onnx.build import BITS, Builder, Options
 from polymodel.importers.onnx.convert import converted
 from polymodel.importers.onnx.fuse import fused
+from polymodel.importers.onnx.graph import Graph
 from polymodel.importers.onnx.lower import Lowered, lowered
 from polymodel.importers.onnx.reading import graph_of, model_of
 from polymodel.importers.onnx.text import WorkloadHeader, sanitised, unique, yaml_of
@@ -19,7 +21,7 @@ from polymodel.spec.faults import by_name, not_a, plainly
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["import_onnx"]
+__all__ = ["Choices", "Origin", "check_choices", "import_onnx", "workload_of"]
 
 APART = "an Einsum of its own: its weight has as many elements as its result, so that reading it is counted"
 APART_REMEDY = "with a batch of more than one, a bias has fewer, and is part of the Einsum before it"
@@ -52,15 +54,44 @@ def import_onnx(
     Raises SpecError: no model, sizes that lack, nodes that contradict themselves, no onnx package; with
     `strict` every node without a counterpart.
     """
-    _check(bits, fuse, softmax, padding)
+    check_choices(bits, fuse, softmax, padding)
     source = str(model) if isinstance(model, (str, Path)) else "model"
     if not isinstance(model, (str, Path)) and not hasattr(model, "graph"):
         raise not_a("ONNX model", "import_onnx", model, "pass the name of a .onnx file, or a loaded model")
     by_name("sizes", sizes or {}, '{"batch": 4}')
     proto = model_of(model) if isinstance(model, (str, Path)) else model
     graph = graph_of(proto, plainly(dict(sizes or {})), source)
-    b = converted(graph, source, Options(softmax, padding))
-    if strict and b.left_out:
+    origin = f"ONNX: {Path(source).name}, graph {graph.name}"
+    return workload_of(
+        graph, Origin(source, origin, name or graph.name), Choices(bits, fuse, softmax, padding, strict)
+    )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a graph comes from. `shown`: what the workload says of it; `title`: what it is called."""
+
+    source: str
+    shown: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a graph becomes a workload; `import_onnx` says what each means."""
+
+    bits: int | None = None
+    fuse: str = "elementwise"
+    softmax: str = "one"
+    padding: str = "skipped"
+    strict: bool = False
+
+
+def workload_of(graph: Graph, origin: Origin, choices: Choices) -> Imported:
+    """The workload of a graph, from whichever tool."""
+    source = origin.source
+    b = converted(graph, source, Options(choices.softmax, choices.padding))
+    if choices.strict and b.left_out:
         raise SpecError(b.left_out)
     einsums, variables = lowered(b)
     if not einsums:
@@ -70,19 +101,19 @@ def import_onnx(
     tensors = unique(b.tensors)
     weights = {t.name for t in b.tensors.values() if t.weight}
     notes = list(b.notes)
-    if fuse == "elementwise":
+    if choices.fuse == "elementwise":
         results = {b.views[o].tensor for o in graph.outputs if o in b.views}
         einsums, taken, apart = fused(einsums, weights, results, tensors)
         notes += [Diagnostic(APART, APART_REMEDY, e.about[0], Place(source)) for e in apart]
         notes += [_taken(part, whole, weights, source) for part, whole in taken]
-    width = {t: bits or BITS[b.tensors[t].dtype] for t in b.tensors}
-    title = sanitised(name or graph.name)
-    header = WorkloadHeader(title, source, _remarks(b, graph.name, source))
+    width = {t: choices.bits or BITS[b.tensors[t].dtype] for t in b.tensors}
+    header = WorkloadHeader(sanitised(origin.title), source, _remarks(b, origin))
     text = yaml_of(einsums, variables, tensors, width, weights, header)
     return Imported(source, text, _grouped(notes), tuple(b.left_out))
 
 
-def _check(bits: int | None, fuse: str, softmax: str, padding: str) -> None:
+def check_choices(bits: int | None, fuse: str, softmax: str, padding: str) -> None:
+    """Raises SpecError for every choice that is none."""
     faults = []
     if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int) or bits < 1):
         faults.append(Diagnostic(f"bits = {bits!r} is not a whole number of at least 1", "write e.g. 8"))
@@ -119,6 +150,5 @@ def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _remarks(b: Builder, name: str, source: str) -> tuple[str, ...]:
-    shown = f"Imported from ONNX: {Path(source).name}, graph {name}."
-    return (shown, *(f"Left out: {d.path}: {d.message}." for d in b.left_out))
+def _remarks(b: Builder, origin: Origin) -> tuple[str, ...]:
+    return (f"Imported from {origin.shown}.", *(f"Left out: {d.path}: {d.message}." for d in b.left_out))

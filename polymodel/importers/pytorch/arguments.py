@@ -1,0 +1,126 @@
+"""The arguments of one call of ATen, and the nodes that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from polymodel.importers.onnx.graph import Array, Attribute, OnnxNode, Value
+from polymodel.importers.pytorch.program import Argument, AtenCall, Ref, TorchProgram
+
+OPSET = 23
+
+
+class UnknownCall(Exception):
+    """A call that becomes no node that is known; the conversion names it."""
+
+
+@dataclass
+class Translation:
+    """Grows call by call. `constants`: small numbers that nodes read as inputs, such as axes."""
+
+    program: TorchProgram
+    nodes: list[OnnxNode] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    weights: set[str] = field(default_factory=set)
+
+    def constant(self, values: object, dtype: type = np.int64) -> str:
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = np.asarray(values, dtype)
+        self.values[name] = Value(self.constants[name].shape, "int64" if dtype is np.int64 else "float", ())
+        self.weights.add(name)
+        return name
+
+
+class AtenArguments:
+    """The arguments of one call by place or name, and the nodes that it becomes."""
+
+    def __init__(self, call: AtenCall, into: Translation) -> None:
+        self.call = call
+        self.into = into
+        self.steps = 0
+
+    def argument(self, place: int, name: str, default: Argument = None) -> Argument:
+        if place < len(self.call.args):
+            return self.call.args[place]
+        return self.call.kwargs.get(name, default)
+
+    def tensor(self, place: int, name: str = "") -> str:
+        """The name of a tensor, empty for none. Numbers stand as constants."""
+        found = self.argument(place, name)
+        if isinstance(found, Ref):
+            return found.name
+        if isinstance(found, (bool, int, float)):
+            return self.into.constant(found, np.int64 if isinstance(found, int) else np.float64)
+        if found is None:
+            return ""
+        raise UnknownCall
+
+    def whole(self, place: int, name: str, default: int = 0) -> int:
+        found = self.argument(place, name, default)
+        if not isinstance(found, int):
+            raise UnknownCall
+        return found
+
+    def real(self, place: int, name: str, default: float) -> float:
+        found = self.argument(place, name, default)
+        if not isinstance(found, (int, float)):
+            raise UnknownCall
+        return float(found)
+
+    def flag(self, place: int, name: str, default: bool = False) -> bool:
+        return bool(self.argument(place, name, default))
+
+    def integers(self, place: int, name: str, count: int = 0, default: Sequence[int] = ()) -> list[int]:
+        """A list of whole numbers; one alone stands for `count` of them."""
+        found = self.argument(place, name)
+        if found is None or found == ():
+            return list(default)
+        listed = [found] if isinstance(found, int) else found
+        if not isinstance(listed, (tuple, list)) or not all(isinstance(v, int) for v in listed):
+            raise UnknownCall
+        whole = [v for v in listed if isinstance(v, int)]
+        return whole * count if len(whole) == 1 and count > 1 else whole
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        known = self.into.values.get(name) or self.into.program.values.get(name)
+        if known is None:
+            raise UnknownCall
+        return known.shape
+
+    @property
+    def out(self) -> str:
+        """The only result, or the first one."""
+        return self.call.results[0] or f"{self.call.name}_0"
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        return self.shape(self.out)
+
+    def node(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), /, **attributes: Attribute
+    ) -> str:
+        """A node; without `outputs` it makes the result of the call."""
+        made = tuple(outputs) or (self.out,)
+        name = self.call.name if not self.steps else f"{self.call.name}_{self.steps}"
+        self.steps += op not in ("Transpose", "Reshape")  # those make no Einsum
+        self.into.nodes.append(OnnxNode(op, "", name, tuple(inputs), made, attributes, OPSET))
+        return made[0]
+
+    def step(
+        self, op: str, inputs: Sequence[str], shape: Sequence[int] = (), /, **attributes: Attribute
+    ) -> str:
+        """A node whose result another one of this call reads; `shape` where an operation asks for it."""
+        name = f"{self.call.name}.{len(self.into.nodes)}"
+        if shape:
+            source = self.into.program.values.get(inputs[0])
+            self.into.values[name] = Value(
+                tuple(shape), source.dtype if source else "float", ("",) * len(shape)
+            )
+        return self.node(op, inputs, (name,), **attributes)
+
+    def reshaped(self, name: str, shape: Sequence[int]) -> str:
+        return self.step("Reshape", (name, self.into.constant(list(shape))), shape)
