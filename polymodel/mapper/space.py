@@ -298,7 +298,7 @@ class EinsumSpace:
         over fanouts need not divide either. Where a tensor is carried forward instances have unequal shares.
         """
         fan, carried = self.fanouts[fanout], any(variable in o.first_differs for o in self.operands)
-        if carried or not all(spreads(t, fan) for t in self.ties if variable in t.both):
+        if carried or not all(self.even and spreads(t, fan) for t in self.ties if variable in t.both):
             return False
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
         return not shared or ((self.divide or not self.even) and not fan.mesh)

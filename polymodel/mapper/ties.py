@@ -30,9 +30,9 @@ CutPair = tuple[Cuts, Cuts]  # of both variables
 
 
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:
-    """Whether a pair may be spread over a fanout: one that costs nothing, and whose instances share whatever
-    they have in common, or nothing."""
-    return not fan.costly and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
+    """Whether a pair may be spread over a fanout: no mesh whose hops cost, and instances share whatever they
+    have in common, or nothing."""
+    return not fan.mesh and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
 
 
 def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:

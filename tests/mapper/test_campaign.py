@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from tests.mapper.brute_evaluated import Listed, UnevenlyListed, figures
 from tests.mapper.test_slides import sliding
-from tests.mapper.test_ties import Apart
 from tests.mapper.test_ties import figures as whole_tiles
 from tests.mapper.test_windows import fanouts, memory
 
@@ -49,6 +49,16 @@ class UnevenlyApart(UnevenlyListed):
         yield from super()._over(v, tile, dims) if v in "ck" else [(tile,) * len(dims)]
 
 
+class OffSomeFanouts(Listed):
+    """The same variables are not spread over meshes, nor where only what is the same for all is shared."""
+
+    def _apart_on_a_mesh(self, v: str, dim: FanoutDim) -> bool:
+        mesh = dim.link is not None and dim.link.topology == "mesh"
+        some = any(dim.reuses(self.einsum.name, t) for t in self.einsum.tensors)
+        barred = v not in "ck" and (mesh or (some and dim.multicast == "identical"))
+        return barred or super()._apart_on_a_mesh(v, dim)
+
+
 @dataclass
 class Space:
     """A spec, what is asked for besides, and the features that it has."""
@@ -66,7 +76,7 @@ class Space:
     def listed(self) -> Listed:
         if "uneven in space" in self.features:
             return (UnevenlyApart if "padding" in self.features else UnevenlyListed)(self.spec)
-        return Apart(self.spec) if "padding" in self.features else Listed(self.spec)
+        return OffSomeFanouts(self.spec) if "padding" in self.features else Listed(self.spec)
 
     def trees(self) -> Iterator[LoopTree]:
         """All mappings that obey the constraints."""
