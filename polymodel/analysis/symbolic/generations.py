@@ -9,7 +9,7 @@ each tile of p, or in each but the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from polymodel.analysis.symbolic.atoms import FullAgain
@@ -97,19 +97,22 @@ def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
     variables = space.access.projection[line.rank].variables
     if not held or not variables:
         return space
-    return _along(space, CarriedDimension(line.rank, variables[0], held))
+    return _along(space, CarriedDimension(line.rank, variables[0], held), line.alone)
 
 
 def _is_one_instance(space: Space, axis: int) -> bool:
-    """Whether a loop in space has one instance: its tile is as large as all values."""
-    tile, extent = space.axes[axis].tile, space.extent(space.axes[axis].variable)
-    alone = isinstance(tile, int) and isinstance(extent, int) and tile >= extent
-    return space.axes[axis].spatial and space.axes[axis].start is None and alone
+    """Whether a loop in space has one instance: its tile is as large as any of those that enclose it."""
+    own, v = space.axes[axis], space.axes[axis].variable
+    above = [space.axes[i] for i in space.of(v) if i < axis]
+    if not own.spatial or any(a.start is not None for a in (own, *above)) or not isinstance(own.tile, int):
+        return False
+    return any(isinstance(n, int) and own.tile >= n for n in (space.extent(v), *(a.tile for a in above)))
 
 
-def _along(space: Space, carried: CarriedDimension) -> Space:
+def _along(space: Space, carried: CarriedDimension, alone: Set[int] = frozenset()) -> Space:
     v = carried.variable
-    axes = [space.axes[i] for i in space.of(v) if not _is_one_instance(space, i)]
+    spread = [i for i in space.of(v) if not (space.axes[i].node in alone and space.axes[i].start is None)]
+    axes = [space.axes[i] for i in spread if not _is_one_instance(space, i)]
     if any(a.spatial or a.start is not None for a in axes) or v in space.tied or space.window(v) is not None:
         raise NotSeparable(
             f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "

@@ -395,10 +395,12 @@ def _no_rank_of_its_own(einsum: Einsum, access: TensorAccess, rank: int) -> NotS
 
 @dataclass(frozen=True)
 class CarriedRank:
-    """The rank along which a tensor is carried forward."""
+    """The rank along which a tensor is carried forward. `alone`: loops in space (by node id) that have one
+    instance in any legal mapping: they stand above its maker, over the variable along which that goes on."""
 
     tensor: str
     rank: int
+    alone: frozenset[int] = frozenset()
 
 
 def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
@@ -408,7 +410,11 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
         maker = problem.cascade.producer(tensor)
         if maker is None or maker.name not in problem.tree.paths:
             continue
-        found[tensor] = carried_line(problem.cascade, maker, tensor)
+        line = carried_line(problem.cascade, maker, tensor)
+        forward = maker.access_of(tensor).projection[line.rank].variables
+        loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial)
+        alone = frozenset(i for i, n in loops if n.variable_in(maker.name) in forward)
+        found[tensor] = replace(line, alone=alone)
     for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
         for access in einsum.accesses:
             if access.tensor in found:
