@@ -81,6 +81,26 @@ def test_links_say_which_operand_is_where() -> None:
     assert [d.key for d in found.left_out] == ["spatial_mapping"]
 
 
+def test_files_of_stream_are_those_of_zigzag() -> None:
+    """Layers, mappings and cores have ZigZag's form; what allots layers to cores limits a search."""
+    mapping = [{"name": "default", "core_allocation": [0, 1], "core_allocation_is_fixed": False}]
+    core = {
+        "memories": {"m": MEMORY},
+        "operational_array": ARRAY,
+        "dataflows": {"D1": ["K, 4"]},
+        "type": "compute",
+    }
+    found = pm.import_zigzag([LAYER], mapping, core)
+    assert {d.key for d in found.left_out} == {
+        "core_allocation",
+        "core_allocation_is_fixed",
+        "dataflows",
+        "type",
+    }
+    assert found.changed == ()
+    assert found.complete is False
+
+
 def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     found = pm.import_zigzag({"memories": {"m": MEMORY}, "operational_array": ARRAY})
     found.save(tmp_path / "machine.yaml")
@@ -107,6 +127,8 @@ def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
                     "columns": {**MEMORY, "served_dimensions": ["D2"]}}, "operational_array": ARRAY}],
      "they do not form one hierarchy"),
     ([{"cores": ["a.yaml"]}], "several cores"),
+    ([{"memories": {"m": MEMORY}, "operational_array": {**ARRAY, "sizes": [0, 0]}}], "it has no units"),
+    ([{"memories": {"m": MEMORY}, "operational_array": ARRAY, "utilization": 30}], "`utilization` is not"),
     ([{"x": 1}], "it has nothing of ZigZag's"),
     (["nowhere.yaml"], "there is no such file"),
     ([], "nothing to import"),
@@ -171,6 +193,7 @@ def test_of_a_key_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
     assert found.spec.arch.components[0].action("read").energy == pytest.approx(7e-12 / 64)
     (told,) = [n for n in found.notes if "r_cost" in n.message]
     assert (told.message, told.place.line) == ("r_cost stands in line 48 again, which counts", 47)
+
 
 def test_a_clock_is_a_frequency() -> None:
     with pytest.raises(pm.SpecError, match="clock=0 is not a frequency"):

@@ -42,8 +42,16 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
         what = f"{len(names)} dimensions and {len(sizes)} sizes"
         reading.fault(array.node, what, "give each its size", array.path)
         return []
+    if 0 in sizes:
+        what = "it has no units: Stream's cores that only hold data are memories which others share"
+        reading.fault(array.node, what, "write its memory above the others of a core", array.path)
     memories = _memories(reading, top, frozenset(names))
     unit = _unit(reading, array, clock)
+    for key in ("dataflows", "type", "core_type"):
+        given = top.take(key)
+        if given is not None:
+            why, remedy = "it limits a search", "say what to search in `explore:` (docs/howto/explore.md)"
+            reading.leave(given, key, why, remedy)
     for entry in top.rest:
         _left(reading, top, entry.key, entry.value)
     if len(reading.faults):

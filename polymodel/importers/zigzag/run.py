@@ -21,7 +21,7 @@ CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]
 _STEERING = (
     "spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation", "intra_core_tiling",
-    "inter_core_tiling", "layer_dimensions",
+    "inter_core_tiling", "layer_dimensions", "core_allocation_is_fixed",
 )  # fmt: skip
 
 
@@ -101,8 +101,9 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
             _once(reading, root, found.machine, "an accelerator")
             found.machine = root
         elif root.entry("cores") is not None:
-            what = "several cores that run layers beside each other have no counterpart"
-            reading.fault(root, what, "import the file of one core", "cores")
+            what = "several cores that run layers beside each other, as Stream has them, have no counterpart"
+            entry = root.entry("cores")
+            reading.fault(entry.value if entry else root, what, "import the file of one core", "cores")
         else:
             remedy = "a list of layers (`equation:`), an accelerator (`memories:`) or a mapping"
             reading.fault(root, "it has nothing of ZigZag's", remedy)
