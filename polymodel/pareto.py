@@ -2,7 +2,8 @@
 
 A point dominates another one if it is nowhere above it and somewhere below it; of equal points the first
 stays. Comparisons are exact: integers of any size are told apart, and infinities are figures like others.
-Nothing may be NaN.
+Nothing may be NaN. Where points of different sources come together, whose floats were rounded in different
+orders, `undominated_but_for_rounding` compares them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from polymodel.integers import TOLD_APART
 Array = Any
 R = TypeVar("R")
 Figures = Any  # arrays [n] one by one, or as the rows of one array
+ROUNDING = 2.0**-40  # relative: thousands of sums and products of floats are no further off than this
 SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
 LANDMARKS = 6
@@ -53,6 +55,32 @@ def undominated(figures: Figures, groups: Array | None = None) -> Array:
     if groups is None:
         return np.sort(_staircase(rows))
     return np.sort(_staircases(rows, groups))
+
+
+def undominated_but_for_rounding(figures: Figures) -> Array:
+    """Without groups, where values that differ by rounding alone count as equal: each point that is left out
+    has one that stays and is nowhere above it by more than a relative ROUNDING. Of points that are equal so,
+    the least in the first figure stays, then in the second, and so on. Figures: floats from 0 on.
+    """
+    if not len(figures[0]):
+        return np.zeros(0, np.int64)
+    order = np.lexsort(tuple(figures[::-1]))
+    kept: Array = order[undominated([_but_for_rounding(f)[order] for f in figures])]
+    return np.sort(kept)
+
+
+def _but_for_rounding(figure: Array) -> Array:
+    """The figure, in which values that lie within ROUNDING of each other are the least of them. A run of
+    close values that is wider than that as a whole has some that differ by more, and stays as it is."""
+    values, place = np.unique(figure, return_inverse=True)
+    with np.errstate(over="ignore"):
+        most = values * (1 + ROUNDING)
+    begins = np.concatenate([[True], values[1:] > most[:-1]])
+    run = np.cumsum(begins) - 1
+    first, ends = np.flatnonzero(begins)[run], np.append(begins[1:], True)
+    alike = values[ends][run] <= most[first]
+    merged: Array = np.where(alike, values[first], values)[place]
+    return merged
 
 
 def staircase(first: Array, second: Array) -> Array:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.pareto import Archive, staircase, undominated
+from polymodel.pareto import ROUNDING, Archive, staircase, undominated, undominated_but_for_rounding
 
 # Numbers that float64 does not tell apart, or that no integer type of numpy holds.
 NEAR = 2**53
@@ -51,6 +51,28 @@ def test_undominated_is_the_quadratic_definition(data: st.DataObject) -> None:
     groups = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     assert undominated(figures, groups).tolist() == by_definition(figures, groups)
     assert undominated(figures).tolist() == by_definition(figures, np.zeros(n))
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_but_for_rounding_nothing_real_is_left_out(data: st.DataObject) -> None:
+    """Points are some whose figures differ by a share or more, each in several roundings."""
+    n, many = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 4))
+    some = st.sampled_from([0.0, 1.0, 1 + 1e-9, 1 + 1e-11, 2.5, 1e-12, np.inf])
+    meant = [np.array(data.draw(st.lists(some, min_size=n, max_size=n))) for _ in range(many)]
+    shifts = st.lists(st.integers(-20, 20), min_size=n, max_size=n)
+    told = [m * (1 + 2.0**-52 * np.array(data.draw(shifts))) for m in meant]
+    kept = undominated_but_for_rounding(told)
+    real = by_definition(meant, np.zeros(n))
+    assert {tuple(m[i] for m in meant) for i in kept} == {tuple(m[i] for m in meant) for i in real}
+    assert len(kept) == len(real)
+
+
+def test_close_values_that_are_no_roundings_of_one_stay() -> None:
+    """Each differs from the next one by less than rounding does, but all of them by more."""
+    values = 1 + np.arange(8) * ROUNDING / 2
+    assert len(undominated_but_for_rounding([values, values[::-1]])) == 8
+    assert undominated_but_for_rounding([values[:3], values[2::-1]]).tolist() == [0]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])

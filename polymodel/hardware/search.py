@@ -27,7 +27,7 @@ from polymodel.mapper.records import Candidate
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapper.search import explored
 from polymodel.objectives import is_internal, of_network, value, whose
-from polymodel.pareto import undominated
+from polymodel.pareto import undominated, undominated_but_for_rounding
 from polymodel.report.report import Report
 from polymodel.spec.faults import Faults
 from polymodel.spec.section_schemas import CodesignSection
@@ -256,7 +256,7 @@ def _joint(
             rows.append(MachineRow(machine, least, len(here), complete, reason))
             points += here
     values = np.array([[p.figures[o] for o in asked.objectives] for p in points], float).T
-    kept = undominated(values) if points else np.zeros(0, np.int64)
+    kept = undominated_but_for_rounding(values) if points else np.zeros(0, np.int64)
     front = sorted((points[int(i)] for i in kept), key=lambda p: [p.figures[o] for o in asked.objectives])
     return tuple(front), tuple(sorted(rows, key=lambda r: r.machine.number))
 
@@ -296,7 +296,8 @@ def _on(
     left = np.flatnonzero(good)
     if not len(left):
         return [], "no mapping keeps the limits"
-    kept = left[undominated(np.stack([np.asarray(values[o], float)[left] for o in asked.objectives]))]
+    figured = np.stack([np.asarray(values[o], float)[left] for o in asked.objectives])
+    kept = left[undominated_but_for_rounding(figured)]
     mine: list[CodesignPoint] = []
     for i in kept.tolist():
         picked = list(zip(parts, joined.picks[i].tolist(), strict=True))

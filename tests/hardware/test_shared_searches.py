@@ -94,6 +94,15 @@ def test_leakage_and_prices_of_one_way_share_a_search() -> None:
     assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12, abs=0)
 
 
+def test_what_another_machine_beats_but_for_rounding_is_left_out() -> None:
+    """Both have the same area, 0.1 * 3 or 0.3 * 1, which floats tell apart; accesses of one cost more."""
+    spec = changed(small(energy="1.0e-12 * (1 + Y)", X=3, Y=0), "GLB", area="1.0e-6 * (0.1 * X + 0.3 * Y)")
+    same_area = ["X + 3 * Y <= 3", "X + 3 * Y >= 3"]
+    found = pm.codesign(spec, {"X": [0, 3], "Y": [0, 1]}, where=same_area, objectives=("energy", "area"))
+    assert len({r.machine.area for r in found.rows}) == 2
+    assert [p.machine.symbols for p in found] == [{"X": 3, "Y": 0}]
+
+
 def test_prices_per_action_are_searched_apart() -> None:
     """Transfers that are filled up to whole actions cost no fixed price per bit."""
     hardware: dict[str, Any] = {"S": [128, 256, 1024]}
