@@ -20,7 +20,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Sources, chips, the split, the interconnect, and outputs."""
     add_sources(parser)
     parser.add_argument(
-        "--chips", metavar="N,N,...", help="numbers of chips (default: 1,2,4,8, or one for each stage)"
+        "--chips",
+        metavar="N,N,...",
+        help="numbers of chips (default: 1,2,4,8); with --stages how many each stage has (default: 1)",
     )
     parser.add_argument(
         "--split",
@@ -32,10 +34,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages",
         metavar="NAME,...;NAME,...",
-        help="a pipeline: the Einsums of each chip, chips parted by `;`; work passes along them in batches",
+        help="a pipeline: the Einsums of each stage, stages parted by `;`; work passes along them in batches",
     )
     parser.add_argument(
         "--batches", metavar="N,N,...", help="into how many blocks of --split the work is cut (default: 1)"
+    )
+    parser.add_argument(
+        "--within",
+        metavar="NAME,NAME,...",
+        help="rank variables along which the chips of a stage share its work, each Einsum along the first "
+        "that it has",
     )
     parser.add_argument(
         "--topology", default="ring", metavar="NAME", help="ring, mesh, switch or all-to-all (default: ring)"
@@ -76,6 +84,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         split=_names(options.split),
         stages=None if options.stages is None else [_names(one) for one in options.stages.split(";")],
         batches=_counts("batches", options.batches),
+        within=None if options.within is None else _names(options.within),
         link=link,
         whole=not options.sharded,
         objective=options.objective,

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 class ChipPiece:
     """Einsums between two exchanges on all chips. `latency`: of the slowest chip, `energy`: of all;
     infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work;
-    `working`: seconds that all chips work, added up. Of a stage: of all batches, each with its mapping."""
+    `working`: seconds that all chips work, added up. In a pipeline: of all batches; `trees` by batch and chip
+    of the stage."""
 
     einsums: tuple[str, ...]
     latency: float
     energy: float
-    trees: Mapping[int, LoopTree]
+    trees: Mapping[int | tuple[int, ...], LoopTree]
     complete: bool
     reason: str = ""
     working: float = 0.0
@@ -49,8 +50,8 @@ class ChipExchange:
 @dataclass(frozen=True, eq=False)
 class ChipCount:
     """One number of chips: pieces and exchanges in turn. Of a pipeline (`slots` is not empty) one number of
-    batches: a piece for each stage, and of each slot the seconds of its slowest stage and of what is sent
-    behind it; `split` has the batches."""
+    batches: the pieces of each stage, and of each slot the seconds of its slowest stage, with what its
+    chips exchange, and of what is sent behind it; `split` has the batches."""
 
     chips: int
     split: ChipSplit

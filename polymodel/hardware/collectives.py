@@ -28,6 +28,7 @@ TOPOLOGIES = ("ring", "mesh", "switch", "all-to-all")
 Chips = frozenset[int]
 NONE = (0, -1)  # the block of a chip without iterations
 Link = tuple[object, object]  # from where, to where
+Bounds = tuple[tuple[str, int, int], ...]  # rank variables with inclusive ends; others are whole
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Exchange:
         """Words received and sent by chip, and bits on each link, of all executions."""
         received, sent, bits = Counter[int](), Counter[int](), Counter[Link]()
         for c in self.classes:
-            for owner, elements in _owners(c):
+            for owner, elements in owners(c):
                 takers, givers = c.needed - {owner}, c.made - {owner}
                 reduced = givers if len(c.made) > 1 else frozenset()
                 n = elements * self.times
@@ -191,7 +192,7 @@ class CollectiveWords:
         return max(self.bits.values(), default=0)
 
 
-def _owners(c: ElementClass) -> Iterator[tuple[int, int]]:
+def owners(c: ElementClass) -> Iterator[tuple[int, int]]:
     """Where elements are reduced, or are: as evenly as they can be over chips that make and need them."""
     able = sorted(c.made & c.needed) or sorted(c.made)
     if len(c.made) == 1:
@@ -226,10 +227,7 @@ class ChipSplit:
         name = self.along.get(einsum.name)
         if name is None:
             return None
-        low, high = einsum.bound(name)
-        width = -(-(high - low + 1) // self.chips)
-        begin = low + chip * width
-        return (begin, min(high, begin + width - 1)) if begin <= high else NONE
+        return nth_block(einsum.bound(name), self.chips, chip)
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """What has to be exchanged of each tensor that the cascade makes, in order of Einsums. Refused
@@ -259,23 +257,42 @@ class ChipSplit:
         if not moving:
             return None
         bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
-        return Exchange(tensor, _kind(moving, self.chips), moving, bits, einsum.n_instances)
+        kind = kind_of(moving, frozenset(range(self.chips)))
+        return Exchange(tensor, kind, moving, bits, einsum.n_instances)
+
+    def bounds(self, einsum: Einsum, chip: int) -> Bounds | None:
+        """The rank variables of an Einsum that are bound on a chip; None if it has no iterations there."""
+        block = self.block(einsum, chip)
+        if block is None:
+            return ()
+        return None if block == NONE else ((self.along[einsum.name], *block),)
 
     def touched(self, einsums: Sequence[Einsum], tensor: str, chip: int, *, output: bool) -> list[islpy.Set]:
-        found = []
-        for einsum in einsums:
-            for access in einsum.accesses_of(tensor):
-                if access.output != output:
-                    continue
-                block = self.block(einsum, chip)
-                relation = einsum.relation(access)
-                if block is not None:
-                    place = einsum.rank_variables.index(self.along[einsum.name])
-                    relation = within(relation, place, *block)
-                points = relation.range()
-                if not points.is_empty():
-                    found.append(points)
-        return found
+        return touched([(e, self.bounds(e, chip)) for e in einsums], tensor, output=output)
+
+
+def touched(einsums: Iterable[tuple[Einsum, Bounds | None]], tensor: str, *, output: bool) -> list[islpy.Set]:
+    """The elements of a tensor that Einsums write, or read, in the parts of their iterations given here."""
+    found = []
+    for einsum, bounds in einsums:
+        for access in einsum.accesses_of(tensor) if bounds is not None else ():
+            if access.output != output:
+                continue
+            relation = einsum.relation(access)
+            for name, low, high in bounds or ():
+                relation = within(relation, einsum.rank_variables.index(name), low, high)
+            points = relation.range()
+            if not points.is_empty():
+                found.append(points)
+    return found
+
+
+def nth_block(ends: tuple[int, int], parts: int, which: int) -> tuple[int, int]:
+    """Of a range cut in so many blocks of equal size one, the last ones shorter; NONE if it has nothing."""
+    low, high = ends
+    width = -(-(high - low + 1) // parts)
+    begin = low + which * width
+    return (begin, min(high, begin + width - 1)) if begin <= high else NONE
 
 
 def _classes(
@@ -292,9 +309,9 @@ def _classes(
     return tuple(sorted(classes, key=lambda c: (sorted(c.made), sorted(c.needed))))
 
 
-def _kind(classes: Sequence[ElementClass], chips: int) -> str:
-    """What the literature calls the pattern, `exchange` where it has no name."""
-    every = frozenset(range(chips))
+def kind_of(classes: Sequence[ElementClass], every: Chips) -> str:
+    """What the literature calls the pattern among these chips, `exchange` where it has no name."""
+    chips = len(every)
     reduced = [len(c.made) > 1 for c in classes]
     if all(reduced):
         if all(c.needed == every for c in classes):
@@ -310,15 +327,20 @@ def _kind(classes: Sequence[ElementClass], chips: int) -> str:
     return "halo" if all(abs(o - t) == 1 for o, t in pairs) else "exchange"
 
 
-def split_of(cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool) -> ChipSplit:
-    """Each Einsum split along the first of the variables that it has. Raises SpecError for a variable that no
-    Einsum has; Refused for cascades that iterate, and for results that are added to."""
+def split_of(
+    cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool, of: str = "split"
+) -> ChipSplit:
+    """Each Einsum split along the first of the variables (the argument `of`) that it has.
+
+    Raises SpecError for a variable that no Einsum has; Refused for cascades that iterate, and for results
+    that are added to.
+    """
     known = dict.fromkeys(v for e in cascade for v in e.rank_variables)
     unknown = [v for v in variables if v not in known]
     if unknown:
         remedy = f"rank variables: {', '.join(known)}"
         what = "no Einsum has the rank variable"
-        raise SpecError([Diagnostic(f"{what} {v}", remedy, "split") for v in unknown])
+        raise SpecError([Diagnostic(f"{what} {v}", remedy, of) for v in unknown])
     if cascade.generational:
         raise Refused("a cascade that iterates is not split over chips", "split its body, one iteration")
     if any(a.accumulates for e in cascade for a in e.outputs):

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 from pathlib import Path
 from time import monotonic, perf_counter
+from typing import Any
 
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import seconds_of, spare, terminable
 from polymodel.hardware.chips import ChipCount, ChipExchange, ChipPiece, Distribution
-from polymodel.hardware.collectives import NONE, ChipSplit, Exchange, Interconnect, split_of
+from polymodel.hardware.collectives import Bounds, ChipSplit, Exchange, Interconnect, split_of
 from polymodel.hardware.search import Answered, SearchTask, answered, mark_of
-from polymodel.hardware.stages import StageSplit, joined, moved_by_slot, stage_split, stages_of, together
+from polymodel.hardware.stages import (
+    BySlot,
+    StageSplit,
+    joined,
+    moved_by_slot,
+    stage_split,
+    stages_of,
+    times_inside,
+    together,
+)
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
@@ -37,6 +48,7 @@ def distribute(
     split: Sequence[str] | str,
     stages: Sequence[Sequence[str]] | None = None,
     batches: Numbers | None = None,
+    within: Sequence[str] | str | None = None,
     link: Interconnect | None = None,
     whole: bool = True,
     objective: str = "latency",
@@ -55,9 +67,11 @@ def distribute(
     wanted on every chip, as the next layer reads them; if False they stay where they are made, and parts of
     sums are reduced there. Inputs lie where they are needed.
 
-    `stages`: a pipeline: each chip computes the Einsums of one stage, and the blocks of `split` are
-    `batches` (one number or several; 1, if None) that pass from chip to chip. In a slot each chip computes
-    one batch; then what later stages read is sent. Results stay where they are made.
+    `stages`: a pipeline: each stage has Einsums of its own, and the blocks of `split` are `batches` (one
+    number or several; 1, if None) that pass from stage to stage. In a slot each stage computes one batch;
+    then what later stages read is sent. Results stay where they are made. `chips` then says how many chips a
+    stage has (one number for all, or one for each; 1, if None), which share each batch along the first
+    rank variable of `within` that an Einsum has, as chips without stages do along `split`.
 
     Einsums between two exchanges are searched together with `explore` for the least `objective` (energy,
     latency or edp) within `constraints`; an exchange begins when all chips have made the tensor, and
@@ -70,8 +84,9 @@ def distribute(
         raise not_a_spec("distribute", spec)
     link = link if link is not None else Interconnect()
     names = (split,) if isinstance(split, str) else split
-    asked = _checked(spec, chips, names, stages, batches, link, objective, time_limit, store)
-    parts = [_part(spec, n, names, asked.stages, whole) for n in asked.counts]
+    inner = (within,) if isinstance(within, str) else within
+    asked = _checked(spec, chips, names, stages, batches, inner, link, objective, time_limit, store)
+    parts = [_part(spec, n, names, asked, whole) for n in asked.counts]
     _check_fused(
         read_search_request(spec, (asked.objective,), constraints, None, None, 1, None).request.limits.fuse,
         [part.work for part in parts],
@@ -85,10 +100,13 @@ def distribute(
 
 @dataclass(frozen=True)
 class DistributionRequest:
-    """The arguments, checked. `counts`: numbers of chips, or with stages of batches."""
+    """The arguments, checked. `counts`: numbers of chips, or with stages of batches; `widths`: chips of each
+    stage, which share its work along `within`."""
 
     counts: tuple[int, ...]
     stages: tuple[tuple[str, ...], ...]
+    widths: tuple[int, ...]
+    within: tuple[str, ...]
     objective: str
 
 
@@ -98,6 +116,7 @@ def _checked(
     names: object,
     stages: object,
     batches: object,
+    within: object,
     link: object,
     objective: str,
     time_limit: object,
@@ -106,24 +125,25 @@ def _checked(
     """What is asked. SpecError with every fault."""
     faults = Faults()
     rows: tuple[tuple[str, ...], ...] = ()
+    widths: tuple[int, ...] = ()
     if stages is not None:
         with faults.noting():
             rows = stages_of(spec.workload, stages, faults)
         counts = _numbers("batches", batches, (1,), faults)
-        if chips is not None:
-            what = "the number of chips is that of the stages"
-            faults.note(Diagnostic(what, "leave out `chips`, or `stages`", "chips"))
+        widths = _widths(chips, len(rows), within, faults)
     else:
         counts = _numbers("chips", chips, CHIPS, faults)
-        if batches is not None:
-            what = "batches pass through the stages of a pipeline"
-            faults.note(Diagnostic(what, "give `stages`, or leave out `batches`", "batches"))
-    if not isinstance(names, Sequence) or not all(isinstance(v, str) for v in names):
-        faults.note(Diagnostic(f"{names!r} are not rank variables", "give e.g. ['h', 'c']", "split"))
+        for name, given in (("batches", batches), ("within", within)):
+            if given is not None:
+                what = f"`{name}` is for the stages of a pipeline"
+                faults.note(Diagnostic(what, f"give `stages`, or leave out `{name}`", name))
+    for name, given in (("split", names), ("within", within or ())):
+        if not isinstance(given, Sequence) or not all(isinstance(v, str) for v in given):
+            faults.note(Diagnostic(f"{given!r} are not rank variables", "give e.g. ['h', 'c']", name))
     if not isinstance(link, Interconnect):
         remedy = "give pm.Interconnect(topology='ring', throughput=4e11)"
         faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link"))
-    elif link.shape is not None and any(n != prod(link.shape) for n in ([len(rows)] if rows else counts)):
+    elif link.shape is not None and any(n != prod(link.shape) for n in ([sum(widths)] if rows else counts)):
         what = f"a mesh of {link.shape[0]} x {link.shape[1]} has {prod(link.shape)} chips"
         faults.note(Diagnostic(what, "give that number, or another shape", "link.shape"))
     found, unknown = read_objectives((objective,), (), ())
@@ -134,7 +154,28 @@ def _checked(
     with faults.noting():
         seconds_of(plainly(time_limit), "time_limit")
     faults.raise_if_any()
-    return DistributionRequest(counts, rows, found[0])
+    inner = within if isinstance(within, Sequence) else ()
+    return DistributionRequest(counts, rows, widths, tuple(map(str, inner)), found[0])
+
+
+def _widths(chips: object, stages: int, within: object, faults: Faults) -> tuple[int, ...]:
+    """How many chips each stage has; what is wrong is noted."""
+    plain = plainly(chips if chips is not None else 1)
+    several = plain if isinstance(plain, Sequence) and not isinstance(plain, str) else [plain]
+    several = [*several] * stages if len(several) == 1 else several
+    widths = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
+    if len(widths) < len(several):
+        remedy = "give one number, or one for each stage"
+        faults.note(Diagnostic(f"{chips!r} are not numbers of chips", remedy, "chips"))
+    elif stages and len(widths) != stages:
+        what = f"{len(widths)} numbers of chips for {stages} stages"
+        faults.note(Diagnostic(what, "give one number, or one for each stage", "chips"))
+    elif sum(widths) > MOST_CHIPS:
+        faults.note(Diagnostic(f"{sum(widths)} are too many chips", f"give {MOST_CHIPS} at most", "chips"))
+    elif any(n > 1 for n in widths) and not within:
+        remedy = "name rank variables along which they share it in `within`"
+        faults.note(Diagnostic("the chips of a stage have no share of its work", remedy, "within"))
+    return widths
 
 
 def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -> tuple[int, ...]:
@@ -154,28 +195,35 @@ def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -
 
 @dataclass(frozen=True)
 class ChipPart:
-    """One number of chips, or of batches: what is exchanged, and what is searched. `sends`: of a pipeline,
-    what is sent of each tensor behind each slot."""
+    """One number of chips, or of batches: what is exchanged, and what is searched. Of a pipeline, by tensor
+    and slot: what is exchanged within stages (`inside`), and sent behind the slot (`sends`)."""
 
     split: ChipSplit
     work: Pieces
     exchanges: tuple[Exchange, ...] = ()
     staged: StageSplit | None = None
-    sends: tuple[Mapping[int, Exchange], ...] = ()
+    inside: tuple[BySlot, ...] = ()
+    sends: tuple[BySlot, ...] = ()
 
 
-def _part(
-    spec: Spec, count: int, names: Sequence[str], stages: tuple[tuple[str, ...], ...], whole: bool
-) -> ChipPart:
+def _part(spec: Spec, count: int, names: Sequence[str], asked: DistributionRequest, whole: bool) -> ChipPart:
     cascade = spec.workload
-    if not stages:
+    if not asked.stages:
         split = split_of(cascade, count, names, whole=whole)
         exchanges = split.exchanges()
-        groups = _groups(split, {e.tensor for e in exchanges})
-        return ChipPart(split, _pieces(spec, split, groups), exchanges)
-    staged = stage_split(cascade, stages, count, names)
-    groups = [[cascade[name] for name in stage] for stage in stages]
-    return ChipPart(staged.batches, _pieces(spec, staged.batches, groups), (), staged, staged.sends())
+        groups = _groups(list(cascade), {e.tensor for e in exchanges})
+        chips = [(chip,) for chip in range(count)]
+        tasks = [PieceTask(tuple(group), chips, lambda e, at: split.bounds(e, *at)) for group in groups]
+        return ChipPart(split, _pieces(spec, tasks), exchanges)
+    staged = stage_split(cascade, asked.stages, count, names, asked.widths, asked.within)
+    inside, sends = staged.moves()
+    apart = {one.tensor for by_slot in inside for one in by_slot.values()}
+    tasks = [
+        PieceTask(tuple(group), staged.cells(s), staged.bounds)
+        for s, stage in enumerate(asked.stages)
+        for group in _groups([cascade[name] for name in stage], apart)
+    ]
+    return ChipPart(staged.batches, _pieces(spec, tasks), (), staged, inside, sends)
 
 
 def _count(
@@ -184,33 +232,56 @@ def _count(
     """What one number of chips, or of batches, costs."""
     area = total_area(spec.arch)
     leak = sum(spec.arch.instances(c.name) * c.leak_power for c in spec.arch.components)
-    each = [_timed_work(here, answers, objective) for _, here in part.work]
-    pieces = tuple(
-        _piece(einsums, here, answers, objective, one_by_one=part.staged is not None)
-        for einsums, here in part.work
-    )
+    pieces = tuple(_piece(einsums, here, answers, objective) for einsums, here in part.work)
     if part.staged is None:
         exchanges = tuple(_timed(e, part.split.chips, link) for e in part.exchanges)
         return ChipCount(part.split.chips, part.split, pieces, exchanges, area * part.split.chips, leak)
     chips, rate, energy = part.staged.chips, float(link.throughput), float(link.energy_per_bit_hop)
-    moved, behind = moved_by_slot(part.sends, chips, link)
+    every = (*part.inside, *part.sends)
+    moved, _ = moved_by_slot(every, chips, link)
+    _, behind = moved_by_slot(part.sends, chips, link)
     exchanges = tuple(
         ChipExchange(
-            joined(sends),
+            joined(by_slot),
             together(list(one.values()), chips),
             sum(words.busiest / rate for words in one.values()),
             sum(words.bit_hops for words in one.values()) * energy,
         )
-        for sends, one in zip(part.sends, moved, strict=True)
+        for by_slot, one in zip(every, moved, strict=True)
     )
+    working = _stage_seconds(part, part.staged, answers, objective, link)
     slots = tuple(
         (
-            max(each[s].get(slot - s, 0.0) for s in range(chips)),
+            max(working[s].get(slot, 0.0) for s in range(len(part.staged.stages))),
             behind[slot].busiest / rate if slot in behind else 0.0,
         )
         for slot in range(part.staged.slots)
     )
     return ChipCount(chips, part.split, pieces, exchanges, area * chips, leak, slots)
+
+
+def _stage_seconds(
+    part: ChipPart, staged: StageSplit, answers: Mapping[str, Answered], objective: str, link: Interconnect
+) -> list[dict[int, float]]:
+    """Of each stage the seconds that it takes in each slot: its pieces, each as long as its slowest chip, and
+    the exchanges of its chips."""
+    found: list[dict[int, float]] = [defaultdict(float) for _ in staged.stages]
+    for einsums, here in part.work:
+        stage = staged.stage(staged.batches.cascade[einsums[0]])
+        for batch, seconds in _slowest(_timed_work(here, answers, objective)).items():
+            found[stage][stage + batch] += seconds
+    for (stage, slot), seconds in times_inside(part.inside, staged, link).items():
+        found[stage][slot] += seconds
+    return found
+
+
+def _slowest(times: Mapping[Place, float]) -> dict[int, float]:
+    """The slowest chip of each batch; without batches the slowest of all (as batch 0)."""
+    found: dict[int, float] = {}
+    for place, seconds in times.items():
+        batch = place[0] if len(place) > 1 else 0
+        found[batch] = max(seconds, found.get(batch, 0.0))
+    return found
 
 
 @dataclass(frozen=True)
@@ -245,7 +316,19 @@ def _orders(
     return orders
 
 
-Pieces = Sequence[tuple[tuple[str, ...], Mapping[int, ChipWork]]]  # Einsums, and what each chip does of them
+Place = tuple[int, ...]  # a chip; in a pipeline a batch, and a chip of its stage
+Pieces = Sequence[
+    tuple[tuple[str, ...], Mapping[Place, ChipWork]]
+]  # Einsums, and what each chip does of them
+
+
+@dataclass(frozen=True)
+class PieceTask:
+    """Einsums that are searched together, where they are computed, and which iterations of them there."""
+
+    einsums: tuple[Einsum, ...]
+    places: Sequence[Place]
+    bounds: Callable[[Einsum, Any], Bounds | None]
 
 
 def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
@@ -273,11 +356,11 @@ def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraint
     return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
 
 
-def _groups(split: ChipSplit, exchanged: set[str]) -> list[list[Einsum]]:
-    """Einsums between exchanges."""
+def _groups(einsums: Sequence[Einsum], exchanged: set[str]) -> list[list[Einsum]]:
+    """Some Einsums, cut where tensors are exchanged."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
-    for einsum in split.cascade:
+    for einsum in einsums:
         if not groups or made & exchanged & {a.tensor for a in einsum.inputs}:
             groups.append([])
             made = set()
@@ -286,23 +369,22 @@ def _groups(split: ChipSplit, exchanged: set[str]) -> list[list[Einsum]]:
     return groups
 
 
-def _pieces(spec: Spec, split: ChipSplit, groups: Sequence[Sequence[Einsum]]) -> Pieces:
-    """Groups of Einsums, with what each chip (or batch) that has work computes of them."""
-    found: list[tuple[tuple[str, ...], Mapping[int, ChipWork]]] = []
-    for i, group in enumerate(groups):
-        later = {a.tensor for others in groups[i + 1 :] for e in others for a in e.inputs}
+def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
+    """Groups of Einsums, with what each chip that has work computes of them, in a pipeline of each batch."""
+    found: list[tuple[tuple[str, ...], Mapping[Place, ChipWork]]] = []
+    for i, task in enumerate(tasks):
+        later = {a.tensor for others in tasks[i + 1 :] for e in others.einsums for a in e.inputs}
         alike: dict[object, ChipWork] = {}
-        here: dict[int, ChipWork] = {}
-        for chip in range(split.chips):
-            blocks = {e.name: _block(e, split, chip) for e in group}
-            working = tuple(name for name, block in blocks.items() if block != NONE)
-            key = tuple((name, blocks[name]) for name in working)
-            if working and key not in alike:
-                part = _on_chip(spec, split, working, blocks)
+        here: dict[Place, ChipWork] = {}
+        for place in task.places:
+            bounds = {e.name: _shifted(e, task.bounds(e, place)) for e in task.einsums}
+            key = tuple((name, some) for name, some in bounds.items() if some is not None)
+            if key and key not in alike:
+                part = _on_chip(spec, dict(key))
                 alike[key] = ChipWork(part, tuple(t for t in _handed_on(part) if t in later))
-            if working:
-                here[chip] = alike[key]
-        found.append((tuple(e.name for e in group), here))
+            if key:
+                here[place] = alike[key]
+        found.append((tuple(e.name for e in task.einsums), here))
     return tuple(found)
 
 
@@ -312,59 +394,50 @@ def _handed_on(spec: Spec) -> list[str]:
     return [t for t in made if spec.workload.consumers(t)]
 
 
-def _block(einsum: Einsum, split: ChipSplit, chip: int) -> tuple[int, int] | None:
-    """The block of a chip, (0, -1) if it has none. Where nothing depends on its place, in a box of
-    iterations, it is shifted to the first: blocks of one size cost the same."""
-    block = split.block(einsum, chip)
-    bounds = (len(c.expr.variables) == 1 and not c.modulus for c in einsum.constraints)
-    if block in (None, NONE) or not all(bounds) or any(a.guard for a in einsum.accesses):
-        return block
-    assert block is not None
-    first, _ = einsum.bound(split.along[einsum.name])
-    return first, first + block[1] - block[0]
+def _shifted(einsum: Einsum, bounds: Bounds | None) -> Bounds | None:
+    """The bounds of a chip. Where nothing depends on its place, in a box of iterations, they are shifted to
+    the first: blocks of one size cost the same."""
+    box = all(len(c.expr.variables) == 1 and not c.modulus for c in einsum.constraints)
+    if not bounds or not box or any(a.guard for a in einsum.accesses):
+        return bounds
+    firsts = [einsum.bound(name)[0] for name, _, _ in bounds]
+    return tuple((name, at, at + high - low) for at, (name, low, high) in zip(firsts, bounds, strict=True))
 
 
-def _on_chip(
-    spec: Spec, split: ChipSplit, working: Sequence[str], blocks: Mapping[str, tuple[int, int] | None]
-) -> Spec:
-    """Some Einsums of the spec, each on its block."""
+def _on_chip(spec: Spec, working: Mapping[str, Bounds]) -> Spec:
+    """Some Einsums of the spec, each within its bounds."""
     part = spec.only(*working)
     assert part.raw_workload is not None
     einsums = []
     for raw in part.raw_workload.einsums:
-        block = blocks[raw.name]
-        text = () if block is None else (f"{block[0]} <= {split.along[raw.name]} <= {block[1]}",)
-        shape = (*raw.iteration_space_shape, *text)
+        texts = (f"{low} <= {name} <= {high}" for name, low, high in working[raw.name])
+        shape = (*raw.iteration_space_shape, *texts)
         einsums.append(raw.model_copy(update={"iteration_space_shape": shape}))
     return replace(part, raw_workload=part.raw_workload.model_copy(update={"einsums": tuple(einsums)}))
 
 
 def _timed_work(
-    here: Mapping[int, ChipWork], answers: Mapping[str, Answered], objective: str
-) -> dict[int, float]:
+    here: Mapping[Place, ChipWork], answers: Mapping[str, Answered], objective: str
+) -> dict[Place, float]:
     """Seconds of each chip (or batch) that has work; infinite where nothing fits."""
     found = {i: answers[work.mark(objective)] for i, work in here.items()}
     return {i: float(a.figures["latency"][0]) if a.mappings else inf for i, a in found.items()}
 
 
 def _piece(
-    einsums: tuple[str, ...],
-    here: Mapping[int, ChipWork],
-    answers: Mapping[str, Answered],
-    objective: str,
-    one_by_one: bool,
+    einsums: tuple[str, ...], here: Mapping[Place, ChipWork], answers: Mapping[str, Answered], objective: str
 ) -> ChipPiece:
-    """What all chips do of some Einsums; `one_by_one`: what one chip does, batch after batch."""
-    found = {chip: answers[work.mark(objective)] for chip, work in here.items()}
+    """What all chips do of some Einsums; in a pipeline batch after batch."""
+    found = {place: answers[work.mark(objective)] for place, work in here.items()}
     lacking = next((a for a in found.values() if not a.mappings), None)
     if lacking is not None:
         return ChipPiece(einsums, inf, inf, {}, lacking.complete, lacking.reason or "no mapping fits")
-    times = [float(a.figures["latency"][0]) for a in found.values()]
+    times = _timed_work(here, answers, objective)
     energy = sum(float(a.figures["energy"][0]) for a in found.values())
-    trees = {chip: a.mappings[0].tree for chip, a in found.items()}
+    trees = {place if len(place) > 1 else place[0]: a.mappings[0].tree for place, a in found.items()}
     complete = all(a.complete for a in found.values())
-    latency = sum(times) if one_by_one else max(times, default=0.0)
-    return ChipPiece(einsums, latency, energy, trees, complete, working=sum(times))
+    latency = sum(_slowest(times).values())
+    return ChipPiece(einsums, latency, energy, trees, complete, working=sum(times.values()))
 
 
 def _timed(exchange: Exchange, chips: int, link: Interconnect) -> ChipExchange:

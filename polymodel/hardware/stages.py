@@ -1,106 +1,230 @@
-"""Pipelines over chips: each chip has Einsums of its own, a stage, and batches of work pass along them.
+"""Pipelines over chips: each stage has Einsums of its own, on one chip or several, and batches of work pass
+along them.
 
-Iteration spaces are cut in blocks along rank variables, the batches. In slot k the chip of stage s computes
-batch k - s; then all that was made in the slot and is read on other chips is sent. What is sent follows from
-the relations: an element is made by one batch of one stage, and needed by batches of later ones.
+Iteration spaces are cut in blocks along rank variables, the batches. In slot k stage s computes batch k - s:
+its chips share the batch along further rank variables and exchange what they must, as chips without stages
+do. Then all that was made in the slot and is read in other stages is sent. What is exchanged and sent follows
+from the relations: an element is made by one batch of one stage, and needed by batches of later ones.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import look
 from polymodel.hardware.collectives import (
+    NONE,
+    Bounds,
+    Chips,
     ChipSplit,
     CollectiveWords,
     ElementClass,
     Exchange,
     Interconnect,
     Link,
+    kind_of,
+    nth_block,
+    owners,
     split_of,
+    touched,
 )
 from polymodel.polyhedra.members import points_by_members
 from polymodel.spec.faults import Faults, listed, plainly, suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
 SEND = "send"
+Cell = tuple[int, int]  # a batch, and a chip of its stage
+BySlot = Mapping[int, Exchange]
 
 
 @dataclass(frozen=True)
 class StageSplit:
-    """A cascade over chips, one for each of `stages`, and over batches: `batches.chips` blocks of each
-    Einsum."""
+    """A cascade over stages, and over batches: `batches.chips` blocks of each Einsum. `widths`: how many
+    chips each stage has (none given: one). `within`: along which rank variable the chips of a stage share an
+    Einsum (none: each of them computes it)."""
 
     batches: ChipSplit
     stages: tuple[tuple[str, ...], ...]
+    widths: tuple[int, ...] = ()
+    within: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def chips(self) -> int:
-        return len(self.stages)
+        return sum(map(self.width, range(len(self.stages))))
 
     @property
     def slots(self) -> int:
-        return self.chips + self.batches.chips - 1
+        return len(self.stages) + self.batches.chips - 1
 
-    def sends(self) -> tuple[Mapping[int, Exchange], ...]:
-        """Of each tensor that later stages read, in order of Einsums: what is sent behind each slot. Refused
-        where batches cannot be computed one after the other."""
-        found = []
+    def width(self, stage: int) -> int:
+        """How many chips a stage has."""
+        return self.widths[stage] if self.widths else 1
+
+    def chip(self, stage: int, place: int) -> int:
+        """The number of a chip of a stage among all: those of the first stage come first."""
+        return sum(map(self.width, range(stage))) + place
+
+    def cells(self, stage: int) -> list[Cell]:
+        """Every batch on every chip of a stage."""
+        return [(b, place) for b in range(self.batches.chips) for place in range(self.width(stage))]
+
+    def bounds(self, einsum: Einsum, cell: Cell) -> Bounds | None:
+        """The rank variables of an Einsum that are bound in a cell; None if it has no iterations there."""
+        batch, place = cell
+        block, along = self.batches.block(einsum, batch), self.batches.along[einsum.name]
+        assert block is not None
+        name = self.within.get(einsum.name)
+        width = self.width(self.stage(einsum))
+        if block == NONE or name is None or width == 1:
+            return None if block == NONE else ((along, *block),)
+        mine = nth_block(block if name == along else einsum.bound(name), width, place)
+        if mine == NONE:
+            return None
+        return ((along, *mine),) if name == along else ((along, *block), (name, *mine))
+
+    def stage(self, einsum: Einsum) -> int:
+        """The stage that an Einsum is of."""
+        return next(s for s, names in enumerate(self.stages) if einsum.name in names)
+
+    def moves(self) -> tuple[tuple[BySlot, ...], tuple[BySlot, ...]]:
+        """Of each tensor, in order of Einsums: what the chips of its stage exchange in each slot, and what is
+        sent to other stages behind it. Refused where batches cannot be computed one after the other."""
+        inside, sends = [], []
         for einsum in self.batches.cascade:
             for tensor in dict.fromkeys(a.tensor for a in einsum.outputs):
                 look(f"what chips send of {tensor}")
-                found.append(self._sends(einsum, tensor))
-        return tuple(f for f in found if f)
+                within, sent = self._moves(einsum, tensor)
+                inside.append(within)
+                sends.append(sent)
+        return tuple(i for i in inside if i), tuple(s for s in sends if s)
 
-    def _stage(self, einsum: Einsum) -> int:
-        return next(s for s, names in enumerate(self.stages) if einsum.name in names)
-
-    def _sends(self, einsum: Einsum, tensor: str) -> dict[int, Exchange]:
-        count, here = self.batches.chips, self._stage(einsum)
+    def _moves(self, einsum: Einsum, tensor: str) -> tuple[BySlot, BySlot]:
+        here = self.stage(einsum)
+        shared = einsum.name in self.within and self.width(here) > 1
         readers: dict[int, list[Einsum]] = defaultdict(list)
         for reader in self.batches.cascade.consumers(tensor):
-            readers[self._stage(reader)].append(reader)
-        sets = [self.batches.touched([einsum], tensor, b, output=True) for b in range(count)]
-        for several in readers.values():
-            sets += [self.batches.touched(several, tensor, b, output=False) for b in range(count)]
+            readers[self.stage(reader)].append(reader)
+        exchanged: dict[int, list[ElementClass]] = defaultdict(list)
         sent: dict[int, list[ElementClass]] = defaultdict(list)
+        for one in self._elements(einsum, tensor, readers):
+            slot = here + one.batch
+            own = ElementClass(one.made, one.needed, one.elements)
+            read = one.needed or one.later or not readers
+            if shared and (one.needed - one.made or (len(one.made) > 1 and read)):
+                exchanged[slot].append(own)
+            if one.later:
+                from_where = owners(own) if shared else _in_turn(one)
+                sent[slot] += (ElementClass(frozenset({o}), one.later, n) for o, n in from_where)
+        bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
+        times = einsum.n_instances
+        every = frozenset(self.chip(here, place) for place in range(self.width(here)))
+        return (
+            {
+                slot: Exchange(tensor, kind_of(some, every), tuple(some), bits, times)
+                for slot, some in sorted(exchanged.items())
+            },
+            {slot: Exchange(tensor, SEND, _merged(some), bits, times) for slot, some in sorted(sent.items())},
+        )
+
+    def _elements(
+        self, einsum: Einsum, tensor: str, readers: Mapping[int, Sequence[Einsum]]
+    ) -> list[StagedElements]:
+        """Elements by where they are made and needed; each is made by one batch, which comes first."""
+        here = self.stage(einsum)
+        roles = [(here, True, cell) for cell in self.cells(here)]
+        roles += [(stage, False, cell) for stage in readers for cell in self.cells(stage)]
+        sets = [
+            touched(
+                [(e, self.bounds(e, cell)) for e in ([einsum] if output else readers[stage])],
+                tensor,
+                output=output,
+            )
+            for stage, output, cell in roles
+        ]
+        found: dict[tuple[int, Chips, Chips, Chips], int] = defaultdict(int)
         for members, elements in points_by_members(sets).items():
-            made = sorted(m for m in members if m < count)
+            mine = [roles[m] for m in sorted(members)]
+            made = sorted({batch for _, output, (batch, _) in mine if output})
             if not made:
                 continue
             if len(made) > 1:
                 what = f"several batches add to the same elements of {tensor}"
                 raise Refused(what, f"cut the work along a rank variable of {tensor}")
-            takers = set[int]()
-            for i, stage in enumerate(readers, 1):
-                needed = [m - i * count for m in members if i * count <= m < (i + 1) * count]
-                self._check_order(tensor, made[0], needed, stage == here)
-                takers |= {stage} if needed and stage != here else set()
-            if takers:
-                kind = ElementClass(frozenset({here}), frozenset(takers), elements)
-                sent[here + made[0]].append(kind)
-        bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
-        return {
-            slot: Exchange(tensor, SEND, tuple(sorted(some, key=_key)), bits, einsum.n_instances)
-            for slot, some in sorted(sent.items())
-        }
-
-    def _check_order(self, tensor: str, made: int, needed: Sequence[int], within: bool) -> None:
-        """Refused where a batch reads what a later one makes, or, within a stage, any other one."""
-        early = [b for b in needed if b < made]
-        if early or (within and any(b != made for b in needed)):
-            first = early[0] if early else next(b for b in needed if b != made)
-            what = f"batch {first} reads elements of {tensor} that batch {made} makes"
-            how = "in the same stage" if within else "later"
-            remedy = "cut the work along a rank variable in which batches do not depend on each other"
-            raise Refused(f"{what} {how}", remedy)
+            for stage in readers:
+                batches = sorted({b for s, output, (b, _) in mine if s == stage and not output})
+                _check_order(tensor, made[0], batches, stage == here)
+            makers = frozenset(self.chip(here, place) for _, output, (_, place) in mine if output)
+            takers = [(s, self.chip(s, place)) for s, output, (_, place) in mine if not output]
+            needed = frozenset(c for s, c in takers if s == here)
+            later = frozenset(c for s, c in takers if s != here)
+            found[made[0], makers, needed, later] += elements
+        return [StagedElements(*where, elements) for where, elements in found.items()]
 
 
-def _key(c: ElementClass) -> tuple[list[int], int]:
-    return sorted(c.needed), c.elements
+@dataclass(frozen=True)
+class StagedElements:
+    """Elements that one batch makes: the chips of the stage that make parts of them (or all of them make them
+    whole), that need them there, and the chips of later stages that do."""
+
+    batch: int
+    made: Chips
+    needed: Chips
+    later: Chips
+    elements: int
+
+
+def _in_turn(one: StagedElements) -> Iterable[tuple[int, int]]:
+    """The chips that have made elements whole send them in equal shares."""
+    share, rest = divmod(one.elements, len(one.made))
+    for i, chip in enumerate(sorted(one.made)):
+        if share + (i < rest):
+            yield chip, share + (i < rest)
+
+
+def _check_order(tensor: str, made: int, needed: Sequence[int], within: bool) -> None:
+    """Refused where a batch reads what a later one makes, or, within a stage, any other one."""
+    early = [b for b in needed if b < made]
+    if early or (within and any(b != made for b in needed)):
+        first = early[0] if early else next(b for b in needed if b != made)
+        what = f"batch {first} reads elements of {tensor} that batch {made} makes"
+        how = "in the same stage" if within else "later"
+        remedy = "cut the work along a rank variable in which batches do not depend on each other"
+        raise Refused(f"{what} {how}", remedy)
+
+
+def _merged(classes: Iterable[ElementClass]) -> tuple[ElementClass, ...]:
+    """Classes of the same chips as one."""
+    elements: dict[tuple[Chips, Chips], int] = defaultdict(int)
+    for c in classes:
+        elements[c.made, c.needed] += c.elements
+    return tuple(sorted((ElementClass(*chips, n) for chips, n in elements.items()), key=_key))
+
+
+def _key(c: ElementClass) -> tuple[list[int], list[int], int]:
+    return sorted(c.made), sorted(c.needed), c.elements
+
+
+def times_inside(
+    inside: Sequence[BySlot], split: StageSplit, link: Interconnect
+) -> dict[tuple[int, int], float]:
+    """Seconds that the exchanges within a stage take in a slot, by (stage, slot): one after the other, each
+    as long as its busiest link, over which all that other stages exchange in the slot passes as well."""
+    rate = float(link.throughput)
+    moved: dict[int, list[tuple[int, CollectiveWords]]] = defaultdict(list)
+    at = {a.tensor: split.stage(e) for e in split.batches.cascade for a in e.outputs}
+    for by_slot in inside:
+        for slot, exchange in by_slot.items():
+            moved[slot].append((at[exchange.tensor], exchange.moved(split.chips, link)))
+    found: dict[tuple[int, int], float] = defaultdict(float)
+    for slot, several in moved.items():
+        for stage, words in several:
+            others = together([w for s, w in several if s != stage], split.chips).bits
+            busiest = max((bits + others.get(way, 0) for way, bits in words.bits.items()), default=0)
+            found[stage, slot] += busiest / rate
+    return found
 
 
 def together(several: Sequence[CollectiveWords], chips: int) -> CollectiveWords:
@@ -116,18 +240,17 @@ def together(several: Sequence[CollectiveWords], chips: int) -> CollectiveWords:
     return CollectiveWords(received, sent, dict(bits))
 
 
-def joined(sends: Mapping[int, Exchange]) -> Exchange:
-    """All that is sent of a tensor, whatever the slot."""
-    first = next(iter(sends.values()))
-    elements: dict[tuple[frozenset[int], frozenset[int]], int] = defaultdict(int)
-    for c in (c for one in sends.values() for c in one.classes):
-        elements[c.made, c.needed] += c.elements
-    classes = tuple(sorted((ElementClass(*chips, n) for chips, n in elements.items()), key=_key))
-    return Exchange(first.tensor, SEND, classes, first.bits_per_value, first.times)
+def joined(by_slot: BySlot) -> Exchange:
+    """All that is exchanged of a tensor, whatever the slot."""
+    first = next(iter(by_slot.values()))
+    kinds = {one.kind for one in by_slot.values()}
+    kind = kinds.pop() if len(kinds) == 1 else "exchange"
+    classes = _merged(c for one in by_slot.values() for c in one.classes)
+    return Exchange(first.tensor, kind, classes, first.bits_per_value, first.times)
 
 
 def moved_by_slot(
-    sends: Sequence[Mapping[int, Exchange]], chips: int, link: Interconnect
+    sends: Sequence[BySlot], chips: int, link: Interconnect
 ) -> tuple[tuple[dict[int, CollectiveWords], ...], dict[int, CollectiveWords]]:
     """What moves behind each slot: of each tensor, and of all of them together."""
     each = tuple({slot: e.moved(chips, link) for slot, e in one.items()} for one in sends)
@@ -157,15 +280,21 @@ def stages_of(cascade: Cascade, stages: object, faults: Faults) -> tuple[tuple[s
 
 
 def stage_split(
-    cascade: Cascade, stages: tuple[tuple[str, ...], ...], batches: int, variables: Sequence[str]
+    cascade: Cascade,
+    stages: tuple[tuple[str, ...], ...],
+    batches: int,
+    variables: Sequence[str],
+    widths: tuple[int, ...] = (),
+    within: Sequence[str] = (),
 ) -> StageSplit:
-    """The cascade over these stages and so many batches along the variables. Raises SpecError for a stage
-    that reads what a later one makes; Refused where an Einsum has none of the variables."""
+    """The cascade over these stages and so many batches along the variables; the chips of a stage share its
+    Einsums along those of `within`. Raises SpecError for a stage that reads what a later one makes;
+    Refused where an Einsum has none of the variables."""
     split = split_of(cascade, batches, variables, whole=False)
     if whole := [e.name for e in cascade if e.name not in split.along]:
         what = f"{', '.join(whole)} {'has' if len(whole) == 1 else 'have'} no rank variable of the batches"
         raise Refused(what, "name one of its rank variables in `split` as well")
-    found = StageSplit(split, stages)
+    found = StageSplit(split, stages, widths, split_of(cascade, 1, within, whole=False, of="within").along)
     at = {name: s for s, names in enumerate(stages) for name in names}
     faults = [
         Diagnostic(

@@ -65,7 +65,7 @@ _SEEDS = (
     "codesign e.yaml --hardware S=1,2 --objective area --limit 'area <= 1' --where 'S <= 2'",
     "codesign e.yaml --hardware S=1,2 --network a=e.yaml --weight a=2 --limit 'latency of each <= 1'",
     "distribute e.yaml --chips 1,2 --split m --topology mesh --shape 1x2 --throughput 1GB/s --time-limit 1",
-    "distribute e.yaml --split m --stages Z --batches 1,2 --out d",
+    "distribute e.yaml --split m --stages Z --batches 1,2 --chips 2 --within k --out d",
     "distribute e.yaml --split m,k --sharded --objective edp --energy-per-bit-hop 2pJ --format csv",
     "gallery timeloop_page --format json",
     "export accelforge s.yaml --set TM=2 --out ex",
