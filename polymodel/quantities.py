@@ -56,7 +56,8 @@ _NO_PREFIX = frozenset({"m^2", "operation/bit", "element/element"})
 
 
 def engineering(value: float, unit: str = "") -> str:
-    """`1.57 Mb`, `352 ns`; small whole numbers stay as they are, areas are shown in mm^2."""
+    """`1.57 Mb`, `352 ns`; small whole numbers stay as they are, areas are shown in mm^2. A fraction without
+    a unit has no prefix: `0.39`, for `390 m` would be read as a length."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -75,6 +76,8 @@ def engineering(value: float, unit: str = "") -> str:
     if unit in _COUNTED and 1000 <= abs(value) < 9999.5:
         # An expected number of things stands beside counted ones, which are shown whole.
         return f"{_digits(value)} {short}".rstrip()
+    if not unit and abs(value) < 1:
+        return _digits(value)
     power = _thousands(abs(value))
     return f"{_digits(value / 1000.0**power)} {_PREFIXES[power]}{short}".rstrip()
 

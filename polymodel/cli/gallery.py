@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.exhibits.listed import exhibits, gallery
 
     if not options.exhibits and not options.all:
-        lines = [f"{e.name:14}  {e.title}" for e in exhibits()]
+        width = max(len(e.name) for e in exhibits())
+        lines = [f"{e.name:{width}}  {e.title}" for e in exhibits()]
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_html(options.html)
     with waiting("computing"):

@@ -236,18 +236,19 @@ class Codesign(Answer):
 
     @declared(title="Every machine")
     def machines(self) -> Table:
-        """One row per machine: symbols, area, the least of each figure on it, whether it is on the front, and
-        why it has no mapping."""
+        """One row per machine: symbols, area where components have one, the least of each figure on it,
+        whether it is on the front, and why it has no mapping."""
+        large = any(r.machine.area for r in self.rows)
         symbols = list(self._symbols)
         names = [n for n in self.request.figures if n != "area"]
         on_front = {p.machine.number for p in self.points}
-        columns = [*(Column(n, given=True) for n in symbols), Column("area", "m^2")]
+        columns = [*(Column(n, given=True) for n in symbols), *([Column("area", "m^2")] if large else [])]
         columns += [Column(f"least {n}", unit_of(n)) for n in names]
         columns += [Column("points"), Column("on the front"), Column("complete"), Column("reason")]
         rows: list[tuple[Cell, ...]] = [
             (
-                *(r.machine.symbols[n] for n in symbols), r.machine.area, *(r.least[n] for n in names),
-                r.points, r.machine.number in on_front, r.complete, r.reason,
+                *(r.machine.symbols[n] for n in symbols), *([r.machine.area] if large else []),
+                *(r.least[n] for n in names), r.points, r.machine.number in on_front, r.complete, r.reason,
             )
             for r in self.rows
         ]  # fmt: skip

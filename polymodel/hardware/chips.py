@@ -145,13 +145,14 @@ class Distribution(Answer):
         """One row per number of chips, or of batches where there are stages. Efficiency: the time on one chip
         over n times that on n, where both were searched to the end; received: words of the chip that
         receives most. Where chips leak: what leaks in those that wait or exchange, which is not part of the
-        energy."""
-        leaks = any(c.leak for c in self.counts)
+        energy. Where components have areas: that of all chips."""
+        leaks, large = any(c.leak for c in self.counts), any(c.area for c in self.counts)
         columns = (
             *self._numbered, Column("latency", "s"), Column("computing", "s"),
             Column("exchanging", "s"), Column("energy", "J"), Column("energy of links", "J"),
             *([Column("leakage while waiting", "J")] if leaks else []),
-            Column("received", "words"), Column("area", "m^2"), Column("efficiency", "1"),
+            Column("received", "words"), *([Column("area", "m^2")] if large else []),
+            Column("efficiency", "1"),
         )  # fmt: skip
         # Times of searches that were cut short say more of the searches than of the chips.
         alone = next((c.figures["latency"] for c in self.counts if c.chips == 1 and c.complete), None)
@@ -164,7 +165,8 @@ class Distribution(Answer):
             energy = c.figures["energy"]
             times = took, c.computing, c.exchanging
             waiting = (c.waiting,) if leaks else ()
-            rows.append((*self._number(c), *times, energy, links, *waiting, c.received, c.area, share))
+            area = (c.area,) if large else ()
+            rows.append((*self._number(c), *times, energy, links, *waiting, c.received, *area, share))
         return Table("chips", columns, tuple(rows), self.notes)
 
     @declared(title="What chips exchange")

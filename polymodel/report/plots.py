@@ -10,7 +10,7 @@ from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import data_unit, engineering, in_units
 from polymodel.view.drawing import NAME, PALETTE, short
-from polymodel.view.figures import axes, ticks
+from polymodel.view.figures import axes, tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def _turned(names: Sequence[str]) -> int:
 def prefixed(ax: Axes, unit: str, which: str) -> None:
     """Ticks of one axis with engineering prefixes."""
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_formatter(ticks(unit))
+    tick(axis, unit)
 
 
 def _rows(report: Report) -> int:

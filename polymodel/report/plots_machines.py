@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.objectives import unit_of
 from polymodel.quantities import axis_unit
-from polymodel.view.figures import axes, ticks
+from polymodel.view.figures import axes, tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,5 +70,5 @@ def symbol_axes(
 def _labelled(axis: Axis, figure: str, area: str) -> None:
     unit = area if figure == "area" else unit_of(figure)
     if figure != "area":  # no prefix stands before a square
-        axis.set_major_formatter(ticks(unit))
+        tick(axis, unit)
     axis.set_label_text(f"{figure} ({axis_unit(unit)})" if unit else figure)

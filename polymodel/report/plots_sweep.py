@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.integers import floats
-from polymodel.quantities import axis_unit, engineering
-from polymodel.view.figures import axes, ticks
+from polymodel.quantities import axis_unit, engineering, in_units
+from polymodel.view.figures import axes, tick, ticks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ def _scaled(axis: Axis, values: Any, unit: str) -> None:
         subs = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
         axis.set_major_locator(LogLocator(base=10, subs=subs))
         axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(ticks(unit))
+    tick(axis, unit)
 
 
 def front_axes(
@@ -326,13 +326,13 @@ def explored_axes(
     only = drawn["mapping"].iloc[0]  # one kind alone is told as well
     ax = front_axes(drawn, drawn, names, [units.get(n, "bit") for n in names], ax, label, only)
     for k, axis in enumerate((ax.xaxis, ax.yaxis)):
-        _with_zero(axis, shown_values(ax, k))
+        _with_zero(axis, shown_values(ax, k), units.get(names[k], "bit"))
     one = ": one mapping" if len(shown_values(ax, 0)) == 1 else ""
     ax.set_title(f"Pareto front over {', '.join(objectives)}{one}", fontsize=10)
     return ax
 
 
-def _with_zero(axis: Axis, values: NDArray[np.float64]) -> None:
+def _with_zero(axis: Axis, values: NDArray[np.float64], unit: str) -> None:
     """Decades down to the smallest value, and then 0: a buffer that nothing is kept in is no rare point."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -343,8 +343,9 @@ def _with_zero(axis: Axis, values: NDArray[np.float64]) -> None:
     formatter, along_x = axis.get_major_formatter(), axis is axis.axes.xaxis
     (axis.axes.set_xscale if along_x else axis.axes.set_yscale)("symlog", linthresh=low)
     (axis.axes.set_xlim if along_x else axis.axes.set_ylim)(-low / 2, 2 * high)
-    powers = range(math.ceil(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    axis.set_major_locator(FixedLocator([0.0, *(10.0**p for p in powers)]))
+    factor = in_units(unit)[1]
+    powers = range(math.ceil(math.log10(low * factor)), math.ceil(math.log10(high * factor)) + 1)
+    axis.set_major_locator(FixedLocator([0.0, *(10.0**p / factor for p in powers)]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(formatter)
 

@@ -25,8 +25,9 @@ from polymodel.view.table import Table, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.ticker import Formatter
+    from matplotlib.ticker import Formatter, Locator
 
 
 # The time that pages and pictures carry where a build is to come out the same twice.
@@ -61,6 +62,31 @@ def ticks(unit: str) -> Formatter:
     short, factor = in_units(unit)
     plain = EngFormatter(unit=short)
     return plain if factor == 1 else FuncFormatter(lambda value, place: plain(factor * value, place))
+
+
+def tick(axis: Axis, unit: str) -> None:
+    """Give an axis ticks in a unit: where it has round numbers they are round in what people are shown."""
+    axis.set_major_locator(round_in(axis.get_major_locator(), unit))
+    axis.set_major_formatter(ticks(unit))
+
+
+def round_in(places: Locator, unit: str) -> Locator:
+    """Places of ticks that are found in the unit that people are shown, bytes instead of bits."""
+    from matplotlib.ticker import Locator
+
+    factor = in_units(unit)[1]
+    if factor == 1:
+        return places
+
+    class Shown(Locator):
+        def __call__(self) -> Any:
+            axis: Any = self.axis  # matplotlib sets it
+            return self.tick_values(*axis.get_view_interval())
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            return [place / factor for place in places.tick_values(factor * vmin, factor * vmax)]
+
+    return Shown()
 
 
 def axes(given: Axes | None, width: float, height: float) -> Axes:

@@ -75,6 +75,7 @@ def test_plots_have_their_axes_in_the_same_unit(report: pm.Report) -> None:
         sizes = report.plot("working_sets")
         assert "(bytes, logarithmic)" in sizes.get_xlabel()
         assert sizes.xaxis.get_major_formatter()(8000.0, 0) == "1 kB"
+        assert {f"{place / 8:e}"[0:2] for place in sizes.get_xticks() if place} <= {"1.", "2.", "5."}
     assert "operations per bit" in report.plot("roofline").get_xlabel()
 
 
