@@ -9,7 +9,7 @@ other sweeps work out. `Slopes` has the slope of each result in each number of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Protocol
 
@@ -39,6 +39,10 @@ class Algebra(Protocol):
         """The name with the largest time (the first of them), empty where that is not decided."""
         ...
 
+    def repeated(self, seconds: Number, times: Number) -> Number:
+        """Seconds so many times over."""
+        ...
+
 
 def nothing(count: Number) -> bool:
     """True if it is 0 everywhere, as far as is known without working it out."""
@@ -60,6 +64,9 @@ class NumberAlgebra:
     def slowest(self, times: Mapping[str, Number]) -> str:
         return max(times, key=lambda name: times[name], default="")
 
+    def repeated(self, seconds: Number, times: Number) -> Number:
+        return seconds * times
+
 
 class ArrayAlgebra:
     """NumPy arrays that broadcast against each other, and numbers among them."""
@@ -75,6 +82,9 @@ class ArrayAlgebra:
 
     def slowest(self, times: Mapping[str, Number]) -> str:
         return ""
+
+    def repeated(self, seconds: Number, times: Number) -> Number:
+        return seconds * times
 
 
 NUMBERS = NumberAlgebra()
@@ -189,6 +199,28 @@ class Ratio(Formula):
     under: Formula
 
 
+@dataclass(frozen=True)
+class StageShare(Formula):
+    """What of a slot of a pipeline is booked to one Einsum: nothing unless its stage is the slowest, the
+    first one if several tie; else its own part, or as much of the `joint` time of a component that several
+    stages load, where that is longer."""
+
+    own: Part
+    stages: tuple[Part, ...]
+    stage: int
+    joint: Part
+    items: int
+
+    def of(self, own: float, stages: Sequence[float], joint: float) -> float:
+        """The number, of numbers."""
+        slowest = max(stages)
+        if stages.index(slowest) != self.stage:
+            return 0.0
+        if joint <= slowest:
+            return own
+        return joint * (own / slowest if slowest else 1 / self.items)
+
+
 class Formulas:
     """The algebra (`cost.algebra.Algebra`) of formulas, and of numbers among them."""
 
@@ -215,6 +247,20 @@ class Formulas:
     def slowest(self, times: Mapping[str, Part]) -> str:
         return ""
 
+    def repeated(self, seconds: Part, times: Part) -> Part:
+        """A count that is not negative goes into the parts, so that what is added up are counts again."""
+        if isinstance(seconds, ExactCount) or not isinstance(times, ExactCount):
+            return seconds * times
+        if isinstance(seconds, ScaledPart):
+            return ScaledPart(self.repeated(seconds.part, times), seconds.factor)
+        if isinstance(seconds, Over):
+            return Over(self.repeated(seconds.part, times), seconds.divisor)
+        if isinstance(seconds, Where):
+            return Where(seconds.count, self.repeated(seconds.part, times))
+        if isinstance(seconds, (Sum, Largest)):
+            return type(seconds)(tuple(self.repeated(part, times) for part in seconds.parts))
+        return times * seconds if seconds else 0.0
+
 
 FORMULAS = Formulas()
 
@@ -239,6 +285,9 @@ def value(formula: Part, at: Mapping[str, int]) -> Any:
         return value(formula.part, at) if value(formula.count, at) > 0 else 0.0
     if isinstance(formula, FormulaProduct):
         return value(formula.one, at) * value(formula.other, at)
+    if isinstance(formula, StageShare):
+        stages = [value(p, at) for p in formula.stages]
+        return formula.of(value(formula.own, at), stages, value(formula.joint, at))
     if isinstance(formula, Ratio):
         under = value(formula.under, at)
         return value(formula.over, at) / under if under else math.nan
@@ -333,6 +382,9 @@ class Slopes:
 
     def slowest(self, times: Mapping[str, Any]) -> str:
         return max(times, key=lambda name: float(times[name]), default="")
+
+    def repeated(self, seconds: Any, times: Any) -> Any:
+        return seconds * times
 
 
 SLOPES = Slopes()

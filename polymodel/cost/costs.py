@@ -18,12 +18,13 @@ from polymodel.cost.latency import (
     component_times,
     einsum_times,
     einsums_of,
-    item_span,
     limiters,
     pipeline_times,
     roofline,
+    run_seconds,
+    spans_in_formulas,
 )
-from polymodel.cost.records import AreaItem, CapacityViolation, Costs, Counts, Need
+from polymodel.cost.records import AreaItem, CapacityViolation, ComponentTime, Costs, Counts, Need
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.frozen import dataclass
 from polymodel.objectives import Busy, Figures, canonical, known_names, terms_of, value, written
@@ -119,6 +120,7 @@ def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
         refills=exact(analysis.refills),
         links=exact(analysis.links),
         whole=exact(analysis.whole),
+        pipelines=tuple(run.in_slots(ExactCount) for run in analysis.pipelines),
     )
 
 
@@ -129,7 +131,7 @@ def closed_costs(problem: Problem, analysis: SymbolicAnalysis) -> Costs:
     """
     counts = Counts(problem, in_formulas(analysis))
     times = component_times(counts, FORMULAS)
-    latency = einsum_times(counts, times, (), FORMULAS)
+    latency = einsum_times(counts, times, spans_in_formulas(counts), FORMULAS)
     return Costs(
         energy=energy_items(counts, latency),
         times=times,
@@ -145,14 +147,14 @@ def closed_costs(problem: Problem, analysis: SymbolicAnalysis) -> Costs:
 
 def total_seconds(counts: Counts, do: Algebra = NUMBERS) -> Number:
     """The latency of everything: Einsums one after the other, those of a pipeline in its slots."""
+    return do.total(parts_of_latency(counts, component_times(counts, do), do))
+
+
+def parts_of_latency(counts: Counts, times: tuple[ComponentTime, ...], do: Algebra) -> list[Number]:
+    """Seconds of each Einsum in no pipeline, and of each pipeline."""
     overlapped = {e for run in counts.analysis.pipelines for e in einsums_of(run)}
-    times = einsum_times(counts, component_times(counts, do), (), do)
-    alone = [t.seconds for t in times if t.einsum not in overlapped]
-    runs = [
-        item_span(counts, run, do=do).seconds * max(map(counts.executions, einsums_of(run)), default=1)
-        for run in counts.analysis.pipelines
-    ]
-    return do.total([*alone, *runs])
+    alone = [t.seconds for t in einsum_times(counts, times, (), do) if t.einsum not in overlapped]
+    return [*alone, *(run_seconds(counts, run, do) for run in counts.analysis.pipelines)]
 
 
 def costs(problem: Problem, analysis: Analysis) -> Costs:
@@ -252,6 +254,8 @@ class CostFigures:
 
     @property
     def latency(self) -> Number:
+        if self.do is FORMULAS and self.counts.analysis.pipelines:
+            return total_seconds(self.counts, self.do)  # what is booked to each Einsum takes more words
         return self.do.total(t.seconds for t in self.costs.latency)
 
     @property

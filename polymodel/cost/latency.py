@@ -16,7 +16,7 @@ from dataclasses import field, replace
 
 from polymodel.analysis.result import PipelineRun, PipelineSlot, StageWork
 from polymodel.architecture.hierarchy import Component
-from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
+from polymodel.cost.algebra import FORMULAS, NUMBERS, Algebra, Number, StageShare, nothing
 from polymodel.cost.energy import link_times
 from polymodel.cost.records import (
     ComponentTime,
@@ -79,7 +79,7 @@ def cycles_of(component: Component, seconds: float) -> float | None:
 def einsum_times(
     counts: Counts,
     times: tuple[ComponentTime, ...],
-    overlapped: tuple[PipelineTime, ...] = (),
+    overlapped: tuple[PipelineTime | FormulaSpan, ...] = (),
     do: Algebra = NUMBERS,
 ) -> tuple[EinsumTime, ...]:
     """The latency of each Einsum in order of execution; its cycles are those of its compute.
@@ -98,7 +98,7 @@ def einsum_times(
             refills, rest = _serialised(counts, name, rest, do)
         inside = next((p for p in overlapped if name in p.einsums), None)
         if inside is not None:
-            found.append(_inside(counts, name, inside, rest, clock.get(name)))
+            found.append(_inside(counts, name, inside, rest, clock.get(name), do))
             continue
         limiting = do.slowest(rest)
         seconds = do.largest(rest.values()) + do.total(r.seconds for r in refills)
@@ -111,15 +111,19 @@ def einsum_times(
 
 
 def _inside(
-    counts: Counts, einsum: str, inside: PipelineTime, busy: dict[str, float], unit: Component | None
+    counts: Counts,
+    einsum: str,
+    inside: PipelineTime | FormulaSpan,
+    busy: dict[str, float],
+    unit: Component | None,
+    do: Algebra,
 ) -> EinsumTime:
     """An Einsum of a pipeline; what limits it limits most of its slots (without any: is slowest)."""
     mine: dict[str, float] = {}
     for name, component, seconds in inside.booked:
         if name == einsum and seconds:
             mine[component] = mine.get(component, 0.0) + seconds
-    seconds, busiest = math.fsum(mine.values()), mine or busy
-    limiting = max(busiest, key=lambda c: busiest[c], default="")
+    seconds, limiting = do.total(mine.values()), do.slowest(mine or busy)
     operations = next((c.operations for c in counts.analysis.compute if c.einsum == einsum), 0)
     n = counts.executions(einsum)
     cycles = None if unit is None else cycles_of(unit, seconds)
@@ -169,8 +173,8 @@ class Span:
     seconds: Number = 0.0
     booked: dict[tuple[str, str], Number] = field(default_factory=dict)
 
-    def add(self, other: Span, times: int = 1) -> None:
-        self.seconds += other.seconds * times
+    def add(self, other: Span, times: Number = 1, do: Algebra = NUMBERS) -> None:
+        self.seconds += do.repeated(other.seconds, times)
         for key, seconds in other.booked.items():
             self.booked[key] = self.booked.get(key, 0.0) + seconds * times
 
@@ -182,7 +186,7 @@ def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBE
         if name != free:
             c = counts.problem.hierarchy[name]
             seconds = do.largest(port_time(c, pair, do) for pair in pairs)
-            found[name] = busy_time(c, 1, seconds, 1, do)
+            found[name] = busy_time(c, sum(map(sum, pairs)), seconds, 1, do)
     return found
 
 
@@ -203,7 +207,7 @@ def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do:
     if isinstance(item, PipelineRun):
         found = Span()
         for slot in item.slots:
-            found.add(slot_span(counts, slot, free, do), slot.count)
+            found.add(slot_span(counts, slot, free, do), slot.count, do)
         return found
     times = work_times(counts, item, free, do)
     seconds = do.largest(times.values())
@@ -226,10 +230,12 @@ def stage_spans(
 def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
     stages = stage_spans(counts, slot, free, do)
-    slowest = max(stages, key=lambda s: s.seconds, default=Span())
     shared = load_times(counts, slot.shared, free, do)
-    joint = do.slowest(shared)
     found = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
+    first = do.slowest({str(b): s.seconds for b, s in enumerate(stages)})
+    if not first:
+        return found
+    slowest, joint = stages[int(first)], do.slowest(shared)
     if not joint or shared[joint] <= slowest.seconds:
         found.booked = slowest.booked
         return found
@@ -237,6 +243,40 @@ def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = 
         share = seconds / slowest.seconds if slowest.seconds else 1 / len(slowest.booked)
         found.booked[einsum, joint] = found.booked.get((einsum, joint), 0.0) + shared[joint] * share
     return found
+
+
+def run_seconds(counts: Counts, run: PipelineRun, do: Algebra) -> Number:
+    """Seconds of all executions of a pipeline."""
+    n = max(map(counts.executions, einsums_of(run)), default=1)
+    return item_span(counts, run, do=do).seconds * n
+
+
+@dataclass(frozen=True)
+class FormulaSpan:
+    """What of a pipeline is booked to each Einsum, of all executions, and the whole of it, as formulas."""
+
+    einsums: tuple[str, ...]
+    booked: tuple[tuple[str, str, Number], ...]
+    seconds: Number
+
+
+def spans_in_formulas(counts: Counts) -> tuple[FormulaSpan, ...]:
+    """The time of each pipeline whose slots are formulas. Which component limits is not decided."""
+    found = []
+    for run in counts.analysis.pipelines:
+        booked: dict[str, Number] = {}
+        for slot in run.slots:
+            stages = stage_spans(counts, slot, do=FORMULAS)
+            joint = FORMULAS.largest(load_times(counts, slot.shared, do=FORMULAS).values())
+            seconds = tuple(s.seconds for s in stages)
+            for b, stage in enumerate(stages):
+                for (einsum, _), own in stage.booked.items():
+                    share = StageShare(own, seconds, b, joint, len(stage.booked))
+                    booked[einsum] = booked.get(einsum, 0.0) + share * slot.count
+        n = max(map(counts.executions, booked), default=1)
+        rows = tuple((e, "", part * n) for e, part in booked.items())
+        found.append(FormulaSpan(tuple(booked), rows, run_seconds(counts, run, FORMULAS)))
+    return tuple(found)
 
 
 def pipeline_times(counts: Counts) -> tuple[PipelineTime, ...]:

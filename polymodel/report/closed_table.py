@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +73,24 @@ def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
         return written(formula.one) * written(formula.other)
     if isinstance(formula, cost.Ratio):
         return sp.sympify(written(formula.over)) / written(formula.under)
+    if isinstance(formula, cost.StageShare):
+        return _share(formula, [written(p) for p in formula.stages], written, sp)
     assert isinstance(formula, cost.Where)
     moved, part = written(formula.count), written(formula.part)
     return part if moved.is_positive else sp.Piecewise((part, moved > 0), (0, True))
+
+
+def _share(
+    formula: cost.StageShare, stages: list[sympy.Expr], written: Callable[[cost.Part], sympy.Expr], sp: Any
+) -> sympy.Expr:
+    """What is booked where the stage is the slowest of all."""
+    mine, own, joint = stages[formula.stage], written(formula.own), written(formula.joint)
+    before, after = stages[: formula.stage], stages[formula.stage + 1 :]
+    slowest = sp.And(*(mine > s for s in before), *(mine >= s for s in after))
+    longer = sp.Piecewise(
+        (own, joint <= mine), (joint / formula.items, sp.Eq(mine, 0)), (joint * own / mine, True)
+    )
+    return sp.Piecewise((longer, slowest), (0, True))
 
 
 def _weighted(part: sympy.Expr, weight: float, sp: Any) -> sympy.Expr:

@@ -10,9 +10,17 @@ from typing import Any, NamedTuple
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Factor, Form, HeldBuffet, SymbolicAnalysis
 from polymodel.cost.algebra import FORMULAS, ExactCount, Largest, Over, Part, ScaledPart, Sum, Where
-from polymodel.cost.costs import area_items, in_formulas, memory_bits, needs, slots, toll_bits
+from polymodel.cost.costs import (
+    area_items,
+    in_formulas,
+    memory_bits,
+    needs,
+    parts_of_latency,
+    slots,
+    toll_bits,
+)
 from polymodel.cost.energy import action_energies, leak_power
-from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.latency import component_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
 
@@ -165,7 +173,7 @@ class Limit:
 @dataclass(frozen=True)
 class Costing:
     """One architecture's costs over shared rows. `accesses`: (component, `reads` or `writes`) -> bits;
-    `energy`: joules of all actions, `leak`: watts; `latency`: seconds per Einsum; `slots`: as
+    `energy`: joules of all actions, `leak`: watts; `latency`: seconds per Einsum or pipeline; `slots`: as
     `cost.figures.slots`; `area`: square metres."""
 
     accesses: tuple[tuple[str, str, Linear], ...]
@@ -184,13 +192,13 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Costin
     counts = Counts(problem, in_formulas(forms))
     energy = compiled(FORMULAS.total(i.energy for i in action_energies(counts)), rows)
     assert isinstance(energy, LinearForm), "joules of actions are sums of counts"
-    times = einsum_times(counts, component_times(counts, FORMULAS), (), FORMULAS)
+    seconds = parts_of_latency(counts, component_times(counts, FORMULAS), FORMULAS)
     hierarchy = problem.hierarchy
     return Costing(
         tuple(_accesses(counts, rows)),
         energy,
         leak_power(hierarchy),
-        tuple(compiled(t.seconds, rows) for t in times),
+        tuple(compiled(part, rows) for part in seconds),
         (*_fanouts(problem, forms, rows), *_capacities(counts, rows)),
         (_linear(slots(counts)[0], rows), _linear(slots(counts)[1], rows)),
         math.fsum(item.area for item in area_items(hierarchy)),

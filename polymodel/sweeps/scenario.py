@@ -106,7 +106,7 @@ class Scenario:
         values = {**self.fixed, **{n: int(v) for n, v in point.items() if v == v // 1}}
         for name in texts.keys() - values.keys():
             found = self.spec.bind(**{n: v for n, v in point.items() if n in self.spec.symbols}).symbols[name]
-            if found is not None:
+            if found is not None and found == found // 1:
                 values[name] = int(found)
         return values
 

@@ -19,8 +19,10 @@ from polymodel.analysis.result import Analysis, Engine, PipelineRun, Problem, St
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import ComputeNode, LoopTree, Split, pipelines
+from polymodel.report.closed import symbolic_report
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.overlapped import lawless_overlapped
+from tests.report.test_closed import tile_values
 
 ENGINES = [EXACT, REFEREE]
 MACHINE = """
@@ -261,10 +263,82 @@ def test_counts_are_those_of_a_sequential(tmp_path: Path) -> None:
     assert replace(one, pipelines=(), working_sets=()) == replace(other, working_sets=())
 
 
-def test_closed_forms_are_refused_by_name(tmp_path: Path) -> None:
-    problem = problem_of(MACHINE + CHAIN + rows("  - !Temporal {rank_variable: m, tile_shape: 4}"), tmp_path)
-    with pytest.raises(NotSeparable, match="stages of a Pipeline overlap"):
-        SYMBOLIC.analyse(problem)
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            CHAIN + rows("  - !Temporal {rank_variable: m, tile_shape: 4, initial_tile_shape: 2}"),
+            "below loops with a first tile of their own overlap",
+        ),
+        (CHAIN + rows("  - !Temporal {rank_variable: n2, tile_shape: 1}"), "below loops that do not bind T1"),
+        (
+            SKIP + NESTED.replace("KIND", "Pipeline"),
+            "inside a stage of another one overlap, which has no closed form",
+        ),
+    ],
+    ids=["first tiles", "not bound", "nested"],
+)
+def test_closed_forms_are_refused_by_name(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(NotSeparable, match=reason):
+        SYMBOLIC.analyse(problem_of(MACHINE + text, tmp_path))
+
+
+COSTS = """
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    leak_power: 0.5
+    actions: [{name: read, energy: 1, throughput: 13}, {name: write, energy: 2, throughput: 17}]
+    tensors: {keep: ~Intermediates, may_keep: All}
+  - !Memory
+    name: GLB
+    size: 600
+    fill_drain_latency: 0.125
+    actions: [{name: read, energy: 1, throughput: 50}, {name: write, energy: 2, throughput: 90}]
+    tensors: {may_keep: All}
+  - !Compute {name: A, fill_drain_latency: 0.25, actions: [{name: compute, energy: 1, throughput: 5}]}
+  - !Compute {name: B, actions: [{name: compute, energy: 1, throughput: 11}]}
+"""
+SIZES = """
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [T0, W0, W1, T2]}
+  - !Temporal {rank_variable: m, tile_shape: OUTER}
+  - !Storage {component: GLB, tensors: [W0, W1]}
+  - !Temporal {rank_variable: m, tile_shape: INNER}
+  - !Storage {component: GLB, tensors: [T1, T2]}
+  - !Pipeline
+    nodes:
+    - !Nested
+      nodes:
+      - !Temporal {rank_variable: n0, tile_shape: N0}
+      - !Storage {component: GLB, tensors: [T0]}
+      - !Compute {einsum: T1, component: A}
+    - !Nested {nodes: [!Compute {einsum: T2, component: B}]}
+"""
+
+
+def test_every_point_of_a_sweep_costs_what_it_costs_alone(tmp_path: Path) -> None:
+    """Fill, drain and what is booked to each Einsum, leakage, and what fits, at uneven tiles of two loops."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"symbols: {{OUTER: 4, INNER: 2, N0: 1}}\n{COSTS}{CHAIN}{SIZES}", encoding="utf-8")
+    spec = pm.load(str(file))
+    closed, compiled = pm.closed_forms(spec), pm.compile(spec)
+    found = pm.sweep(spec, {"OUTER": range(1, 11), "INNER": range(1, 11), "N0": (1, 2)}, keep="all").frame
+    assert 0 < found.feasible.sum() < len(found) == 2 * 55
+    some = found.iloc[::19]
+    again = compiled(some[["OUTER", "INNER", "N0"]])
+    assert again.latency.tolist() == pytest.approx(some.latency.tolist(), rel=1e-12)
+    for row in some.to_dict("records"):
+        point = {name: int(row[name]) for name in ("OUTER", "INNER", "N0")}
+        report = pm.evaluate(spec.bind(**point), engine="exact")
+        each = [t.seconds for t in report.costs.latency]
+        told = closed.table("summary").at(point)
+        assert [r["latency_s"] for r in told] == pytest.approx([*each, sum(each)], rel=1e-12)
+        figures = [sum(each), sum(i.energy for i in report.costs.energy)]
+        assert [row["latency"], row["energy"]] == pytest.approx(figures, rel=1e-12)
+        assert row["feasible"] == (not report.costs.violations)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
@@ -317,6 +391,7 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
         tally["refused"] += 1
         return
     tally["agreed"] += 1
+    tally["closed"] += has_closed_forms(problem, referee)
     tally["nested"] += any(p.outer is not None for p in found)
     tally["overlapping"] += any(s.phase == "steady" for run in ours.pipelines for s in run.slots)
     told = differences(ours, referee)
@@ -325,11 +400,27 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
     assert not told, "\n".join([*told, drawing(problem)])
 
 
-def run_many(count: int, fused: bool) -> Counter[str]:
+def has_closed_forms(problem: Problem, referee: Analysis) -> bool:
+    """Whether there are closed forms of the problem with a symbol for each tile size; if so they agree."""
+    try:
+        closed = symbolic_report(problem, tiles=True)
+    except NotSeparable:
+        return False
+    ours = closed.analysis.at(tile_values(closed.problem.tree, problem.tree))
+    rows = tuple(w for w in referee.working_sets if w.measure != "live")
+    buffets = tuple(replace(b, live=None) for b in referee.buffets)
+    told = differences(ours, replace(referee, working_sets=rows, buffets=buffets))
+    if ours.pipelines != referee.pipelines:
+        told += ["slots differ", *map(str, ours.pipelines), *map(str, referee.pipelines)]
+    assert not told, "\n".join([*told, drawing(problem)])
+    return True
+
+
+def run_many(count: int, kind: str) -> Counter[str]:
     tally: Counter[str] = Counter()
 
     @settings(max_examples=count, **SETTINGS)
-    @given(lawless_overlapped(fused=fused))
+    @given(lawless_overlapped(fused=kind == "inferred", simple=kind == "boxes"))
     def agree(problem: Problem) -> None:
         compare(problem, tally)
 
@@ -337,17 +428,23 @@ def run_many(count: int, fused: bool) -> Counter[str]:
     return tally
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["shared loops", "inferred"])
+@pytest.mark.parametrize("kind", ["shared loops", "inferred"])
 @pytest.mark.thin(2)
-def test_pipelines_agree(fused: bool) -> None:
-    tally = run_many(40, fused)
+def test_pipelines_agree(kind: str) -> None:
+    tally = run_many(40, kind)
     assert tally["overlapping"] > 3, tally
     assert tally["refused"] < 0.25 * tally["agreed"], tally
 
 
+def test_pipelines_of_boxes_have_closed_forms() -> None:
+    tally = run_many(8, "boxes")
+    assert tally["closed"] > 0.7 * tally["agreed"], tally
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fused", [False, True], ids=["shared loops", "inferred"])
-def test_pipelines_agree_at_length(fused: bool) -> None:
-    tally = run_many(3_000, fused)
+@pytest.mark.parametrize("kind", ["shared loops", "inferred", "boxes"])
+def test_pipelines_agree_at_length(kind: str) -> None:
+    tally = run_many(3_000, kind)
     assert tally["nested"] > 100, tally
     assert tally["refused"] < 0.2 * tally["agreed"], tally
+    assert tally["closed"] > {"shared loops": 100, "inferred": 10, "boxes": 2_000}[kind], tally

@@ -115,7 +115,7 @@ def test_bottleneck_says_what_the_pipeline_gains(spec: pm.Spec) -> None:
     assert (rows["A"].slack, rows["B"].slack) == (39, 24)
 
 
-def test_sweeps_evaluate_pipelines_point_by_point(spec: pm.Spec) -> None:
+def test_sweeps_take_pipelines(spec: pm.Spec) -> None:
     found = pm.sweep(spec, {"TM": [1, 2, 4, 5, 10]}, keep="all").frame
     assert dict(zip(found["TM"], found["latency"], strict=True)) == {1: 81, 2: 87, 4: 99, 5: 105, 10: 135}
 

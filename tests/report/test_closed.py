@@ -152,8 +152,8 @@ def test_working_sets_come_in_the_order_of_the_report(arch: str) -> None:
     ("names", "reason", "remedy"),
     [
         (
-            ("two_engines", "matmul_chain_2/pipeline"),
-            "stages of a Pipeline",
+            ("edge_npu", "resnet_bottleneck_block/tiled_fused"),
+            "Down and Add run the loop over p in other ranges",
             r"count it in numbers: pm.evaluate\(spec\)$",
         ),
         (

@@ -86,14 +86,15 @@ class ChainLevel:
 class Leaf:
     """What is summed over the tiles, a function of a tile's extent e (0 for an empty tile).
 
-    `one`: 1. `size`: e. `over`: max(0, e - shift). `steady`: 1 if as many instances are active at the
+    `one`: 1. `size`: e. `over`: max(0, e - shift). `reaches`: 1 if the loop `rest` cuts it into more than
+    `shift` tiles. `steady`: 1 if as many instances are active at the
     last counters of `rest` as at the first ones. Of a pair (b, a): `both`: instances active in b's last
     and a's first tile; `kept`: 1 if those active in a's first tile were active in b's last; `seam`: what
     b's last and a's first tile have in common, o, which is 0 but for windows; `bridge`:
     (b + a - o - shift)^+ - (b - shift)^+ - (a - shift)^+.
     """
 
-    kind: Literal["one", "size", "over", "steady", "both", "kept", "seam", "bridge"] = "one"
+    kind: Literal["one", "size", "over", "reaches", "steady", "both", "kept", "seam", "bridge"] = "one"
     shift: int = 0
     rest: tuple[ChainLevel, ...] = ()
 
@@ -440,6 +441,8 @@ class LevelWalk:
             return tile.e
         if leaf.kind == "over":
             return self.over(tile.e, leaf)
+        if leaf.kind == "reaches":
+            return self.ops.positive(self.ops.beyond(tile.e, self.size(leaf.rest[0].tile) * leaf.shift))
         first = self.active(leaf.rest, "first", tile)
         return self.ops.le(first, self.active(leaf.rest, "last", tile)) * self.ops.positive(tile.e)
 

@@ -25,6 +25,7 @@ from polymodel.analysis.symbolic.listings import DistinctValues, Listing, values
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
 from polymodel.analysis.symbolic.regions import Region
 from polymodel.analysis.symbolic.spaces import (
+    ITERATIONS,
     Halo,
     Space,
     SumRank,
@@ -55,6 +56,7 @@ from polymodel.mapping.looptree import Loop, users
 # How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
 _INDEXED: dict[Use, Role] = {
     "keep": "each", "merge": "each", "at0": "widest", "most": "widest", "hops": "hops",
+    "first": "first", "later": "first", "last": "last",
 }  # fmt: skip
 _SPREAD: dict[Use, Role] = {**_INDEXED, "merge": "widest"}
 
@@ -357,7 +359,9 @@ def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | N
     """Windows of which instances share parts; with `axis` what stays of them over the steps of that loop."""
     positions = sorted(i for v in variables for i in space.of(v))
     extents = tuple(space.extent(v) for v in variables)
-    odd = any(uses[i] == "hops" or (uses[i] == "at0" and space.axes[i].grows) for i in positions)
+    odd = any(
+        uses[i] in ("hops", *ITERATIONS) or (uses[i] == "at0" and space.axes[i].grows) for i in positions
+    )
     together = axis is not None and any(uses[i] == "merge" and not space.axes[i].spatial for i in positions)
     if odd or together or not all(isinstance(n, int) for n in extents):
         raise NotSeparable(

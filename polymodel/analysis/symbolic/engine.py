@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from math import isinf
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import (
     Analysis,
@@ -48,8 +49,11 @@ from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Use, Window
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
-from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, users
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, pipelines, users
 from polymodel.reuse import Reuse, override
+
+if TYPE_CHECKING:
+    from polymodel.analysis.symbolic.pipelines import PipelineForms
 
 
 class Symbolic:
@@ -91,6 +95,10 @@ def forms(
     memories, and not only where they are what is allocated.
     """
     _refuse_what_is_not_formed(problem)
+    if pipelines(problem.tree):
+        from polymodel.analysis.symbolic.pipelines import refuse_pipelines
+
+        refuse_pipelines(problem)
     try:
         cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1)))
     except NotSeparable as refusal:
@@ -153,6 +161,7 @@ def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
         refills=_refills(layout, ledger),
         links=_links(layout, ledger),
         whole=whole,
+        pipelines=_pipelines(layout),
         symbols=_symbols(layout),
         chains=_chains(layout),
         fanouts=tuple(_fanouts(layout)),
@@ -160,6 +169,14 @@ def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
         same=tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
         lives=lives,
     )
+
+
+def _pipelines(layout: SymbolicLayout) -> tuple[PipelineForms, ...]:
+    if not pipelines(layout.problem.tree):
+        return ()
+    from polymodel.analysis.symbolic.pipelines import pipeline_forms
+
+    return pipeline_forms(layout)
 
 
 def _in_order(layout: SymbolicLayout, rows: tuple[WorkingSetForm, ...]) -> tuple[WorkingSetForm, ...]:

@@ -7,10 +7,11 @@ from dataclasses import field, replace
 from functools import cached_property, partial
 
 from polymodel.analysis.symbolic.counts import carried, count
-from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form
+from polymodel.analysis.symbolic.crossings import along_mesh, crossed
+from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form, number, product
 from polymodel.analysis.symbolic.generations import only_at_first
 from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
-from polymodel.analysis.symbolic.spaces import Space, Use, is_held
+from polymodel.analysis.symbolic.spaces import ITERATIONS, Space, Use, is_held
 from polymodel.analysis.symbolic.tied_groups import instances_of
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
@@ -21,6 +22,26 @@ from polymodel.workload.einsum import TensorAccess
 # One tensor's way from one storage to the next, and what has no closed form on it.
 
 Dimension = tuple[str, str]  # a component and its dimension
+ALWAYS = number(1)
+
+
+@dataclass(frozen=True)
+class HeldIteration:
+    """One iteration of loops in time, by position; `lasts`: 1 where a loop has none after it."""
+
+    uses: Mapping[int, Use] = field(default_factory=dict)
+    lasts: Mapping[int, Form] = field(default_factory=dict)
+
+    def begins(self, depth: int) -> Form:
+        """1 if a visit to storage below `depth` loops begins in it."""
+        return ZERO if any(use != "first" for i, use in self.uses.items() if i >= depth) else ALWAYS
+
+    def ends(self, depth: int) -> Form:
+        """1 where such a visit ends in it."""
+        return product(last for i, last in self.lasts.items() if i >= depth)
+
+
+EVERY_ITERATION = HeldIteration()
 
 
 @dataclass(frozen=True)
@@ -29,7 +50,8 @@ class TransferPath:
 
     `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
     that compute reads or writes. `instance`: where loops in space stand over variables that bounds tie
-    together, the numbers (by node id) of the instance whose accesses are looked at.
+    together, the numbers (by node id) of the instance whose accesses are looked at. `iteration`: what loops
+    in time are held at.
     """
 
     layout: SymbolicLayout
@@ -39,6 +61,7 @@ class TransferPath:
     carried: tuple[Carry, ...]
     access: TensorAccess
     instance: Mapping[int, int] = field(default_factory=dict)
+    iteration: HeldIteration = EVERY_ITERATION
 
     @property
     def tensor(self) -> str:
@@ -63,6 +86,20 @@ class TransferPath:
             return self.layout.read(self.einsum, self.access)
         space = self.layout.space(self.einsum, self.tensor, child.depth)
         return space if child.producer is not None else _in_einsum(space, child.space)
+
+    def time(self, position: int) -> Use:
+        """What becomes of the counter of a loop in time."""
+        return self.iteration.uses.get(position, "keep")
+
+    @cached_property
+    def begins(self) -> Form:
+        """1 if the child's visit, when fills happen, begins in the iteration that is looked at."""
+        return self.iteration.begins(len(self.space.axes))
+
+    @cached_property
+    def ends(self) -> Form:
+        """1 where it ends there, when drains happen."""
+        return self.iteration.ends(len(self.space.axes))
 
     @property
     def parts_stay(self) -> bool:
@@ -128,35 +165,6 @@ def _in_einsum(space: Space, tile: Space) -> Space:
         return only_at_first(space)
     variables = space.access.projection[tile.carried.rank].variables
     return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
-
-
-def along_mesh(
-    link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
-) -> Callable[[int], Use]:
-    """Counters in a count of the links that transfers cross along a mesh: of each as many as the coordinate
-    of the farthest instance says, from 1 on.
-
-    Instances that share an element are the first ones, so there are as many of them as links. `down`: of
-    partial sums, which the first instance alone receives unless the dimension broadcasts them.
-    """
-    space = link.space
-    along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == mesh]
-    if not along:
-        return between  # all is at coordinate 0, one link away
-    here, shares = space.axes[along[0]], link.shares(along[0])
-    use: Use = "hops"
-    if shares and here.variable not in space.access.variables:
-        alone = down and not link.dim(along[0]).broadcast_partials
-        use = between(along[0]) if alone else "keep"
-    parts = use == "hops" and here.variable not in space.single
-    stays = link.carry and any(not space.axes[i].spatial for i in space.of(here.variable))
-    if len(along) > 1 or here.start is not None or space.windows or (parts and (shares or stays)):
-        what = f"{link.tensor} in {link.einsum} crosses the mesh of {mesh[0]}.{mesh[1]}"
-        raise NotSeparable(
-            f"{what} to instances that several loops, first tiles, or parts of windows tell apart",
-            "use engine exact, or topology: bus",
-        )
-    return lambda i: use if i == along[0] else between(i)
 
 
 def refuse_uneven_runs(link: TransferPath) -> None:
@@ -242,16 +250,20 @@ Needs = Callable[["TransferPath", bool, int, Chosen], Form]
 
 @dataclass
 class RowForms:
-    """One row's forms: over all instances, and of the first instance unless that is not wanted."""
+    """One row's forms: over `every` instance, and of the first (`busiest`) one, where these are wanted."""
 
     busiest: bool = True
+    every: bool = True
     whole: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
     first: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
 
-    def add(self, kind: str, form: Callable[[bool], Form]) -> None:
-        self.whole[kind] = self.whole[kind] + form(False)
+    def add(self, kind: str, form: Callable[[bool], Form], when: Form = ALWAYS) -> None:
+        if when == ZERO:
+            return
+        if self.every:
+            self.whole[kind] = self.whole[kind] + form(False) * when
         if self.busiest:
-            self.first[kind] = self.first[kind] + form(True)
+            self.first[kind] = self.first[kind] + form(True) * when
 
 
 @dataclass
@@ -266,10 +278,14 @@ class FormLedger:
     tolls: dict[tuple[str, str, str], RowForms] = field(default_factory=dict)
     links: dict[tuple[str, str, str, str], RowForms] = field(default_factory=dict)
     busiest: bool = True
+    every: bool = True
     further: list[FormLedger] = field(default_factory=list)
 
     def entry(self, einsum: str, node: SymbolicBuffet) -> RowForms:
-        return self.accesses.setdefault((einsum, node.id, node.tensor), RowForms(self.busiest))
+        return self.accesses.setdefault((einsum, node.id, node.tensor), self.row())
+
+    def row(self) -> RowForms:
+        return RowForms(self.busiest, self.every)
 
 
 def flows(layout: SymbolicLayout, busiest: bool = True) -> FormLedger:
@@ -280,11 +296,11 @@ def flows(layout: SymbolicLayout, busiest: bool = True) -> FormLedger:
             _copy(layout, einsum, ledger)
             continue
         first, *others = _instances(layout, einsum)
-        _book(layout, einsum, first, ledger)
+        book(layout, einsum, ledger, first)
         for place, instance in enumerate(others if busiest else ()):
             if place == len(ledger.further):
                 ledger.further.append(FormLedger())
-            _book(layout, einsum, instance, ledger.further[place])
+            book(layout, einsum, ledger.further[place], instance)
     return ledger
 
 
@@ -296,8 +312,15 @@ def _instances(layout: SymbolicLayout, einsum: str) -> list[dict[int, int]]:
     return list(instances_of(layout.problem, space))
 
 
-def _book(layout: SymbolicLayout, einsum: str, instance: Mapping[int, int], ledger: FormLedger) -> None:
-    """What one Einsum moves, and how much of it one instance does."""
+def book(
+    layout: SymbolicLayout,
+    einsum: str,
+    ledger: FormLedger,
+    instance: Mapping[int, int],
+    iteration: HeldIteration = EVERY_ITERATION,
+) -> None:
+    """What one Einsum moves, and how much of it one instance does; of one `iteration` of some loops alone if
+    that is given."""
     one = layout.problem.cascade[einsum]
     for position, access in enumerate(one.accesses):
         chain = layout.chain(einsum, access.tensor)
@@ -307,7 +330,7 @@ def _book(layout: SymbolicLayout, einsum: str, instance: Mapping[int, int], ledg
         # Storage is filled once for all accesses of a tensor; compute reads for each.
         again = access != one.access_of(access.tensor) or access in one.accesses[:position]
         for place in range(len(chain) if again else 1, len(chain) + 1):
-            link = TransferPath(layout, einsum, chain, place, kept, access, instance)
+            link = TransferPath(layout, einsum, chain, place, kept, access, instance, iteration)
             if access.output:
                 _output(link, ledger)
             elif layout.is_filled(einsum, link.child):
@@ -321,6 +344,11 @@ def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) ->
     uses = {i: use(i) for i in range(len(space.axes))}
     result = count(space, uses)
     for axis, stays in carry.items():
+        if uses[axis] in ITERATIONS:
+            what = f"what stays of {space.access.tensor} in {space.einsum.name} from one iteration"
+            raise NotSeparable(
+                f"{what} to the next of a Pipeline has no closed form", "use reuse: refill, or engine exact"
+            )
         result = result - stays * carried(space, axis, uses, not parts_stay)
     return result
 
@@ -330,7 +358,7 @@ def _use(link: TransferPath, first: bool, held: int, between: Callable[[int], Us
 
     def use(i: int) -> Use:
         if not link.space.axes[i].spatial:
-            return "keep"
+            return link.time(i)
         if i < held:
             return link.held(i) if first else "keep"
         return between(i)
@@ -367,12 +395,18 @@ def _input(link: TransferPath, ledger: FormLedger, needs: Needs = _needed_over) 
     parent, child = link.parent, link.child
     refuse_idle(link)
     outer = ledger.entry(link.einsum, parent)
-    outer.add("reads_fill", lambda first: needs(link, first, parent.depth, _shared(link)))
+    outer.add("reads_fill", lambda first: needs(link, first, parent.depth, _shared(link)), link.begins)
     if child is not None:
         inner = ledger.entry(link.einsum, child)
-        inner.add("writes_fill", lambda first: needs(link, first, child.depth, _shared(link)))
+        inner.add("writes_fill", lambda first: needs(link, first, child.depth, _shared(link)), link.begins)
     for entry, held, mesh in _crossed(link, ledger):
-        entry.add("reads_fill", partial(_passing, link, held, mesh, needs=needs))
+        entry.add("reads_fill", partial(_passing, link, held, mesh, needs=needs), link.begins)
+
+
+def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
+    """What is passed on the way, as `crossings.crossed` has it."""
+    hierarchy = link.layout.problem.hierarchy
+    return crossed(link, ledger) if hierarchy.tolls or hierarchy.costly_links else iter(())
 
 
 def _passing(
@@ -391,17 +425,21 @@ def _output(link: TransferPath, ledger: FormLedger) -> None:
     refuse_idle(link)
     parent, child = link.parent, link.child
     outer = ledger.entry(link.einsum, parent)
-    outer.add("reads_fill", lambda first: fillable(link, first, parent.depth, _shared(link)))
-    outer.add("writes_drain", lambda first: _needed_over(link, first, parent.depth, _shared(link)))
+    outer.add("reads_fill", lambda first: fillable(link, first, parent.depth, _shared(link)), link.begins)
+    outer.add("writes_drain", lambda first: _needed_over(link, first, parent.depth, _shared(link)), link.ends)
     if child is not None:
         inner = ledger.entry(link.einsum, child)
         inner.add(
-            "writes_fill", lambda first: fillable(link, first, parent.depth, _received(link), inside=True)
+            "writes_fill",
+            lambda first: fillable(link, first, parent.depth, _received(link), inside=True),
+            link.begins,
         )
-        inner.add("reads_drain", lambda first: _needed_over(link, first, child.depth, _shared(link)))
+        inner.add(
+            "reads_drain", lambda first: _needed_over(link, first, child.depth, _shared(link)), link.ends
+        )
     for entry, held, mesh in _crossed(link, ledger):
-        entry.add("reads_fill", partial(_returning, link, held, mesh))
-        entry.add("writes_drain", partial(_passing, link, held, mesh))
+        entry.add("reads_fill", partial(_returning, link, held, mesh), link.begins)
+        entry.add("writes_drain", partial(_passing, link, held, mesh), link.ends)
 
 
 def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: bool) -> Form:
@@ -442,7 +480,7 @@ def fillable(
 
     def chosen(i: int) -> Use:
         if not space.axes[i].spatial:
-            return "keep"
+            return link.time(i)
         if first and i < (end if inside else held):
             return link.held(i)
         return "keep" if i < held else between(i)
@@ -468,6 +506,8 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
     if given or link.layout.problem.hierarchy[parent.component].read_first:
         return ZERO
     depth = parent.depth
+    if _goes_on(link, depth if place > 1 else 0):
+        return ZERO
     # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
     decided = link.layout.decided[link.einsum]
     if place == 1:
@@ -492,6 +532,14 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
     return _events(link, place - 1, opening) - _events(link, place - 1, filled) + lacking
 
 
+def _goes_on(link: TransferPath, depth: int) -> bool:
+    """Whether the iteration that is looked at starts no run of storage below `depth` loops: a loop inside
+    these that does not index the tensor is not at its first iteration."""
+    variables = link.space.access.variables
+    later = (i for i, use in link.iteration.uses.items() if use != "first" and i >= depth)
+    return any(i < len(link.space.axes) and link.space.axes[i].variable not in variables for i in later)
+
+
 def _staying(link: TransferPath, place: int, use: Chosen, decided: int) -> Form:
     """What stays from one stamp that decides what executes to the next, and so is no need at its start."""
     if place == len(link.chain):
@@ -504,7 +552,8 @@ def _opening(link: TransferPath, depth: int, use: Chosen) -> Chosen:
     """At the start of a run: temporal counters inside `depth` are at their first."""
 
     def opening(i: int) -> Use:
-        return "merge" if i >= depth and not link.space.axes[i].spatial else use(i)
+        inside = i >= depth and not link.space.axes[i].spatial and i not in link.iteration.uses
+        return "merge" if inside else use(i)
 
     return opening
 
@@ -512,53 +561,6 @@ def _opening(link: TransferPath, depth: int, use: Chosen) -> Chosen:
 def _partials(link: TransferPath) -> bool:
     """True if the child ever receives partial sums."""
     return fillable(link, False, link.parent.depth, _received(link), inside=True) != Form()
-
-
-def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
-    """Tolls and costly links on the way: their entries, up to which loop position instances are apart there,
-    and the dimension if it is a mesh."""
-    for toll, level in _tolls(link):
-        yield (
-            ledger.tolls.setdefault((link.einsum, toll, link.tensor), RowForms(ledger.busiest)),
-            _held(link, partial(_below, link, level)),
-            None,
-        )
-    for component, dim in link.costly_dimensions:
-        yield (
-            ledger.links.setdefault((link.einsum, component, dim, link.tensor), RowForms(ledger.busiest)),
-            _held(link, partial(_within, link, link.order((component, dim)))),
-            (component, dim) if link.is_mesh((component, dim)) else None,
-        )
-
-
-def _below(link: TransferPath, level: int, position: int) -> bool:
-    """Whether a spatial loop replicates what is further in than a component."""
-    return link.level(position) > level
-
-
-def _within(link: TransferPath, order: int, position: int) -> bool:
-    """Whether data cross the dimension of a spatial loop not before another one."""
-    return link.order(link.coordinate(position)) >= order
-
-
-def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
-    """Tolls that the link crosses and that charge for the tensor."""
-    hierarchy = link.layout.problem.hierarchy
-    outer = hierarchy.index(link.parent.component)
-    child = link.child
-    inner = len(hierarchy.components) if child is None else hierarchy.index(child.component)
-    for c in hierarchy.components[outer + 1 : inner]:
-        if c.passes and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
-            yield c.name, hierarchy.index(c.name)
-
-
-def _held(link: TransferPath, inside: Callable[[int], bool]) -> int:
-    """Loop position from which on spatial loops are `inside`."""
-    spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
-    held = min(filter(inside, spatial), default=len(link.space.axes))
-    if any(i > held and not inside(i) for i in spatial):
-        raise NotSeparable("spatial loops stand in another order than the hierarchy", "use engine exact")
-    return held
 
 
 def _copy(layout: SymbolicLayout, einsum: str, ledger: FormLedger) -> None:

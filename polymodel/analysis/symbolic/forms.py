@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polymodel.analysis.result import (
     Analysis,
@@ -24,7 +24,11 @@ from polymodel.analysis.result import (
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, RoundedActions, Size, atom
 from polymodel.analysis.symbolic.listings import DistinctValues
 from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
+from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
+
+if TYPE_CHECKING:
+    from polymodel.analysis.symbolic.pipelines import PipelineForms
 
 Factor = Atom | RoundedActions | Meet | DistinctValues | Tabled
 Product = tuple[Factor, ...]
@@ -338,6 +342,7 @@ class SymbolicAnalysis:
     same: tuple[tuple[int | str, int | str, str], ...] = ()
     whole: tuple[WholeActions[Form], ...] = ()
     lives: tuple[tuple[int, str, PeakForm], ...] = ()
+    pipelines: tuple[PipelineForms, ...] = ()
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:
@@ -356,6 +361,8 @@ class SymbolicAnalysis:
             yield from (hops for _, hops in link.hops)
         for sets in self.working_sets:
             yield from (held.elements for phase in sets.peak.phases for held in phase)
+        for run in self.pipelines:
+            yield from run.forms
 
     def at(self, values: Mapping[str, int]) -> Analysis:
         """The numbers for given symbols (name -> int): what the other engines return.
@@ -380,6 +387,7 @@ class SymbolicAnalysis:
             refills=_refilled(numbers(self.refills)),
             links=_crossed(numbers(self.links)),
             whole=numbers(self.whole),
+            pipelines=tuple(run.at(values) for run in self.pipelines),
         )
 
 
@@ -431,6 +439,10 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
     if len(worlds) == 1:
         return worlds[0][1]
     first = worlds[0][1]
+    if first.pipelines:
+        raise NotSeparable(
+            "what stays beside a Pipeline depends on whether loops have one trip", "use engine exact"
+        )
     return replace(
         first,
         buffets=_rows([(w, a.buffets) for w, a in worlds]),

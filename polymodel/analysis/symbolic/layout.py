@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 
-from polymodel.analysis.result import Problem, pipelines_of
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.counts import (
     check_tied,
     moving,
@@ -184,8 +184,6 @@ def lay_out(
     executes of inferred Einsums is listed, also where it is a product of intervals.
     """
     tree = problem.tree
-    if pipelines_of(problem):
-        raise NotSeparable("stages of a Pipeline overlap, which has no closed form", "use engine exact")
     lines = carried_lines(problem)
     for name in tree.einsums:
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
@@ -269,7 +267,7 @@ def _node(
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
     if any(a.node in layout.mixed for a in spaces[0].axes):
         spaces = [loosened(space) for space in spaces]
-    _check_visits(layout, found, depth)
+    check_visits(layout, found, depth)
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:
         spaces.insert(0, layout.space(producer, tensor, depth))
@@ -311,7 +309,7 @@ def _with_generations(
     return with_generations(space, line, behind(mine, line))
 
 
-def _check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> None:
+def check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> None:
     """Refuse Einsums that share storage below loops of which one runs more iterations than another."""
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):

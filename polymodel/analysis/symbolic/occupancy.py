@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
 from itertools import product as cartesian
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import Role
@@ -51,7 +52,7 @@ from polymodel.analysis.symbolic.regions import Gap
 from polymodel.analysis.symbolic.spaces import Space, TiedGroup
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
-from polymodel.mapping.looptree import StorageNode
+from polymodel.mapping.looptree import LoopTree, PipelineSplit, StorageNode, around
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.listed_occupancy import Residents
@@ -87,9 +88,11 @@ class OccupancyItem:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is the same during every Einsum, worked out when it is first asked for."""
+    """What is the same during every Einsum, worked out when it is first asked for. `only`: the buffets (node,
+    tensor) that are looked at, None for all."""
 
     layout: SymbolicLayout
+    only: frozenset[tuple[int, str]] | None = None
     items: dict[tuple[int, str], OccupancyItem] = field(default_factory=dict)
     carries: dict[tuple[int, str], Carry] = field(default_factory=dict)
 
@@ -97,7 +100,9 @@ class _Known:
     def nodes(self) -> dict[str, list[SymbolicBuffet]]:
         """The buffets of each component."""
         found: dict[str, list[SymbolicBuffet]] = {}
-        for node in self.layout.nodes.values():
+        for key, node in self.layout.nodes.items():
+            if self.only is not None and key not in self.only:
+                continue
             found.setdefault(node.component, []).append(node)
         return found
 
@@ -130,6 +135,13 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
 
 def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
     """The stamps that may be the peak; all are listed where few kinds do not tell."""
+    if around(known.layout.problem.tree, einsum):
+        return _overlapped_phases(known, einsum, component, measure)
+    return _phases_by_lifetimes(known, einsum, component, measure)
+
+
+def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
+    """The same where no stages of pipelines overlap."""
     layout = known.layout
     axes = [layout.paths[einsum], *(n.space.axes for n in known.nodes.get(component, []))]
     listed = layout.listed.get(einsum) or any(n.space.listed for n in known.nodes.get(component, []))
@@ -149,6 +161,67 @@ def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> 
         return listed_phases(layout, einsum, component, _residents(known, einsum, component, measure))
     except NotSeparable as found:
         raise refusal or found from None
+
+
+def _overlapped_phases(
+    known: _Known, einsum: str, component: str, measure: Measure, inside: PipelineSplit | None = None
+) -> tuple[Phase, ...]:
+    """The peaks of a component while an Einsum of pipelines runs: buffets that stages share at their whole
+    tiles, those of each other stage at their own peak, and all else by lifetimes.
+
+    docs/semantics.md, Pipelines. `inside`: of the buffets in the Einsum's stage of a pipeline alone.
+    """
+    layout, tree = known.layout, known.layout.problem.tree
+    scope = inside.node if inside else -1
+    mine = [
+        node
+        for node in known.nodes.get(component, [])
+        if node.id > scope
+        and (not inside or node.users[0] in inside.einsums)
+        and not _in_another_stage(tree, einsum, node)
+    ]
+    copies = [_copies(tree, einsum, node) for node in mine]
+    held = list(zip(mine, copies, strict=True))
+    shared = [_own(layout, einsum, _several(known.item(n), times)) for n, times in held if times]
+    alone = ((n.id, n.tensor) for n, times in held if not times)
+    rest = replace(known, only=frozenset(alone))
+    parts = [
+        _phases(layout.stamps(einsum, layout.paths[einsum]), shared),
+        _phases_by_lifetimes(rest, einsum, component, measure),
+    ]
+    for p in around(tree, einsum):
+        if p.node > scope:
+            for b, stage in enumerate(p.stages):
+                if b != p.stage_of(einsum):
+                    each = (_overlapped_phases(known, e, component, measure, p) for e in stage)
+                    parts.append(tuple(phase for phases in each for phase in phases))
+    found = [phases for phases in parts if phases]
+    if prod(map(len, found)) > MOST_STAMPS:
+        raise NotSeparable(f"stages of a Pipeline have many peaks in {component}", "use engine exact")
+    return tuple(tuple(h for phase in some for h in phase) for some in cartesian(*found)) if found else ()
+
+
+def _in_another_stage(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> bool:
+    """Whether a node belongs to another stage of a pipeline around the Einsum."""
+    return any(
+        node.id > p.node and node.users[0] in p.einsums and p.stage_of(node.users[0]) != p.stage_of(einsum)
+        for p in around(tree, einsum)
+    )
+
+
+def _copies(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> int:
+    """How many tiles a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
+    if all(s.id != node.id for s in tree.path(einsum)):
+        return 0
+    above = (p for p in around(tree, einsum) if node.id < p.node)
+    return max((p.copies(node.id, node.users) for p in above), default=0)
+
+
+def _several(item: OccupancyItem, times: int) -> OccupancyItem:
+    """The buffet with so many tiles at once, if it does not hold all of the tensor anyway."""
+    if item.fixed or times < 2:
+        return item
+    return replace(item, held=replace(item.held, count=item.held.count * times))
 
 
 def _residents(known: _Known, einsum: str, component: str, measure: Measure) -> Residents:

@@ -20,8 +20,11 @@ from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # What happens to a counter in a count: kept apart, merged (a union), held at the first instance, or at that
 # of a number; `most`: held at the instance with the largest count; `hops`: kept apart, and counted as often
-# as the counter says, from 1 on.
-Use = Literal["keep", "merge", "at0", "most", "hops"] | int
+# as the counter says, from 1 on. Of a loop in time, held in one iteration: the `first` one, a `later` one
+# that is not the last, or the `last` one, which is not the first.
+Use = Literal["keep", "merge", "at0", "most", "hops", "first", "later", "last"] | int
+Iteration = Literal["first", "later", "last"]
+ITERATIONS: tuple[Iteration, ...] = ("first", "later", "last")
 
 
 def is_held(use: Use) -> bool:

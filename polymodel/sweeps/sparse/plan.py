@@ -93,6 +93,8 @@ def sparse_plan(
     if cut is not None:
         space = f"the iteration space of {cut.name} is not a box"
         raise NotSeparable(f"{space}, and its sparse counts go by points")
+    if forms.pipelines:
+        raise NotSeparable("stages of a Pipeline overlap, and their slots on sparse data have no closed form")
     data = known_data(problem, folder)
     given = [t for t, d in data.items() if d.actual is not None]
     if given:

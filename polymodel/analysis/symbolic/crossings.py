@@ -1,0 +1,89 @@
+"""What passes tolls and the links of fanout dimensions on its way from one storage to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.symbolic.spaces import Use
+from polymodel.errors import NotSeparable
+
+if TYPE_CHECKING:
+    from polymodel.analysis.symbolic.flows import Dimension, FormLedger, RowForms, TransferPath
+
+
+def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
+    """Of each toll and costly link: its entry, up to which loop position instances are apart there, and the
+    dimension if it is a mesh."""
+    for toll, level in _tolls(link):
+        yield (
+            ledger.tolls.setdefault((link.einsum, toll, link.tensor), ledger.row()),
+            _held(link, partial(_below, link, level)),
+            None,
+        )
+    for component, dim in link.costly_dimensions:
+        yield (
+            ledger.links.setdefault((link.einsum, component, dim, link.tensor), ledger.row()),
+            _held(link, partial(_within, link, link.order((component, dim)))),
+            (component, dim) if link.is_mesh((component, dim)) else None,
+        )
+
+
+def _below(link: TransferPath, level: int, position: int) -> bool:
+    """Whether a spatial loop replicates what is further in than a component."""
+    return link.level(position) > level
+
+
+def _within(link: TransferPath, order: int, position: int) -> bool:
+    """Whether data cross the dimension of a spatial loop not before another one."""
+    return link.order(link.coordinate(position)) >= order
+
+
+def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
+    """Tolls that the link crosses and that charge for the tensor."""
+    hierarchy = link.layout.problem.hierarchy
+    outer = hierarchy.index(link.parent.component)
+    child = link.child
+    inner = len(hierarchy.components) if child is None else hierarchy.index(child.component)
+    for c in hierarchy.components[outer + 1 : inner]:
+        if c.passes and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
+            yield c.name, hierarchy.index(c.name)
+
+
+def _held(link: TransferPath, inside: Callable[[int], bool]) -> int:
+    """Loop position from which on spatial loops are `inside`."""
+    spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
+    held = min(filter(inside, spatial), default=len(link.space.axes))
+    if any(i > held and not inside(i) for i in spatial):
+        raise NotSeparable("spatial loops stand in another order than the hierarchy", "use engine exact")
+    return held
+
+
+def along_mesh(
+    link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
+) -> Callable[[int], Use]:
+    """Counters in a count of the links that transfers cross along a mesh: of each as many as the coordinate
+    of the farthest instance says, from 1 on.
+
+    Instances that share an element are the first ones, so there are as many of them as links. `down`: of
+    partial sums, which the first instance alone receives unless the dimension broadcasts them.
+    """
+    space = link.space
+    along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == mesh]
+    if not along:
+        return between  # all is at coordinate 0, one link away
+    here, shares = space.axes[along[0]], link.shares(along[0])
+    use: Use = "hops"
+    if shares and here.variable not in space.access.variables:
+        alone = down and not link.dim(along[0]).broadcast_partials
+        use = between(along[0]) if alone else "keep"
+    parts = use == "hops" and here.variable not in space.single
+    stays = link.carry and any(not space.axes[i].spatial for i in space.of(here.variable))
+    if len(along) > 1 or here.start is not None or space.windows or (parts and (shares or stays)):
+        what = f"{link.tensor} in {link.einsum} crosses the mesh of {mesh[0]}.{mesh[1]}"
+        raise NotSeparable(
+            f"{what} to instances that several loops, first tiles, or parts of windows tell apart",
+            "use engine exact, or topology: bus",
+        )
+    return lambda i: use if i == along[0] else between(i)
