@@ -109,10 +109,8 @@ class PartialFigures:
         yield from (points.values[t] for t in sizes)
         if others:
             for f, wide in zip(self.space.fanouts, points.spread, strict=True):
-                if f.width > 1:
+                if f.width > 1 and not f.least:
                     yield wide
-                    if f.least:
-                        yield -wide
 
 
 def _scaled(factor: Array) -> tuple[bytes, float]:
@@ -394,7 +392,10 @@ class Combination:
         if self.interest.rough:
             figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]
         figures += self._ends(points)
-        return points.only(undominated(figures, group_numbers(points.keys, points.n)))
+        # Where so much of a fanout must be in use, neither more nor fewer instances are better.
+        used = [n for n, f in enumerate(self.space.fanouts) if others and f.width > 1 and f.least]
+        alike = np.concatenate([points.keys, points.spread[used].astype(np.int64)])
+        return points.only(undominated(figures, group_numbers(alike, points.n)))
 
     def ends(self) -> list[Array]:
         """How often each prime divides the tile that the region needs, and those that it gives (negative)."""

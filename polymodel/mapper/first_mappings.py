@@ -68,8 +68,16 @@ def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
 def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
     """Whether the search itself ends before better first mappings, which leave it less, pay for themselves.
     Where time is limited or a gap is allowed, these may be the answer."""
-    in_full = request.time_limit is None and not request.eps
-    return in_full and len(spaces) <= SEVERAL and all(_points(s) <= VERY_MANY for s in spaces)
+    if request.time_limit is not None or request.eps or len(spaces) > SEVERAL:
+        return False
+    energy = request.objectives == ("energy",)
+    return all(_points(s) <= VERY_MANY or (energy and _used_in_full(s)) for s in spaces)
+
+
+def _used_in_full(space: EinsumSpace) -> bool:
+    """Whether there are fanouts, and all of them have to be in full use: that leaves few points."""
+    wide = [f for f in space.fanouts if f.width > 1]
+    return bool(wide) and all(f.least == 1 for f in wide)
 
 
 def _points(space: EinsumSpace) -> int:
