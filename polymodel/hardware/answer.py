@@ -340,13 +340,13 @@ class Codesign(Answer):
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
     ) -> tuple[Path, ...]:
-        """Tables as CSV and parquet, what is printed, and every mapping of the front:
-        `point-I-layer-J.yaml`."""
+        """Tables as CSV and parquet, what is printed (but for how long it took), and every mapping of the
+        front: `point-I-layer-J.yaml`. Runs with the same answer save the same bytes."""
         with self.keeping():
             found = [*self.to_csv(folder)]
             target = Path(folder)
             found += self.to_parquet(target) if parquet and installed("pyarrow") else ()
-            saved_text(masked(f"{self!r}\n"), target / "codesign.txt")
+            saved_text(masked(f"{self._text(timed=False)}\n"), target / "codesign.txt")
             found.append(target / "codesign.txt")
             for i, point in enumerate(self.points):
                 for j in range(len(self.layers)):
@@ -408,17 +408,20 @@ class Codesign(Answer):
         more = len(self.points) - SHOWN
         return [*([f"... {more} more in .front"] if more > 0 else []), *self.notes]
 
-    def _headline(self) -> str:
+    def _headline(self, timed: bool = True) -> str:
         points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
         limits = f" with {', '.join(map(str, self.request.limits))}" if self.request.limits else ""
         return (
             f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {len(self.rows)} machines, "
-            f"{self.searches} search{'es' * (self.searches != 1)} in {self.seconds:.3g} s"
+            f"{self.searches} search{'es' * (self.searches != 1)}" + f" in {self.seconds:.3g} s" * timed
         )
 
-    def __repr__(self) -> str:
+    def _text(self, timed: bool) -> str:
         shown = self.table("front").first(SHOWN).text().split("\n") if self.points else []
-        return "\n".join([self._headline(), *shown, *(f"  {n}" for n in self._told())])
+        return "\n".join([self._headline(timed), *shown, *(f"  {n}" for n in self._told())])
+
+    def __repr__(self) -> str:
+        return self._text(timed=True)
 
     def __str__(self) -> str:
         return repr(self)
