@@ -12,7 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from polymodel.architecture.hierarchy import uncut_text
+from polymodel.architecture.hierarchy import Component, uncut_text
+from polymodel.cost.latency import cycles_of
 from polymodel.errors import Diagnostic, SpecError, masked
 from polymodel.extras import installed
 from polymodel.loading import Spec
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from polymodel.report.search_page import Best, Finding, Plot
 
 SHOWN = 20
-UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO}
+UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO, "cycles": "cycle"}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 
 # Of sparse data: mappings were found by what tiles take at least.
@@ -164,14 +165,18 @@ class Front(Answer):
 
     @cached_property
     def rows(self) -> Table:
-        """One row per point: number, objectives, limited figures, energy, latency, edp, peak bits of every
-        memory below the backing storage, fused tensors and fused loops. Where objectives are of sparse data,
+        """One row per point: number, objectives, limited figures, energy, latency (also in cycles, where all
+        that computes has one clock), edp, peak bits of every memory below the backing storage, fused tensors
+        and fused loops. Where objectives are of sparse data,
         these costs of sparse and dense data and the speedup, dense latency over sparse latency."""
         inner = list(self.spec.arch.memories[1:])
         limited = (limit.name for limit in self.request.at_most)
         plain = [o for o in (*self.objectives, *limited) if not o.startswith(f"{WORKING_SET}:")]
         sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
         names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "edp"]))
+        unit = self._clocked
+        if unit is not None:
+            names.insert(names.index("latency") + 1, "cycles")
         columns = [Column("mapping"), *(Column(n, UNITS.get(n) or unit_of(n)) for n in names)]
         columns += [Column(f"{WORKING_SET}:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
@@ -181,13 +186,21 @@ class Front(Answer):
         rows: list[tuple[Cell, ...]] = []
         for p in self.points:
             peaks = [_whole(p.buffers.get(m)) for m in inner]
-            figures = [p.value(n) for n in names]
+            figures = [
+                cycles_of(unit, p.value("latency")) if n == "cycles" and unit else p.value(n) for n in names
+            ]
             row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
             row = (*row, p.chosen) if chosen else row
             rows.append(row if sure else (*row, p.found.confirmed))
         if not sure:
             columns.append(Column("confirmed"))
         return Table("front", tuple(columns), tuple(rows), self.notes)
+
+    @property
+    def _clocked(self) -> Component | None:
+        """One of the compute units, if all have the same clock."""
+        units = [c for c in self.spec.arch.components if c.computes]
+        return units[0] if units and len({c.clock for c in units}) == 1 and units[0].clock else None
 
     def exported(self, name: str = "", *, live: bool = True) -> Table:
         """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that

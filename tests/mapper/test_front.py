@@ -353,3 +353,22 @@ def _memory(name: str, energy: float, **others: object) -> dict[str, object]:
     """Accesses cost `energy` per bit, in either direction."""
     actions = [{"name": way, "energy": energy, "throughput": 1e9} for way in ("read", "write")]
     return {"type": "Memory", "name": name, "actions": actions, **others}
+
+
+def test_cycles_where_all_that_computes_has_one_clock() -> None:
+    def machine(*clocks: float | None) -> dict[str, object]:
+        glb = {"type": "Memory", "name": "GLB", "size": 4096, "tensors": {"may_keep": "All"}}
+        dram = {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}}
+        rate = {"name": "compute", "throughput": 1e9}
+        units = [
+            {"type": "Compute", "name": f"U{i}", "actions": [rate], **({"clock": c} if c else {})}
+            for i, c in enumerate(clocks)
+        ]
+        return {"arch": {"nodes": [dram, glb, *units]}}
+
+    found = pm.explore(pm.load("matmul", machine(5e8), M=2, N=2, K=2), objectives="latency")
+    assert found.frame["cycles"].tolist() == [5e8 * p.latency for p in found] == [4.0]
+    assert found.best().report.table("summary").column("cycles")[-1] == 4.0
+    assert found.frame.attrs["units"]["cycles"] == "cycle"
+    for clocks in ((None,), (5e8, 1e9)):
+        assert "cycles" not in pm.explore(pm.load("matmul", machine(*clocks), M=2, N=2, K=2)).frame
