@@ -122,6 +122,17 @@ class Observed:
         found: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length
         return found
 
+    def symmetric(self) -> bool:
+        """Whether all nonzeros whose mirror images are seen have them, and there are such."""
+        if self.shape[0] != self.shape[1]:
+            return False
+        rows, columns = self.tensor.coords
+        there = rows != columns
+        if self.seen is not None:
+            there &= self.seen(columns, rows)
+        mirrored = columns[there] * self.shape[1] + rows[there]
+        return bool(mirrored.size) and bool(np.isin(mirrored, self.tensor.numbers).all())
+
     def blocks(self, size: int) -> tuple[Observed, Floats]:
         """The matrix of blocks of this size that hold a nonzero, as far as whole blocks are seen, and the
         nonzeros of each of those."""
@@ -236,7 +247,14 @@ def diagonals(seen: Observed) -> Diagonals | None:
     fill = np.minimum(counts[chosen] / np.maximum(space, 1.0), 1.0)
     left = points - float(space.sum())
     rest = float(counts[~chosen].sum()) / left if left > 0 else 0.0
-    return Diagonals.of(seen.tensor.ranks, seen.shape, found.tolist(), fill.tolist(), min(rest, 1.0))
+    both_ways = seen.symmetric()
+    if both_ways:
+        share = dict(zip(found.tolist(), fill.tolist(), strict=True))
+        both = sorted({away for offset in share for away in (offset, -offset)})
+        found = np.array(both, dtype=np.int64)
+        fill = np.array([(share.get(o, rest) + share.get(-o, rest)) / 2 for o in both])
+    told = found.tolist(), fill.tolist(), min(rest, 1.0), both_ways
+    return Diagonals.of(seen.tensor.ranks, seen.shape, *told)
 
 
 def sizes_of_blocks(seen: Observed) -> list[int]:

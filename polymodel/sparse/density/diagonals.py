@@ -25,16 +25,19 @@ _BLOCK = 1 << 21
 @dataclass(frozen=True)
 class Diagonals(Regional):
     """Each point of diagonal `offsets[d]` (column - row) is nonzero with probability `fill[d]`, each other
-    point with `background`, whatever the others are.
+    point with `background`, whatever the others are; if `symmetric`, but for its mirror image, which is
+    nonzero exactly where it is.
 
     Offsets are kept in ascending order. Tiles are independent: E[max] is no bound. With one fill (beside
     full diagonals) laws of occupancies are exact; with several they are binomial of the same mean, variance
-    and P(0).
+    and P(0), and so they are of symmetric tiles. Of a symmetric matrix two square tiles that mirror each
+    other count as one; other tiles share points with several: E[max] of independent ones is an upper bound.
     """
 
     offsets: tuple[int, ...]
     fill: tuple[float, ...]
     background: float = 0.0
+    symmetric: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,11 +52,23 @@ class Diagonals(Regional):
             what = f"{len(fill)} fills for {len(offsets)} diagonals"
             read.add("fill", what, "give one per diagonal, or one number for all")
         rest = float(read.share("background", self.background, "", "give the share of nonzeros elsewhere"))
+        if self.symmetric and not read.faults:
+            self._mirrored(read, dict(zip(offsets, fill, strict=True)))
         read.raise_if_any()
         order = sorted(range(len(offsets)), key=offsets.__getitem__)
         object.__setattr__(self, "offsets", tuple(offsets[i] for i in order))
         object.__setattr__(self, "fill", tuple(fill[i] for i in order))
         object.__setattr__(self, "background", rest)
+
+    def _mirrored(self, read: Arguments, fill: Mapping[int, float]) -> None:
+        """A symmetric matrix is a square whose diagonals are those of its transpose."""
+        if self.shape[0] != self.shape[1]:
+            sizes = " x ".join(map(str, self.shape))
+            read.add("symmetric", f"a symmetric matrix of {sizes}", "give a square, or leave symmetric out")
+        for offset, share in fill.items():
+            if fill.get(-offset) != share:
+                what = f"diagonal {offset} of a symmetric matrix is not filled as diagonal {-offset}"
+                read.add("fill", what, "name both, with one share")
 
     def _offsets(self, read: Arguments) -> list[int]:
         """Whole numbers, each once and of a diagonal that there is."""
@@ -74,6 +89,7 @@ class Diagonals(Regional):
         sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
         near = ", ".join(map(str, self.offsets)) if len(self.offsets) < 9 else f"{len(self.offsets)} of them"
         rest = f", {self.background:.3g} elsewhere" if self.background else ""
+        rest += ", symmetric" if self.symmetric else ""
         return f"Diagonals({sizes}, offsets {near}{rest}; {self.expected_nnz:,.6g} nonzeros)"
 
     @classmethod
@@ -84,21 +100,27 @@ class Diagonals(Regional):
         offsets: Sequence[int],
         fill: float | Sequence[float] = 1.0,
         background: float = 0.0,
+        symmetric: bool = False,
     ) -> Diagonals:
         """One fill for all diagonals, or one for each."""
         # The checks turn one number into one per diagonal.
-        return cls(tuple(ranks), tuple(shape), offsets, fill, background)  # type: ignore[arg-type]  # the checks turn them
+        told: Any = offsets, fill  # the checks turn them into tuples
+        return cls(tuple(ranks), tuple(shape), told[0], told[1], background, symmetric)
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
         """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
-        keys = reader.keys(path, given, ("offsets", "fill", "background"), ("offsets",))
+        keys = reader.keys(path, given, ("offsets", "fill", "background", "symmetric"), ("offsets",))
         if not keys:
             return None
         offsets: Any = keys["offsets"]
         fill: Any = keys.get("fill", 1.0)
         rest: Any = keys.get("background", 0.0)
-        return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, offsets, fill, rest))
+        both: Any = keys.get("symmetric", False)
+        if not isinstance(both, bool):
+            reader.add((*path, "symmetric"), f"symmetric is {both!r}", "write true or false")
+            return None
+        return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, offsets, fill, rest, both))
 
     @cached_property
     def _lengths(self) -> Ints:
@@ -113,7 +135,7 @@ class Diagonals(Regional):
 
     @property
     def independent(self) -> bool:
-        return True
+        return not self.symmetric
 
     @property
     def expected_nnz(self) -> float:
@@ -145,7 +167,11 @@ class Diagonals(Regional):
             return super().square_multiplies()
         # A row and a column are independent but for the point in both.
         own = dict(zip(self.offsets, self.fill, strict=True)).get(0, self.background)
-        return float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
+        found = float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
+        if self.symmetric:  # every other point of the row is one of the column as well
+            whole = np.array([[0, 0, *self.shape]], dtype=np.int64)
+            found += float(self._regions.mirrored(whole, self._regions.spread)[0])
+        return found
 
     def regions(self) -> Regions:
         return self._regions
@@ -153,7 +179,7 @@ class Diagonals(Regional):
     @cached_property
     def _regions(self) -> OfDiagonals:
         offsets, fill = np.array(self.offsets, dtype=np.int64), np.array(self.fill, dtype=np.float64)
-        return OfDiagonals(self.matrix, offsets, fill, self.background)
+        return OfDiagonals(self.matrix, offsets, fill, self.background, self.symmetric)
 
     def kinds(self, tile: tuple[int, int]) -> Kinds:
         rects, full, every = [], [], []
@@ -168,9 +194,14 @@ class Diagonals(Regional):
             every.append(many)
             full.append(many if number == 0 else np.zeros(many.size))
         whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
-        return Kinds(
-            np.concatenate(rects), np.concatenate(full), np.concatenate(every), float(whole[0]) * whole[1]
-        )
+        places, tiles_of_kind = np.concatenate(rects), np.concatenate(every)
+        # Of two tiles that mirror each other each kind has one half.
+        half = self.symmetric and tile[0] == tile[1]
+        single = np.where(places[:, 0] == 0, tiles_of_kind, tiles_of_kind / 2) if half else None
+        return Kinds(places, np.concatenate(full), tiles_of_kind, float(whole[0]) * whole[1], single)
+
+    def apart(self, tile: tuple[int, int]) -> bool:
+        return not self.symmetric or tile[0] == tile[1]
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         generator = np.random.default_rng(seed)
@@ -184,6 +215,9 @@ class Diagonals(Regional):
             points = np.stack(np.divmod(distinct_below(generator, self.size, number), columns))
             parts.append(points[:, ~np.isin(points[1] - points[0], self.offsets)])
         coords = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
+        if self.symmetric:
+            above = coords[:, coords[0] < coords[1]]
+            coords = np.concatenate((coords[:, coords[0] == coords[1]], above, above[::-1]), axis=1)
         return self.ones_at(coords, name)
 
 
@@ -195,6 +229,7 @@ class OfDiagonals(Regions):
     offsets: Ints
     fill: Floats
     background: float
+    symmetric: bool = False
 
     def keys(self, rects: Ints) -> Ints:
         found = rects.copy()
@@ -222,8 +257,24 @@ class OfDiagonals(Regions):
     def mean(self, rects: Ints) -> Floats:
         return self._added(rects, self.fill, self.background)
 
+    @property
+    def spread(self) -> tuple[Floats, float]:
+        """The variance of a point, on the diagonals and elsewhere."""
+        return self.fill * (1 - self.fill), self.background * (1 - self.background)
+
     def variance(self, rects: Ints) -> Floats:
-        return self._added(rects, self.fill * (1 - self.fill), self.background * (1 - self.background))
+        found = self._added(rects, *self.spread)
+        return found + self.mirrored(rects, self.spread) if self.symmetric else found
+
+    def mirrored(self, rects: Ints, each: tuple[Floats, float]) -> Floats:
+        """The sum over the points of a rectangle, off the main diagonal, whose mirror images are in it."""
+        low = np.maximum(rects[:, 0], rects[:, 1])
+        high = np.minimum(rects[:, 0] + rects[:, 2], rects[:, 1] + rects[:, 3])
+        size = np.maximum(high - low, 0)
+        main = np.flatnonzero(self.offsets == 0)
+        on = float(each[0][main[0]]) if main.size else each[1]
+        found: Floats = self._added(np.stack([low, low, size, size], axis=1), *each) - size * on
+        return found
 
     def sure(self, rects: Ints) -> Floats:
         return self._added(rects, (self.fill == 1).astype(np.float64), float(self.background == 1))
@@ -237,7 +288,10 @@ class OfDiagonals(Regions):
         )
 
     def log_empty(self, rects: Ints) -> Floats:
-        return np.minimum(self._added(rects, *self._logs), 0.0)
+        found = self._added(rects, *self._logs)
+        if self.symmetric:  # two points that are one are empty as often as one
+            found = found - self.mirrored(rects, self._logs) / 2
+        return np.minimum(found, 0.0)
 
     def rows(self, rects: Ints) -> Floats:
         """A row is decided by how far its first point is from the diagonal."""

@@ -319,12 +319,19 @@ class Kinds:
     many in all are of it.
 
     Tiles of no kind are empty for certain; `full_tiles` counts the full ones of all kinds and of none.
+    `single`: of all tiles those that are left where one of two that hold the same counts once (None: all).
     """
 
     rects: Ints
     full: Floats
     every: Floats
     full_tiles: float
+    single: Floats | None = None
+
+    @property
+    def different(self) -> Floats:
+        """How many tiles of each kind there are, two that hold the same counted once."""
+        return self.every if self.single is None else self.single
 
 
 @dataclass(frozen=True)
@@ -447,10 +454,10 @@ class OfKinds(TilesOfShape):
 
     @cached_property
     def greatest(self) -> tuple[float, bool]:
-        kept = np.flatnonzero((self.kinds.every > 0) & (self.counts.mean > 0))
+        kept = np.flatnonzero((self.kinds.different > 0) & (self.counts.mean > 0))
         if not kept.size:
             return 0.0, False
-        counts, number = self.counts.only(kept), self.kinds.every[kept]
+        counts, number = self.counts.only(kept), self.kinds.different[kept]
         # The fullest kind alone reaches this, and the others count where they may exceed it.
         low, high = int(np.where(number >= 1, counts.least, 0.0).max()), int(counts.reach.max()) + 1
         able = np.flatnonzero(counts.reach > low)
@@ -465,11 +472,11 @@ class OfKinds(TilesOfShape):
         return low + stride * float(-np.expm1(_log_below(counts, number, s)).sum()), self.dependent
 
     def below(self, s: Ints) -> Floats:
-        kept = np.flatnonzero((self.kinds.every > 0) & (self.counts.mean > 0))
+        kept = np.flatnonzero((self.kinds.different > 0) & (self.counts.mean > 0))
         able = kept[self.counts.reach[kept] > s.min(initial=0)]
         if not able.size:
             return np.ones(s.size)
-        return np.exp(_log_below(self.counts.only(able), self.kinds.every[able], s.astype(np.float64)))
+        return np.exp(_log_below(self.counts.only(able), self.kinds.different[able], s.astype(np.float64)))
 
 
 def _log_below(counts: CountLaws, number: Floats, s: Floats) -> Floats:

@@ -19,6 +19,9 @@ MODELS: dict[str, DensityModel] = {
     "hubs": pm.RowColumn.from_tensor(GRAPH),
     "stencil": pm.Diagonals.of(IK, (120, 120), [-12, -1, 0, 1, 12], [0.9, 0.7, 1, 0.7, 0.9]),
     "noisy band": pm.Diagonals.of(IK, (90, 110), range(-4, 5), 0.4, background=0.005),
+    "symmetric": pm.Diagonals.of(
+        IK, (120, 120), [-12, -1, 0, 1, 12], [0.9, 0.6, 0.8, 0.6, 0.9], background=0.003, symmetric=True
+    ),
     "elements": pm.Blocks.of(
         IK, (96, 96), (6, 6), pm.Diagonals.of(IK, (16, 16), range(-3, 4), [0.7, 0.7, 0.7, 1, 0.7, 0.7, 0.7])
     ),
@@ -61,6 +64,29 @@ def test_tiles_are_those_of_drawn_matrices(name: str) -> None:
             low = name == "hubs"
             assert (found - mean) * (1 if low else -1) < near, tile
             assert found == pytest.approx(mean, rel=0.1 if low else 0.4), tile
+
+
+@pytest.mark.parametrize("name", ["stencil", "symmetric", "elements"])
+def test_products_are_those_of_drawn_matrices(name: str) -> None:
+    seen = np.array([a.square_multiplies() for a in matrices(name)])
+    near = 4 * float(seen.std()) / DRAWN**0.5
+    assert MODELS[name].square_multiplies() == pytest.approx(float(seen.mean()), abs=near)
+
+
+def test_the_mirror_image_of_a_symmetric_matrix_is_the_matrix() -> None:
+    rows, columns = MODELS["symmetric"].draw(3).coords
+    assert {*zip(rows, columns, strict=True)} == {*zip(columns, rows, strict=True)}
+    found = pm.fit_density(MODELS["symmetric"].draw(3))
+    fitted = found.choice.tried[1].model
+    assert isinstance(fitted, pm.Diagonals)
+    assert fitted.symmetric
+    for wrong, told in (((120, 90), "a symmetric matrix of 120 x 90"), ((9, 9), "not filled as diagonal 1")):
+        with pytest.raises(pm.SpecError, match=told):
+            pm.Diagonals.of(IK, wrong, [-1, 1], [0.5, 0.4], symmetric=True)
+    written = {"diagonals": {"offsets": [-1, 1], "fill": 0.5, "symmetric": True}}
+    assert model_of(written, IK, (9, 9)) == pm.Diagonals.of(IK, (9, 9), [-1, 1], 0.5, symmetric=True)
+    with pytest.raises(pm.SpecError, match="write true or false"):
+        model_of({"diagonals": {"offsets": [0], "symmetric": 1}}, IK, (9, 9))
 
 
 @pytest.mark.parametrize("name", MODELS)
