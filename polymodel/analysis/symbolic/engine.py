@@ -140,11 +140,13 @@ def _cases(
 
 
 def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
-    """Whether what executes of some inferred Einsum has been taken for intervals."""
+    """Whether what executes of some Einsum has been taken for intervals that might be listed: what is
+    inferred, or spread over instances."""
     try:
-        return any(path.inferred and not path.groups for path in paths(problem, reuse, {}).values())
+        found = paths(problem, reuse, {}).values()
     except (NotSeparable, Undecided):
         return False
+    return any(not path.groups and (path.inferred or any(a.spatial for a in path.axes)) for path in found)
 
 
 def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:

@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from math import gcd
+from math import gcd, prod
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
-from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Stride, TiedGroup, Window, groups
+from polymodel.analysis.symbolic.regions import Region
+from polymodel.analysis.symbolic.spaces import (
+    LoopAxis,
+    Space,
+    Stride,
+    TiedGroup,
+    Window,
+    groups,
+    terms_of,
+)
 from polymodel.analysis.symbolic.strides import (
     EXACT,
     all_numbers,
@@ -33,6 +42,8 @@ from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, st
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
+MOST_SPREAD = 2**14  # points of variables over which loops in space are
+
 
 @dataclass(frozen=True)
 class Path:
@@ -41,7 +52,8 @@ class Path:
     `depth`: how many of them decide what it executes. `inferred`: that is what consumers need, and not all
     that it has once more. `once`: loops (by position) in whose first iteration alone it executes.
     `strides`: variables of which consumers leave out values at even distances, and windows count the others.
-    `groups`: variables of which what executes is no product of intervals, and is listed.
+    `groups`: variables of which what executes is listed, as it is no product of intervals, or as instances
+    are looked at one by one.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -67,7 +79,7 @@ def paths(
     """The path of every Einsum; NotSeparable where what executes is not a product of intervals.
 
     `single`: of loops (by node id) whether they have one trip only, where symbols do not tell. `points`: what
-    executes is listed also where it is a product of intervals.
+    executes is listed also where it is a product of intervals, and where instances may be idle at times.
     """
     inference = _Inference(problem, reuse, single, points)
     for name in reversed(problem.tree.einsums):
@@ -97,7 +109,7 @@ class _Inference:
             self.open.add(name)
             kinds, axes = self.loops(name)
             if set(kinds.values()) <= {"bound"}:
-                self.found[name] = Path(axes)
+                self.found[name] = Path(axes, groups=self.spread(name, axes) if self.points else ())
             elif set(kinds.values()) <= {"bound", "repeated"}:
                 self.found[name] = self.repeated(name, kinds, axes)
             else:
@@ -139,6 +151,23 @@ class _Inference:
                     )
         windows = ((v, Window(extent, 0, 1, 0, (), len(axes))) for v, extent in extents.items())
         return Path(tuple(renamed), tuple(windows), depth)
+
+    def spread(self, name: str, axes: Sequence[LoopAxis]) -> tuple[TiedGroup, ...]:
+        """Variables that loops in space are over, with those of the same ranks: so each instance is looked at
+        by itself. Those of many points are left out."""
+        einsum = self.problem.cascade[name]
+        tied = {v for g in groups(einsum) for v in g.variables}
+        ranks = [{v for v, _ in terms_of(einsum, e)} for a in einsum.accesses for e in a.projection]
+        found: dict[tuple[str, ...], TiedGroup] = {}
+        for axis in axes:
+            together = {axis.variable} if axis.spatial else set()
+            for _ in ranks:
+                together.update(*(rank for rank in ranks if rank & together))
+            names = tuple(sorted(together))
+            extents = tuple(high - low + 1 for low, high in map(einsum.bound, names))
+            if names and not together & tied and prod(extents) <= MOST_SPREAD:
+                found[names] = TiedGroup(names, Region(extents, ()))
+        return tuple(found.values())
 
     def one_trip(self, space: Space, axis: int) -> bool:
         """Whether a loop has one trip; Undecided where symbols do not tell."""
@@ -185,6 +214,7 @@ class _Inference:
             listed_group,
             listed_windows,
             runs_once_inside,
+            widest_windows,
         )
 
         kinds, axes = self.loops(name)
@@ -201,7 +231,8 @@ class _Inference:
             min(hold.above, depth),
             hold.policy if hold.above <= depth else Reuse.REFILL,
         )
-        reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups)
+        widths = widest_windows(self.problem, consumer.name, depth)
+        reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups, widths)
         einsum = self.problem.cascade[name]
         group = listed_group(einsum, hold.tensor, reader, above)
         own = {a.node: a for a in axes}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import ChainSize, Larger, Spanned, names_in, size_in
 from polymodel.analysis.symbolic.regions import NeededRegion, Region
 from polymodel.analysis.symbolic.spaces import LoopAxis, TiedGroup, Window, groups, terms_of
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Tie
+from polymodel.mapping.looptree import Tie, ties
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
@@ -35,11 +36,13 @@ class Above:
 
 @dataclass(frozen=True)
 class ConsumerPoints:
-    """The consumer: its Einsum, and what executes of it that is not a box."""
+    """The consumer: its Einsum, what executes of it that is not a box, and the widest windows of its
+    variables below the loops that decide."""
 
     einsum: Einsum
     windows: Mapping[str, Window]
     listed: tuple[TiedGroup, ...]
+    widths: Mapping[str, ChainSize]
 
     def bound(self, variable: str) -> tuple[int, int]:
         """The lowest value of a variable, or of a loop that does not bind the consumer, and how many."""
@@ -140,13 +143,36 @@ def _width(
     """The widest window of a variable below the tiles of the consumer, as if these were boxes."""
     low, high = einsum.bound(v)
     mine = [a for a, kind in zip(above.axes, above.kinds, strict=True) if kind == "bound" and a.variable == v]
-    widths = {w: width for g in reader.listed for w, width in g.widths}
-    terms = []
-    for w, factor in told:
-        loops = [a for a in above.theirs[: len(above.axes)] if a.variable == w]
-        whole = widths.get(w, reader.bound(w)[1])
-        terms.append((abs(factor), _largest_tile(loops[-1]) if loops else whole))
-    return Spanned((high - low + 1, *map(_largest_tile, mine[-1:])), tuple(terms))
+    terms = tuple((abs(factor), reader.widths.get(w, reader.bound(w)[1])) for w, factor in told)
+    return Spanned((high - low + 1, *map(_largest_tile, mine[-1:])), terms)
+
+
+def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSize]:
+    """The widest window of each variable of an Einsum that the outermost `depth` loops leave, as if all were
+    boxes: its tiles, and what its consumer needs if one of these loops infers it."""
+    cascade, tree = problem.cascade, problem.tree
+    einsum, kinds = cascade[name], ties(cascade, tree, name)
+    loops = [(i, LoopAxis(n.variable_in(name), n.tile_shape, n, i)) for i, n in tree.loops(name)[:depth]]
+    found: dict[str, ChainSize] = {}
+    for v in einsum.rank_variables:
+        mine = [a for i, a in loops if kinds[i] == "bound" and a.variable == v]
+        low, high = einsum.bound(v)
+        found[v] = _largest_tile(mine[-1]) if mine else high - low + 1
+    if not any(kinds[i] == "inferred" for i, _ in loops):
+        return found
+    for output in einsum.outputs:
+        readers = [e for e in cascade.consumers(output.tensor) if e.name in tree.paths and e.name != name]
+        if len(readers) != 1:
+            continue
+        theirs = widest_windows(problem, readers[0].name, depth)
+        access = readers[0].access_of(output.tensor)
+        for rank, expr in zip(output.projection, access.projection, strict=True):
+            low, high = einsum.bound(rank.variables[0]) if rank.variables else (0, 0)
+            if len(rank.variables) == 1:
+                terms = tuple((abs(c), theirs[w]) for w, c in expr.terms if c)
+                v = rank.variables[0]
+                found[v] = Spanned(tuple(dict.fromkeys((high - low + 1, found[v]))), terms)
+    return found
 
 
 def _largest_tile(axis: LoopAxis) -> ChainSize:

@@ -239,7 +239,7 @@ def is_whole(group: TiedGroup, variable: str) -> bool:
     """Whether there are points at every value of a variable."""
     place = group.variables.index(variable)
     factors = tuple(int(k == place) for k in range(len(group.variables)))
-    if len(group.variables) > 2:
+    if len(group.variables) != 2:
         return values_of(group.region, factors)[2] == group.region.extents[place]
     region = group.region if place == 0 else group.region.turned
     return len(region.rows[0]) == region.extents[0]
