@@ -7,7 +7,7 @@ else is refused by name, and so is what `terms` cannot price.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -416,7 +416,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
     refuse_uneven(one, ties, besides, REMEDY)
     carried = {v for o in operands for v in o.first_differs}
     refuse_carried_uneven(one, carried, ties, (x for x in besides if "sizes" not in x), REMEDY)
-    _require_counted_unevenly(hierarchy, rounding, limits, carried)
+    _require_counted_unevenly(hierarchy, rounding, limits)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
     return EinsumSpace(
@@ -466,9 +466,7 @@ def _require_even(
         raise Refused(f"the search does not cover nodes of {sliding[0]} that slide beside {what}", REMEDY)
 
 
-def _require_counted_unevenly(
-    hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits, carried: Set[int]
-) -> None:
+def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits) -> None:
     """Refuses tiles over fanouts that need not divide beside what is counted only where they do."""
     if limits.spatial_sizes != "all":
         return
@@ -476,7 +474,6 @@ def _require_counted_unevenly(
     besides = [
         *(f"the mesh {name}, whose hops cost" for name in meshes),
         *(["`bits_per_action` that divides no value"] if rounding else []),
-        *(["tensors that are carried forward"] if carried else []),
         *(f"`{r.written}` of {r.place}" for r in limits.rules if not r.spatial and r.kind != "no_refetch"),
     ]
     if besides:

@@ -11,7 +11,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused
 from polymodel.loading import Spec
-from tests.mapper.brute_evaluated import UnevenlyListed, figures
+from tests.mapper.brute_evaluated import UnevenlyListed, evaluated
 from tests.mapper.test_windows import fanouts, memory
 
 EINSUMS = (
@@ -20,12 +20,19 @@ EINSUMS = (
     "O[p] = I[W=p+r] * F[r]",
     "O[p] = I[W=2*p+r, c] * F[r,c]",
 )
+CARRIED = (
+    "S[T=t+1, m] = S[t, m] * A[t, m]",
+    "S[T=t+1, m] = S[t, m] * A[m]",
+    "S[T=t+1, m, n] = S[t, m, n] * A[m] * B[t, n]",
+    "S[T=t+1, m] = S[t, m] + S[T=t-1, m]",
+)
 
 
 def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> Spec:
     """One Einsum on DRAM, a buffer and a fanout above or below it, or above a scratchpad."""
     text = pick.choice(texts)
     sizes = {"m": (3, 5, 7), "k": (2, 3, 5), "n": (1, 2, 3), "p": (3, 5, 6), "r": (2, 3), "c": (1, 2)}
+    sizes["t"] = (3, 4)
     shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
     dims = fanouts(pick, pick.choice((1, 1, 2)))
     for d in dims:
@@ -37,7 +44,9 @@ def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> Spec:
     nodes = [memory("DRAM", 64, "inf", 16), *inner]
     rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
     nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
-    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    work: dict[str, Any] = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    if "t" in shape:
+        work |= {"rank_sizes": {"T": int(shape["t"][-1])}, "init": {"S": pick.choice((0, 1))}}
     return pm.load(
         {
             "schema_version": 1,
@@ -55,7 +64,7 @@ def check(spec: Spec, pick: Random, most: int, every: bool = False) -> int:
     whole = UnevenlyListed(spec, every)
     share = most / whole.size()
     trees = whole.trees(lambda: share >= 1 or pick.random() < share)
-    listed = [x for x in (figures(spec, tree) for tree in trees) if x is not None]
+    listed = evaluated(spec, list(trees))
     for energy, latency in listed:
         assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
     for e, x in mine if share >= 1 else ():
@@ -63,10 +72,12 @@ def check(spec: Spec, pick: Random, most: int, every: bool = False) -> int:
     return len(listed)
 
 
-def small(pick: Random, most: int, every: bool = False) -> Iterator[Spec]:
+def small(
+    pick: Random, most: int, every: bool = False, texts: tuple[str, ...] = EINSUMS
+) -> Iterator[Spec]:
     """Specs with so many mappings at most."""
     while True:
-        spec = spec_of(pick)
+        spec = spec_of(pick, texts)
         if UnevenlyListed(spec, every).size() <= most:
             yield spec
 
@@ -77,6 +88,19 @@ def test_no_mapping_is_better(seed: int, every: bool) -> None:
     pick = Random(seed)
     specs = small(pick, 700, every)
     assert sum(check(next(specs), pick, 700, every) for _ in range(30)) > 1000
+
+
+def test_no_mapping_of_a_running_value_is_better() -> None:
+    pick = Random(1)
+    assert check(next(small(pick, 40, texts=CARRIED)), pick, 40) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [False, True])
+def test_no_mapping_of_running_values_is_better(every: bool) -> None:
+    pick = Random(5)
+    specs = small(pick, 400, every, CARRIED)
+    assert sum(check(next(specs), pick, 400, every) for _ in range(40)) > 1000
 
 
 @pytest.mark.slow
