@@ -145,6 +145,7 @@ def spaces() -> dict[str, tuple[pm.Spec, Sizes]]:
         "sweep ResNet-50's 3x3 of 28 x 28 x 128, padded, stride 2": layer(2, 28, 128),
         "sweep causal scores of 4096 x 4096": causal(4096),
         "sweep causal FlashAttention of 4096 x 4096": flash(4096),
+        "sweep causal FlashAttention of 1024 x 1024 within 64 kbit": flash(1024, 65536),
     }
 
 

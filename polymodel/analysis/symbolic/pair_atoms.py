@@ -249,7 +249,8 @@ def front(
     `stamps`: how many of the loops of either variable stamps are told by; all unless it is given.
     """
     inner = (u, v) if stamps is None else (u[: stamps[0]], v[: stamps[1]])
-    full = _full(region, (u, v), inner, asked)
+    known: HeldSizes = {}  # of very many stamps these are large: they go with this call
+    full = _full(region, (u, v), inner, asked, known)
     if full is not None:
         return (full,)
     import numpy as np
@@ -259,7 +260,7 @@ def front(
     one, two = pairs(region, *inner)
     table = np.empty((len(one), len(asked)), np.int64)
     for k, a in enumerate(asked):
-        width, codes, held = _held(region, u, v, a)
+        width, codes, held = _held(region, u, v, a, known)
         p, q = (starts(n, tiles) for n, tiles in zip(extents, _outside(u, v, a), strict=True))
         mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
         table[:, k] = held[np.searchsorted(codes, mine)]
@@ -286,8 +287,19 @@ def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
     return u[: above.count("u")], v[: above.count("v")]
 
 
-def _held(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tuple[int, Ints, Ints]:
+HeldSizes = dict[TileQuery, tuple[int, Ints, Ints]]
+
+
+def _held(
+    region: Region, u: Tiles, v: Tiles, asked: TileQuery, known: HeldSizes
+) -> tuple[int, Ints, Ints]:
     """What is held by pairs of tiles: how many tiles of v there are, numbers of the pairs, and sizes."""
+    if asked not in known:
+        known[asked] = _held_by_pairs(region, u, v, asked)
+    return known[asked]
+
+
+def _held_by_pairs(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tuple[int, Ints, Ints]:
     one, two = _outside(u, v, asked)
     width, gap = len(starts(region.extents[1], two)), asked.gap
     if gap is None:
@@ -327,7 +339,11 @@ def _ranges(region: Region, tiles: Tiles) -> TileRanges:
 
 
 def _full(
-    region: Region, tiles: tuple[Tiles, Tiles], innermost: tuple[Tiles, Tiles], asked: tuple[TileQuery, ...]
+    region: Region,
+    tiles: tuple[Tiles, Tiles],
+    innermost: tuple[Tiles, Tiles],
+    asked: tuple[TileQuery, ...],
+    known: HeldSizes,
 ) -> tuple[int, ...] | None:
     """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
     import numpy as np
@@ -346,7 +362,7 @@ def _full(
         i, j = tile_of(one.begin, tried), tile_of(two.begin, inner[1])
         whole = _box(a, one.widest, two.widest)
         if a.gap is not None:
-            good &= _there(region, tiles, a, (tried, inner[1])) == whole
+            good &= _there(region, tiles, a, (tried, inner[1]), known) == whole
         else:
             good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
             good &= _touched(a.what, one, two, i, j)
@@ -371,11 +387,17 @@ def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> 
     return (one.low[i][:, None] <= begin) & (one.high[i][:, None] >= end)
 
 
-def _there(region: Region, tiles: tuple[Tiles, Tiles], asked: TileQuery, at: tuple[Ints, Ints]) -> Ints:
+def _there(
+    region: Region,
+    tiles: tuple[Tiles, Tiles],
+    asked: TileQuery,
+    at: tuple[Ints, Ints],
+    known: HeldSizes,
+) -> Ints:
     """[i, j]: what is there of a buffet with a gap where tiles begin, 0 where there is no stamp."""
     import numpy as np
 
-    width, codes, held = _held(region, *tiles, asked)
+    width, codes, held = _held(region, *tiles, asked, known)
     i, j = (
         tile_of(starts(n, outside), begin)
         for n, outside, begin in zip(region.extents, _outside(*tiles, asked), at, strict=True)
