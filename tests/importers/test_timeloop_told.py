@@ -189,6 +189,15 @@ def test_without_a_mapping_the_next_step_is_told() -> None:
     assert not any("no mapping" in d.message for d in pm.import_timeloop(FILE).notes)
 
 
+def test_the_form_of_older_versions_is_told() -> None:
+    local = [{"name": "B", "class": "SRAM", "attributes": {"depth": 8, "width": 8}}]
+    local.append({"name": "MAC", "class": "intmac"})
+    older = {"architecture": {"version": 0.3, "subtree": [{"name": "system", "local": local}]}}
+    (note,) = (d for d in pm.import_timeloop(older).notes if "version 0.4" in d.message)
+    assert "polymodel export timeloop" in note.remedy
+    assert not any("version 0.4" in d.message for d in pm.import_timeloop(machine(deep=8)).notes)
+
+
 VALUES = st.sampled_from(["a", "b", "0", "1", "2", "7", "True", "False"])
 TEXTS = st.recursive(
     VALUES,

@@ -43,6 +43,9 @@ def parts_of(
     if "nodes" in fields:
         builder.new_nodes(fields.items("nodes"), "architecture.nodes", {})
     elif "subtree" in fields:
+        what = "subtrees of version 0.3 and older are read as the nodes of version 0.4"
+        remedy = "polymodel export timeloop writes the file anew, as version 0.4"
+        reading.note(node, what, remedy, "architecture")
         builder.old_tree(fields.items("subtree"), "architecture.subtree", 1, "", {})
     else:
         fields.need("nodes", example="nodes: [...], or subtree: [...] of version 0.3")
