@@ -6,7 +6,7 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim
@@ -47,9 +47,9 @@ def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
     names: dict[str, dict[str, str]] = {}
     if spec.raw_workload is not None:
         refuse_recurrences(spec.workload, "AccelForge")
-        names = _names_apart(spec.workload)
-        renamed = tuple(_renamed(e, names[e.name]) for e in spec.workload)
-        cascade = replace(spec.workload, einsums=renamed)
+        cascade = replace(spec.workload, einsums=tuple(_from_zero(e) for e in spec.workload))
+        names = _names_apart(cascade)
+        cascade = replace(cascade, einsums=tuple(_renamed(e, names[e.name]) for e in cascade))
         found["workload.yaml"] = dump({"workload": _workload(cascade)}, WIDTH)
     if spec.raw_arch is not None:
         nodes = [_component(c) for c in spec.arch.components]
@@ -197,22 +197,33 @@ def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
     return found
 
 
+def _from_zero(einsum: Einsum) -> Einsum:
+    """The Einsum with rank variables that count from 0: there the constant of an index, `p - 1`, lessens the
+    number of elements of a tile."""
+    least = {v: low for v, (low, _) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
+
+    def moved(given: Affine) -> Affine:
+        return replace(given, constant=given.constant + sum(c * least[v] for v, c in given.terms))
+
+    return _rewritten(einsum, moved)
+
+
 def _renamed(einsum: Einsum, names: Mapping[str, str]) -> Einsum:
-    def expr(given: Affine) -> Affine:
+    def called(given: Affine) -> Affine:
         return replace(given, terms=tuple((names.get(v, v), c) for v, c in given.terms))
 
+    variables = tuple(names.get(v, v) for v in einsum.rank_variables)
+    return replace(_rewritten(einsum, called), rank_variables=variables)
+
+
+def _rewritten(einsum: Einsum, expr: Callable[[Affine], Affine]) -> Einsum:
     def held(given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
         return tuple(replace(c, expr=expr(c.expr)) for c in given)
 
     accesses = (
         replace(a, projection=tuple(map(expr, a.projection)), guard=held(a.guard)) for a in einsum.accesses
     )
-    return replace(
-        einsum,
-        rank_variables=tuple(names.get(v, v) for v in einsum.rank_variables),
-        constraints=held(einsum.constraints),
-        accesses=tuple(accesses),
-    )
+    return replace(einsum, constraints=held(einsum.constraints), accesses=tuple(accesses))
 
 
 def _written(tree: LoopTree, cascade: Cascade, names: Mapping[str, Mapping[str, str]]) -> LoopTree:
