@@ -445,6 +445,6 @@ def test_pipelines_of_boxes_have_closed_forms() -> None:
 @pytest.mark.parametrize("kind", ["shared loops", "inferred", "boxes"])
 def test_pipelines_agree_at_length(kind: str) -> None:
     tally = run_many(3_000, kind)
-    assert tally["nested"] > 100, tally
+    assert tally["nested"] > 100 or kind == "boxes", tally
     assert tally["refused"] < 0.2 * tally["agreed"], tally
     assert tally["closed"] > {"shared loops": 100, "inferred": 10, "boxes": 2_000}[kind], tally
