@@ -31,6 +31,7 @@ from polymodel.spec.faults import suggestion
 from polymodel.spec.files import write_text
 from polymodel.sweeps.grid import Grid
 from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
+from polymodel.view.figures import bar_axes
 from polymodel.view.files import saved_text
 from polymodel.view.table import Cell, Column, Table
 
@@ -358,10 +359,13 @@ class Codesign(Answer):
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
         """The joint front over two figures (area and the first other objective), machines named. With a
         symbol of the hardware as `x`: what it is worth, the least figure at each of its values, where each
-        machine has mappings of its own. SpecError for an unknown figure, and where there is no point."""
+        machine has mappings of its own. With `layers` as `x`: the energy (or latency) of each layer at the
+        first point. SpecError for an unknown figure, and where there is no point."""
         from polymodel.report.plots_machines import machine_axes, symbol_axes
 
         first = self.best()
+        if x == "layers" and x not in self._symbols:
+            return bar_axes(self._layers_of_first(), canonical(y) if y else "energy", ax)
         others = [o for o in (*self.objectives, "energy") if o != "area"]
         if x in self._symbols:
             up = canonical(y) if y else others[0]
@@ -379,6 +383,18 @@ class Codesign(Answer):
         points = [(p.machine.name, p.figures) for p in self.points]
         return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax)
 
+    def _layers_of_first(self) -> Table:
+        """What all executions of each layer cost at the first point."""
+        found = self.table("layer_costs")
+        at = {c.name: i for i, c in enumerate(found.columns)}
+        words = [c for c in found.columns if c.name in ("network", "layer")]
+        rows: list[tuple[Cell, ...]] = [
+            (*(row[at[c.name]] for c in words), *(n * cost for cost in costs))
+            for row, n, costs in zip(found.rows, self.times, self.points[0].costs, strict=False)
+        ]
+        columns = (*words, *(Column(n, unit_of(n)) for n in COSTS))
+        return Table("layers_of_the_first_point", columns, tuple(rows))
+
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """Pictures of the front and of what each symbol is worth, every table, and what it was made from."""
         from polymodel.report.search_page import Plot, plotted
@@ -393,6 +409,8 @@ class Codesign(Answer):
                 Plot(f"what {symbol} is worth", partial(self._drawn, symbol, asked[0]))
                 for symbol in (self._symbols if asked else ())
             ]
+            if len(self.layers) > 1:
+                pictures.append(Plot("layers of the first point", partial(self._drawn, "layers", "energy")))
             pictures.append(Plot("roofline of the first point", self.points[0].plot))
         return [*plotted(pictures), *super().parts(live, plots, command)]
 

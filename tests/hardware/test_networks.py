@@ -197,6 +197,10 @@ def test_a_limit_of_each_network_is_one_limit_for_every_one() -> None:
     assert list(found.layer_costs["times"])[:3] == [3, 1, 1]
     assert "2 networks" in found.title
     assert found.plot("latency of fat", "energy").get_xlabel() == "latency of fat (s)"
+    bars = found.plot("layers")
+    assert [t.get_text() for t in bars.get_yticklabels()] == ["thin Z", "thin Z", "fat Z"]
+    widths = [n * energy for n, (energy, _) in zip(found.times, found[0].costs, strict=True)]
+    np.testing.assert_allclose([b.get_width() for b in bars.patches], widths)
     assert "networks" not in dict(pm.codesign(small(VECTOR, {"M": 2, "K": 2}), {"S": [64]}).listed())
 
 
