@@ -179,3 +179,51 @@ def test_what_executes_is_listed_where_it_is_no_product_of_intervals(tmp_path: P
         values = {s: {"TP": tp, "TQ": tq}[s] for s in found.symbols}
         at = nodes.replace("TP", str(tp)).replace("TQ", str(tq))
         assert not differences(found.at(values), EXACT.analyse(problem_of(tmp_path, at)))
+
+
+FAR = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
+  - !Memory {name: GLB, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
+  - !Container {name: PE, spatial: [{name: X, fanout: 2, may_reuse: All}]}
+  - !Memory {name: RF, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 0, throughput: 1}]}
+workload:
+  rank_sizes: {P0: 10, P1: 9, R1: 2, P2: 8, R2: 2, P3: 7, R3: 2, P4: 6, R4: 2}
+  bits_per_value: {All: 8}
+  einsums:
+  - "T1[p1] = T0[P0=p1 + r1] * W1[r1]"
+  - "T2[p2] = T1[P1=p2 + r2] * W2[r2]"
+  - "T3[p3] = T2[P2=p3 + r3] * W3[r3]"
+  - "T4[p4] = T3[P3=p4 + r4] * W4[r4]"
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [T0, W1, W2, W3, W4, T4]}
+  - !Spatial {rank_variable: p4, tile_shape: 3, component: PE, name: X}
+  - !Storage {component: RF, tensors: [T1, T2]}
+  - !Sequential
+    nodes:
+    - !Nested {nodes: [!Compute {einsum: T1, component: MAC}]}
+    - !Nested {nodes: [!Compute {einsum: T2, component: MAC}]}
+    - !Nested
+      nodes:
+      - !Temporal {rank_variable: p4, tile_shape: 1}
+      - !Storage {component: RF, tensors: [T3]}
+      - !Sequential
+        nodes:
+        - !Nested {nodes: [!Compute {einsum: T3, component: MAC}]}
+        - !Nested {nodes: [!Compute {einsum: T4, component: MAC}]}
+"""
+
+
+def test_loops_of_a_branch_decide_what_executes_two_branches_before_it(tmp_path: Path) -> None:
+    """T1 is made for T2, of which T3 reads at each step of the loop inside its own branch."""
+    file = tmp_path / "far.yaml"
+    file.write_text(FAR, encoding="utf-8")
+    spec = pm.load(file)
+    assert spec.mapping is not None
+    problem = Problem(spec.workload, spec.arch, spec.mapping)
+    ours = SYMBOLIC.analyse(problem)
+    assert [c.operations for c in ours.compute] == [2 * 12, 2 * 10, 2 * 12, 12]
+    assert not differences(ours, REFEREE.analyse(problem))

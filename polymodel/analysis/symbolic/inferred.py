@@ -224,10 +224,12 @@ class _Inference:
         if theirs.inferred and not theirs.groups:
             theirs = self.found[consumer.name] = self.listed(consumer.name)
         hold = _Hold(self, name, consumer, theirs, depth)
+        # Loops in branches of later Einsums decide what executes of the consumer, and so of this one too.
+        further = (a for g in theirs.groups for a in g.further)
         above = Above(
             axes[:depth],
             tuple(kinds[a.node] for a in axes[:depth]),
-            theirs.axes[: max(depth, theirs.depth if theirs.inferred else 0)],
+            (*theirs.axes[: max(depth, theirs.depth if theirs.inferred else 0)], *further),
             min(hold.above, depth),
             hold.policy if hold.above <= depth else Reuse.REFILL,
         )
