@@ -227,3 +227,35 @@ def test_loops_of_a_branch_decide_what_executes_two_branches_before_it(tmp_path:
     ours = SYMBOLIC.analyse(problem)
     assert [c.operations for c in ours.compute] == [2 * 12, 2 * 10, 2 * 12, 12]
     assert not differences(ours, REFEREE.analyse(problem))
+
+
+WITHIN = """\
+  rank_sizes: {P0: 7, R1: 2, P1: 6, R2: 3, P2: 4}
+  bits_per_value: {All: 8}
+  einsums:
+  - "T1[p1] = T0[P0=p1 + r1] * W1[r1]"
+  - "T2[p2] = T1[P1=p2 + r2] * W2[r2]"
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [T0, W1, W2, T2]}
+  - !Spatial {rank_variable: r2, tile_shape: 3, component: PE, name: X}
+  - !Temporal {rank_variable: p2, tile_shape: 2}
+  - !Spatial {rank_variable: p2, tile_shape: 1, component: PE, name: X}
+  - !Storage {component: RF, tensors: [T1], reuse: slide}
+  - !Sequential
+    nodes:
+    - !Nested {nodes: [!Compute {einsum: T1, component: MAC}]}
+    - !Nested {nodes: [!Compute {einsum: T2, component: MAC}]}
+"""
+
+
+def test_instances_keep_what_they_have_made_below_more_loops_in_space_than_in_time(tmp_path: Path) -> None:
+    """Windows of 3 values of T1 at 0 and 2 in one instance, at 1 and 3 in the other: each makes 5 values."""
+    file = tmp_path / "instances.yaml"
+    file.write_text(FAR[: FAR.index("  rank_sizes")] + WITHIN, encoding="utf-8")
+    spec = pm.load(file)
+    assert spec.mapping is not None
+    problem = Problem(spec.workload, spec.arch, spec.mapping)
+    ours = SYMBOLIC.analyse(problem)
+    assert [c.operations for c in ours.compute] == [2 * 10, 12]
+    assert not differences(ours, REFEREE.analyse(problem))

@@ -300,7 +300,8 @@ def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
     step = np.concatenate([[0], differ.argmax(axis=1)]) - len(places)  # the outermost loop that goes on
     last = innermost(visits, element, len(places)) if region.reuse.by_tile else -1
     kept = np.array([region.reuse.stays(axis, last) for axis in range(region.home - len(places))])
-    return there & (step >= 0)[which] & kept[step][which]
+    goes_on = step >= 0  # other visits are the first ones of their instances
+    return there & (goes_on & kept[np.where(goes_on, step, 0)])[which]
 
 
 def innermost(stamps: Ints, element: Ints, outside: int = 0) -> int:
